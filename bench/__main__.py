@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command, if what it needs is installed."""
+    """Run the command, if its requirements are installed."""
     try:
         from bench.command import main as command  # noqa: PLC0415
     except ModuleNotFoundError as error:

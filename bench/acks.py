@@ -1,12 +1,11 @@
-"""Which acknowledged messages come again after the broker was killed, or restarted gracefully.
+"""The acknowledged messages that come again after the broker was killed, or restarted gracefully.
 
-Messages fall due in random order of their place in the topic, so that acknowledging them leaves holes that
-a mark-delete position cannot say. In the first scenario they fall due at 5,000 a second, are acknowledged
+Messages fall due in random order of their place in the topic, so that acknowledging them leaves holes that a
+mark-delete position cannot express. In the first scenario they fall due at 5,000 a second, are acknowledged
 as they come, and the broker is killed -9 in the middle. A repeat is a message that was acknowledged before
 the kill and came again; its age is the time from the client's call of acknowledge to the kill, so that it
-includes the up to 100 ms for which Pulsar's client groups acknowledgements. In the second, every other one
-of 50,000 messages is acknowledged, the consumer leaves, and the broker is stopped by SIGTERM and started
-again.
+includes the up to 100 ms for which Pulsar's client groups acknowledgements. In the second, every other one of
+50,000 messages is acknowledged, the consumer leaves, and the broker is stopped by SIGTERM and started again.
 
 The cursor settings are Pulsar's defaults for every tracker.
 """
@@ -52,7 +51,7 @@ def alternate_schedule(count: int, soon_ms: int, far_ms: int) -> NDArray[np.int6
 
 
 def repeats(before: NDArray[np.void], after: NDArray[np.void], killed_at_ns: int) -> NDArray[np.float64]:
-    """Ages in ms at the kill of the acknowledgements that were forgotten: one a message that came again."""
+    """The age in ms at the kill of each forgotten acknowledgement: one for each message that came again."""
     acked = before[(before["acked_at_ns"] > 0) & (before["acked_at_ns"] < killed_at_ns)]
     again = acked[np.isin(acked["sequence"], after["sequence"])]
     ages: NDArray[np.float64] = (killed_at_ns - again["acked_at_ns"]) / 1e6
@@ -60,12 +59,12 @@ def repeats(before: NDArray[np.void], after: NDArray[np.void], killed_at_ns: int
 
 
 def lost(count: int, *logs: NDArray[np.void]) -> int:
-    """How many of the sequence numbers 0 … count - 1 no log has."""
+    """The number of sequence numbers 0 … count - 1 that no log has."""
     return count - len(np.unique(np.concatenate([log["sequence"] for log in logs])))
 
 
 def due_after_sending_ms(count: int) -> int:
-    """When the first of ``count`` messages may be due so that all have been sent before."""
+    """A delay long enough to send ``count`` messages before the first is due."""
     return now_ms() + PROCESS_START_MS + count * 1000 // SEND_RATE_PER_S + 2_000
 
 
@@ -111,7 +110,7 @@ def run_kill(plan: Plan, recorder: Recorder, stand: Stand, seed: int) -> None:
 
 
 def run_graceful(plan: Plan, recorder: Recorder, stand: Stand) -> None:
-    """Restart the broker gracefully when every other message is acknowledged."""
+    """Restart the broker gracefully after every other message is acknowledged."""
     peer = stand.tracker.name
     topic = "acks-graceful"
     half = GRACEFUL_MESSAGES // 2

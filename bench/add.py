@@ -1,8 +1,8 @@
 """Nanoseconds per addMessage on the dispatcher's thread: each tracker's own class, in one JVM (bench/java).
 
-The dispatcher holds its lock while it adds, so that this is time in which a subscription delivers nothing.
-Ours runs with its real daemon: its own threads send what was added over the socket meanwhile. Once more it
-runs with an index log in a folder, which the daemon writes meanwhile.
+The dispatcher holds its lock while it adds, and meanwhile the subscription delivers nothing. Ours runs with
+its real daemon: its own threads send the added entries over the socket meanwhile. It also runs with an index
+log in a folder, which the daemon writes meanwhile.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def run_harness(jars: Sequence[Path], arguments: Sequence[str]) -> list[list[str
 
 
 def names(peers: Sequence[str]) -> str:
-    """As AddBench wants them."""
+    """In the form that AddBench expects."""
     return ",".join(NAMES.get(peer, peer) for peer in peers)
 
 
 def logged_bytes(daemon: Daemon) -> float:
-    """What the daemon has appended to index logs since its start."""
+    """The bytes that the daemon has appended to index logs since its start."""
     text = httpx.get(f"{daemon.url}/metrics", timeout=5.0, trust_env=False).text
     found = re.search(r"^tidegate_index_log_bytes_total (\S+)$", text, re.MULTILINE)
     return 0.0 if found is None else float(found[1])

@@ -31,7 +31,7 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-# A table needs its width; where there is no terminal nobody is hurt by long lines.
+# A table needs its width; without a terminal long lines do no harm.
 console = Console(log_path=False, width=None if sys.stdout.isatty() else 160)
 DOCS = ROOT / "docs"
 
@@ -128,7 +128,7 @@ def run_drills(
         raise BenchError(f"--for: {error}") from error
     if beside:
         drill_rounds.lower_priority()
-    # Of its own for each file: several can run side by side.
+    # One for each file: several can run side by side.
     out_dir = ROOT / "run" / f"bench-{file.stem}"
     interrupted = drill_rounds.run(
         pairs, path=file, out_dir=out_dir, rounds_max=rounds, for_s=for_s,
@@ -209,7 +209,7 @@ def _write_drills() -> None:
 
 def main() -> None:
     """Run the command; a user's mistake or a missing part is one line and exit code 1."""
-    # Servers and folders of a bench are left behind by nothing but a kill -9 of the bench itself.
+    # Only a kill -9 of the bench itself leaves servers and folders behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         app()

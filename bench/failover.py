@@ -1,10 +1,10 @@
 """Seconds from a consumer's subscription to the first due message, after kill -9 of the broker.
 
-A subscription has a million delayed messages that are due in hours. A hundred more, the newest of the
-topic, become due while the broker is down. What a tracker has to do before it can deliver them is what is
-measured, from the moment the consumer's subscription has been accepted. ``entries read again`` is the
-broker's own count of the topic's entries that it read from BookKeeper since it started, less the hundred
-due ones, taken once the tracker holds all the far messages again and the count has stopped growing.
+A subscription has a million delayed messages that are due in hours. A hundred more, the newest of the topic,
+become due while the broker is down. The bench measures a tracker's work before it can deliver them, from the
+moment the consumer's subscription has been accepted. ``entries read again`` is the broker's own count of the
+topic's entries that it read from BookKeeper since it started, less the hundred due ones, once the tracker
+holds all the far messages again and the count has stopped growing.
 
 A second peer with Bucket's tracker lets ledgers roll over at once, so that its snapshots exist (it seals
 one only when a ledger ends). Ours is also measured after kill -9 of the daemon with the broker left
@@ -49,7 +49,7 @@ def due_schedule(first_sequence: int, deliver_at_ms: int) -> NDArray[np.int64]:
 
 
 def prepare_due(stand: Stand, far: int, first_sequence: int, ahead_ms: int) -> int:
-    """Send the due messages and wait until the tracker has them; returns when they are due."""
+    """Send the due messages and wait until the tracker has them; returns their due time."""
     deliver_at_ms = now_ms() + PROCESS_START_MS + ahead_ms
     stand.send(TOPIC, due_schedule(first_sequence, deliver_at_ms))
     stand.wait_delayed(TOPIC, far + DUE, ahead_ms / 1e3 + 5.0)

@@ -1,7 +1,7 @@
-"""Every error that a pipeline command ends with.
+"""The errors of pipeline commands.
 
-Invariant: each is a ``UserError``: one line that says what is wrong and what to do, no traceback. The exit
-code is 2, so that a script can tell "could not be judged" from the audit's verdict (1).
+Invariant: each is a ``UserError``: one line with the mistake and the remedy, no traceback. The exit code is
+2, so that a script can tell a failure from the audit's verdict (1).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from tidegate.plugin.errors import UserError
 
 
 class PipelineError(UserError):
-    """A job cannot begin or go on."""
+    """A job cannot begin or continue."""
 
     exit_code = 2
 
@@ -20,15 +20,15 @@ class MissingPartError(PipelineError):
 
 
 class OptionError(PipelineError):
-    """An option is missing, unknown, or has a value that makes no sense."""
+    """An option is missing, unknown, or has a senseless value."""
 
 
 class TopicError(PipelineError):
-    """A topic cannot be read: it is not there, the permission is missing, or its data is."""
+    """A topic is unreadable: it, the permission or its data is missing."""
 
 
 class NoTopicError(TopicError):
-    """There is no such topic."""
+    """The topic does not exist."""
 
 
 class NoSubscriptionError(TopicError):
@@ -36,11 +36,11 @@ class NoSubscriptionError(TopicError):
 
 
 class UnreachableError(TopicError):
-    """Nobody answers, or the connection broke; another try, or another way, may help."""
+    """There is no answer, or the connection broke; another try, or another way, may help."""
 
 
 class WireError(TopicError):
-    """What came over a connection is not what the protocol allows, or fails its checksum."""
+    """Received bytes violate the protocol, or fail their checksum."""
 
 
 class TraceError(PipelineError):

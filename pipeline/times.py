@@ -1,7 +1,7 @@
-"""Times in what people bring, which are milliseconds since the epoch, or should be.
+"""Users' times, which should be milliseconds since the epoch.
 
-Pure. Seconds, and microseconds, are numbers too: whoever takes them for milliseconds finds nothing wrong, and
-what he says of them is.
+Pure. Seconds and microseconds are numbers too: read as milliseconds they raise no error and give wrong
+results.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _WHOLE_MAX = float(1 << 62)
 
 
 def whole(number: Column) -> Column:
-    """A column of floats as whole numbers; null where one is too large, infinite, or NaN.
+    """A column of floats as integers; null for a value too large, infinite, or NaN.
 
-    Tools that know no null among whole numbers write 1700000000000.0.
+    Tools without nulls in integer columns write 1700000000000.0.
     """
     return sf.when(sf.abs(number) < _WHOLE_MAX, sf.floor(number))
 
 
 def check_unit(what: str, least: int | None, most: int | None) -> None:
-    """Raise ``TraceError`` if the least and the most of some times are surely in another unit.
+    """Raise ``TraceError`` if the least and the greatest of some times are surely in another unit.
 
-    what: which times they are, for people. None: there are none.
+    what: the times, in words for people. None: there are no times.
     """
     if least is None or most is None:
         return

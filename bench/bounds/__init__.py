@@ -1,1 +1,1 @@
-"""The bench ``bounds``: what bounds each path of the index, and how far off it is."""
+"""The bench ``bounds``: the bound of each path of the index, and the distance from it."""

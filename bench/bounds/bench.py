@@ -1,7 +1,7 @@
-"""What bounds each path of the index, and how far off it is.
+"""The bound of each path of the index, and the distance from it.
 
-The parts that a path cannot do without are measured alone (``bench.bounds.worker``), in the same run as the
-path. Their sum is its bound on one thread: what the code around them costs is the rest. No peer takes part.
+The indispensable parts of a path are measured alone (``bench.bounds.worker``), in the same run as the path.
+Their sum is its bound on one thread: the rest is the cost of the code around them. No peer takes part.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ALONE: tuple[tuple[str, str, str, Better], ...] = (
 
 
 def parts_of(path: str, alone: Mapping[str, float]) -> dict[str, float]:
-    """What a path cannot do without, ns an entry each, by name."""
+    """The indispensable parts of a path, ns an entry each, by name."""
     crc_ns = 1 / alone["crc_gb_s"]  # a byte
     sync_ns = alone["disk_sync_ms"] * 1e6
     packed = alone["packed_bytes"]
@@ -92,7 +92,7 @@ def run(plan: Plan, recorder: Recorder) -> None:
 
 
 def record(recorder: Recorder, scenario: str, figures: Mapping[str, float], parts: dict[str, float]) -> float:
-    """Keep one path beside its bound; how many times the bound it takes."""
+    """Keep one path beside its bound; returns the ratio."""
     bound_ns = sum(parts.values())
     times = figures["wall_ns"] / bound_ns
     for title, unit, value in (
@@ -107,7 +107,7 @@ def record(recorder: Recorder, scenario: str, figures: Mapping[str, float], part
 
 
 def daemon(recorder: Recorder, count: int, alone: Mapping[str, float]) -> None:
-    """The same as the daemon does it, with commits and persists in other threads."""
+    """The same in the daemon's way, with commits and persists in other threads."""
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
         data = str(Path(folder) / "data")
         filled = measured("bench.scale.worker", "uniform", data, str(count))

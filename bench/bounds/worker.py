@@ -1,8 +1,8 @@
-"""What the parts cost that no path of the index can do without: memory, sort, packing, disk, lock.
+"""The cost of the parts that every path of the index needs: memory, sort, packing, disk, lock.
 
-Each function measures one thing alone, by the median of its repeats, and returns it in the unit that its
-name or docstring says. They need nothing of the index but its packed format and its store.
-``python -m bench.bounds.worker DIR`` prints all as one line of JSON.
+Each function measures one thing alone, by the median of its repeats, and returns it in the unit of its name
+or docstring. They use only the index's packed format and its store. ``python -m bench.bounds.worker DIR``
+prints all as one line of JSON.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SORTED = 1 << 20
 
 
 def median_s(work: Callable[[], Any], repeats: int) -> float:
-    """Median seconds of a call, after one that is not counted."""
+    """Median seconds of a call, after one uncounted call."""
     work()
     times = []
     for _ in range(repeats):
@@ -54,7 +54,7 @@ def copy_ns(entries: int = 1 << 23) -> float:
 
 
 def sort_ns() -> float:
-    """Sorting one of a million random 64-bit keys, the copy that it needs not counted."""
+    """Sorting one of a million random 64-bit keys, without the copy that it needs."""
     keys = np.random.default_rng(1).integers(0, 1 << 62, SORTED)
     fresh = keys.copy()
     copying_s = median_s(lambda: np.copyto(fresh, keys), 7)
@@ -208,10 +208,10 @@ def executor_us() -> float:
 
 
 def lock_wait_ms(work: Callable[[], Any]) -> float:
-    """How long a thread that gave up the interpreter lock waits to get it back while another one works.
+    """How long a thread without the interpreter lock waits to get it back while another one works.
 
     The median of 100, in milliseconds. Python asks for the lock every 5 ms; native code that releases it
-    gives it at once, native code that does not gives it at its end.
+    gives it at once, other native code at its end.
     """
     stop = threading.Event()
 
@@ -242,7 +242,7 @@ def locks() -> dict[str, float]:
 
 
 def all_bounds(folder: Path) -> dict[str, float]:
-    """Everything above; files in ``folder``."""
+    """Everything above; its files are in ``folder``."""
     return {
         "copy_ns": copy_ns(),
         "sort_ns": sort_ns(),
@@ -258,7 +258,7 @@ def all_bounds(folder: Path) -> dict[str, float]:
 
 
 def main(argv: list[str]) -> None:
-    """Measure everything in the folder given."""
+    """Measure everything in the given folder."""
     folder = Path(argv[0])
     folder.mkdir(parents=True, exist_ok=True)
     tell_and_wait(all_bounds(folder))

@@ -1,7 +1,7 @@
-"""The daemon through its socket, at full speed: how late DURABLE comes, what it costs, how fast it starts.
+"""The daemon through its socket, at full speed: the time until DURABLE, its cost, and the daemon's start.
 
-The peer is the index in one process, with the same entries in the same run: what the daemon could reach if
-sockets, frames and the event loop cost nothing. That of a start is the import of NumPy.
+The peer is the index in one process, with the same entries in the same run: the daemon's limit if sockets,
+frames and the event loop cost nothing. The peer of a start is the import of NumPy.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Run:
     def record(
         self, scenario: str, lines: tuple[Line, ...], figures: dict[str, Any], peer: str = OURS
     ) -> None:
-        """Keep those of the figures that are there."""
+        """Keep the available figures."""
         for line in lines:
             if line.figure in figures:
                 metric = self._recorder.metric(
@@ -105,7 +105,7 @@ class Run:
                 metric.add(peer, round(figures[line.figure] * line.scale, 4))
 
     def fill(self, count: int, subscriptions: int) -> None:
-        """At full speed, beside the index in one process; then killed and started again."""
+        """At full speed, beside the index in one process; then kill and restart."""
         served = self.worker("served", count, subscriptions)
         peer = self.worker("in-process", count, subscriptions)
         served["in_process_times"] = peer["adds_per_s"] / served["adds_per_s"]
@@ -121,7 +121,7 @@ class Run:
         self.record(title, SMALL, self.worker("few", count, subscriptions))
 
     def start(self) -> None:
-        """How long commands take to start."""
+        """The start-up times of commands."""
         with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
             self.record("start", START, starts(Path(folder)))
 

@@ -1,7 +1,6 @@
-"""How long commands take to start, beside the import of NumPy, which all of them need or pay for somewhere.
+"""The start-up times of commands, beside the import of NumPy, which all of them need or pay for somewhere.
 
-Each is a process of its own, timed by its parent; the least of some rounds, because everything that a machine
-does beside it makes it longer, and nothing shorter.
+Each is a process of its own, timed by its parent; the least of some rounds, since disturbances only add time.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ def starts(folder: Path) -> dict[str, float]:
 
 
 def took_s(*command: str) -> float:
-    """How long a process takes from its start to its end. Raises CalledProcessError if it fails."""
+    """A process's time from its start to its end. Raises CalledProcessError if it fails."""
     began_s = time.perf_counter()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - began_s
 
 
 def listens_s(folder: Path) -> float:
-    """How long an empty daemon takes until its socket is there."""
+    """The time until an empty daemon has its socket."""
     daemon = Daemon(folder)
     began_s = time.perf_counter()
     daemon.spawn()

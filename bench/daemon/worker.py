@@ -1,12 +1,12 @@
 """The broker's side of ``daemon``: ``python -m bench.daemon.worker NAME DIR COUNT SUBSCRIPTIONS``.
 
 ``served`` starts a real ``tidegate serve`` with its defaults and drives it as a broker does: all entries are
-sent at full speed, in batches to the subscriptions in turn, and the time of each until DURABLE is noted from
-the first byte offered to the socket on, so that what the daemon leaves unread counts. Then more is sent, the
-daemon is killed with signal 9 amid it, started again, and asked for what is due. ``few`` sends frames of
-``FEW`` entries, and as many again in batches. ``in-process`` gives the same entries to the index itself.
+sent at full speed, in batches to the subscriptions in turn, and each time until DURABLE counts from the first
+byte offered to the socket, so that the daemon's unread input counts. It then sends more, kills the daemon
+with signal 9 meanwhile, restarts it, and asks for due entries. ``few`` sends frames of ``FEW`` entries, and
+as many again in batches. ``in-process`` gives the same entries to the index itself.
 
-Invariants: the clock is the real one; at most ``UNCOMMITTED_MAX`` entries are on their way at a time; memory
+Invariants: the clock is the real one; at most ``UNCOMMITTED_MAX`` entries are in transit at a time; memory
 and processor time are the daemon's alone, as the kernel counts them.
 """
 
@@ -36,7 +36,7 @@ from tidegate.plugin.local.daemon import Daemon
 
 HOUR_MS = 3_600_000
 SPAN_MS = 7 * 24 * HOUR_MS
-MARK = 10_000_000  # latencies are told by parts of so many entries
+MARK = 10_000_000  # latencies are reported by parts of so many entries
 MORE = 1_000_000  # sent while the daemon is killed
 FEW = 5  # entries of a frame
 IDLE_S = 120.0
@@ -48,7 +48,7 @@ START_S = 60.0
 def served(folder: Path, count: int, subscriptions: int) -> Figures:
     """Filled at full speed, killed, started again."""
     daemon = Daemon(folder)
-    # A hundredth is due already, and kept until somebody has room for it: what a start hands out first.
+    # A hundredth is due already, and held until there is room: a start hands out these first.
     source = Source(SPAN_MS, first_ms=int(time.time() * 1e3) - 2 * HOUR_MS)
     daemon.start()
     try:
@@ -59,7 +59,7 @@ def served(folder: Path, count: int, subscriptions: int) -> Figures:
 
 
 def in_process(folder: Path, count: int, subscriptions: int) -> Figures:
-    """The same without a daemon: what it could be at most."""
+    """The same without a daemon: its upper limit."""
     with IndexDriver.opened(folder, ManualClock(int(time.time() * 1e3))) as driver:
         indexes = [driver.subscription(number) for number in range(subscriptions)]
         driver.commit_all()
@@ -88,7 +88,7 @@ def few(folder: Path, count: int, subscriptions: int) -> Figures:
 
 
 def filled(daemon: Daemon, source: Source, count: int, subscriptions: int) -> Figures:
-    """All entries sent and durable; what that took, and what is on disk when nothing is left to do."""
+    """Send all entries until they are durable; returns the cost, and the final sizes on disk."""
     marks = []
     with BrokerClient(daemon.socket_path, UNCOMMITTED_MAX) as client:
         streams = opened(client, subscriptions)
@@ -120,7 +120,7 @@ def filled(daemon: Daemon, source: Source, count: int, subscriptions: int) -> Fi
 
 
 def killed(daemon: Daemon, source: Source, count: int, subscriptions: int) -> Figures:
-    """Kill -9 while entries are on their way; from the new process on until the first entry that is due."""
+    """Kill -9 while entries are in transit; the time from the new process to the first due entry."""
     with BrokerClient(daemon.socket_path, UNCOMMITTED_MAX) as client:
         streams = opened(client, subscriptions)
         for start in range(count, count + MORE, BATCH):
@@ -149,26 +149,26 @@ def killed(daemon: Daemon, source: Source, count: int, subscriptions: int) -> Fi
 
 
 def said(daemon: Daemon, since: int) -> dict[str, float] | None:
-    """What the daemon's log has behind so many bytes of its being ready; None if that is nothing yet."""
+    """The line of readiness in the daemon's log after ``since`` bytes; None if there is none yet."""
     lines = daemon.log_path.read_bytes()[since:].splitlines(keepends=True)
     events = (json.loads(line) for line in lines if line.startswith(b"{") and line.endswith(b"\n"))
     return next((event for event in events if event["event"] == "serving"), None)
 
 
 def opened(client: BrokerClient, subscriptions: int, credit: int = 0) -> list[BrokerStream]:
-    """A stream for each subscription, answered."""
+    """A stream for each subscription, after its answer."""
     streams = [client.open(subscription_name(number), credit=credit) for number in range(subscriptions)]
     client.until(lambda: all(stream.answered for stream in streams), "HELD")
     return streams
 
 
 def send(client: BrokerClient, streams: list[BrokerStream], source: Source, start: int, count: int) -> None:
-    """One batch, to the stream whose turn it is."""
+    """Send one batch to the next stream."""
     client.add(streams[start // BATCH % len(streams)], source.entries(start, count))
 
 
 def connected(daemon: Daemon) -> BrokerClient | None:
-    """A connection, None while nobody listens."""
+    """A connection, None while there is no listener."""
     try:
         return BrokerClient(daemon.socket_path, UNCOMMITTED_MAX)
     except (FileNotFoundError, ConnectionRefusedError):
@@ -176,13 +176,13 @@ def connected(daemon: Daemon) -> BrokerClient | None:
 
 
 def slowest(at_s: Sequence[float], count: int) -> float:
-    """Entries a second of the slowest part; the last one may be shorter."""
+    """Entries a second of the slowest part; the last part may be shorter."""
     sizes = [MARK] * (len(at_s) - 2) + [count - MARK * (len(at_s) - 2)]
     return min(size / (end - begin) for size, begin, end in zip(sizes, at_s, at_s[1:], strict=False))
 
 
 def idle(daemon: Daemon) -> float:
-    """Seconds until the daemon has nothing left to compact and tidy up."""
+    """Seconds until the daemon has no more compacting and cleaning to do."""
     began_s = time.perf_counter()
     until("compactions", lambda: metric(daemon, "tidegate_slices_crowded") == 0, IDLE_S, interval_s=0.2)
     settled("the size on disk", lambda: disk_bytes(daemon.data_dir), IDLE_S)
@@ -190,13 +190,13 @@ def idle(daemon: Daemon) -> float:
 
 
 def processor_s(daemon: Daemon) -> float:
-    """Processor time that the daemon has had."""
+    """The daemon's processor time."""
     times = psutil.Process(daemon.pid).cpu_times()
     return times.user + times.system
 
 
 def metric(daemon: Daemon, name: str) -> float:
-    """A metric without labels, as the daemon tells it."""
+    """A metric without labels, from the daemon."""
     with urllib.request.urlopen(f"{daemon.url}/metrics", timeout=IDLE_S) as answer:  # noqa: S310 loopback
         text = answer.read().decode()
     return next(

@@ -1,1 +1,1 @@
-"""Rounds of drills: run while there is time, kept as counts and times, shown as tables."""
+"""Rounds of drills: run in spare time, kept as counts and times, shown as tables."""

@@ -1,8 +1,8 @@
-"""What is kept of the rounds of drills: a cell for each drill and tracker, with counts and a time a round.
+"""The record of rounds of drills: a cell for each drill and tracker, with counts and a time a round.
 
-Rounds are added whenever there is time for some, one after the other or on another day, so a cell can be
-added to. Invariants: nothing of a single message is kept, so that 20 rounds of everything are some 50 kB;
-times have three digits; a field is only ever added.
+Rounds accumulate in spare time, one after another or on another day, so a cell can grow. Invariants: nothing
+is kept of single messages, so that 20 rounds of everything are some 50 kB; times have three digits; fields
+are only added.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COUNTS = ("sent", "lost", "early", "sent_twice", "unconfirmed")
 
 
 class Batch(BaseModel):
-    """Rounds that were run together: when, of which revision, and how busy the machine was."""
+    """Rounds of one run: its time, its revision, and the machine's load."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -36,11 +36,13 @@ class Batch(BaseModel):
 
 
 class Cell(BaseModel):
-    """All rounds of one drill with one tracker. ``times``: a value a round, None for what did not happen.
+    """All rounds of one drill with one tracker.
 
-    ``failed``: how many rounds did not pass; ``reasons``: why, each with the number of rounds that said it.
-    ``batches``: of each round the place of its batch in the file, which has its revision; None where that was
-    not kept.
+    ``times``: a value a round, None for an event that did not happen.
+
+    ``failed``: the number of rounds that did not pass; ``reasons``: each with the number of rounds that gave
+    it. ``batches``: for each round its batch's index in the file, which has its revision; None in older
+    records.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -67,7 +69,7 @@ class Rounds(BaseModel):
     cells: list[Cell] = Field(default_factory=list)
 
     def cell(self, drill: str, tracker: str) -> Cell:
-        """The cell, made if it is not there."""
+        """The cell, made if missing."""
         for cell in self.cells:
             if (cell.drill, cell.tracker) == (drill, tracker):
                 return cell
@@ -75,13 +77,13 @@ class Rounds(BaseModel):
         return self.cells[-1]
 
     def add(self, found: dict[str, Any], took_s: float | None = None) -> None:
-        """Add what ``tidegate drill run --json`` said of one drill with one tracker."""
+        """Add the result of ``tidegate drill run --json`` for one drill with one tracker."""
         cell = self.cell(found["drill"], found["tracker"])
         before = cell.rounds
         for one in found["rounds"]:
             _add_round(cell, one)
         if not found["rounds"]:
-            # It was not done: a round that failed, of which nothing else is known.
+            # The drill was not done: a failed round without other data.
             cell.rounds += 1
             cell.failed += 1
             for reason in found["reasons"]:
@@ -94,7 +96,7 @@ class Rounds(BaseModel):
             self.batches[-1].rounds += max(len(found["rounds"]), 1)
 
     def merge(self, other: Rounds) -> None:
-        """Add the rounds of another file, that ran beside these or on another machine."""
+        """Add the rounds of another file, run beside these or on another machine."""
         first = len(self.batches)
         self.batches += other.batches
         for theirs in other.cells:
@@ -131,7 +133,7 @@ def _add_round(cell: Cell, one: dict[str, Any]) -> None:
 
 
 def _short(value: float | None) -> float | None:
-    """Three digits that matter."""
+    """Three significant digits."""
     if value is None:
         return None
     short = float(f"{value:.3g}")
@@ -139,13 +141,13 @@ def _short(value: float | None) -> float | None:
 
 
 def _general(reason: str) -> str:
-    """Without numbers, so that the same reason of two rounds is one, and without places of this machine."""
+    """A reason without numbers and local paths, so that two rounds can share it."""
     words = [word for word in reason.split() if not word.startswith(("/", "http://"))]
     return " ".join("…" if word.strip("().,:;").replace(",", "").isdigit() else word for word in words)[:120]
 
 
 def load(path: Path) -> Rounds:
-    """The file's rounds, none if there is no file. Raises ``BenchError``."""
+    """The file's rounds, none without a file. Raises ``BenchError``."""
     try:
         return Rounds.model_validate_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -155,7 +157,7 @@ def load(path: Path) -> Rounds:
 
 
 def parse(text: str) -> Rounds | None:
-    """The rounds that a file's text has; None if it is no such file."""
+    """The rounds in a file's text; None for another kind of file."""
     try:
         return Rounds.model_validate_json(text)
     except ValidationError:
@@ -163,7 +165,7 @@ def parse(text: str) -> Rounds | None:
 
 
 def save(rounds: Rounds, path: Path) -> None:
-    """Write the file whole, a line a cell, so that a version's changes can be read."""
+    """Write the file whole, a line a cell, so that its diffs are readable."""
     path.parent.mkdir(parents=True, exist_ok=True)
     batches = [one for one in rounds.batches if one.rounds]
     known = [one for one in rounds.cells if one.rounds]
@@ -183,7 +185,7 @@ def following(
     together: Callable[[str], str],
     skip: Collection[tuple[str, str]] = (),
 ) -> list[tuple[str, str]]:
-    """The (drill, tracker) pairs to run next, on one stand; empty if nothing is left to do, or no time.
+    """The (drill, tracker) pairs to run next, on one stand; empty if all are done, or no time is left.
 
     Those with the fewest rounds first, in the order of ``wanted``; ``together`` names the stand of a drill.
     """
@@ -203,7 +205,7 @@ def following(
 
 
 def told(rounds: Rounds, wanted: Collection[tuple[str, str]], rounds_max: int) -> str:
-    """How far it is: rounds, failures, and how long the others will take, in words."""
+    """The progress: rounds, failures, and the time for the others, in words."""
     known = [rounds.cell(*pair) for pair in wanted]
     done = sum(min(cell.rounds, rounds_max) for cell in known)
     failed = sum(cell.failed for cell in known)
@@ -215,7 +217,7 @@ def told(rounds: Rounds, wanted: Collection[tuple[str, str]], rounds_max: int) -
 
 
 def in_order(rounds: Rounds, wanted: Iterable[tuple[str, str]]) -> list[Cell]:
-    """The cells that have rounds, in the order of ``wanted``, those that are not in it at the end."""
+    """The cells with rounds, in the order of ``wanted``, the rest at the end."""
     places = {pair: number for number, pair in enumerate(wanted)}
     cells = [cell for cell in rounds.cells if cell.rounds]
     return sorted(cells, key=lambda cell: places.get((cell.drill, cell.tracker), len(places)))

@@ -1,8 +1,7 @@
-"""Run rounds of drills while there is time, and add each to the file as soon as it is known.
+"""Runs rounds of drills in spare time, and adds each to the file as soon as it is known.
 
-Invariants: whatever ends it, the file holds every round that was finished; the drill and tracker with the
-fewest rounds come first, so that many short runs end up even; ledgers and logs of rounds that failed are
-kept.
+Invariants: however the run ends, the file has every finished round; the drill and tracker with the fewest
+rounds come first, so that many short runs even out; ledgers and logs of failed rounds are kept.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ from tidegate.plugin.stop import InterruptedRunError, Stop
 
 Say = Callable[[str], None]
 _KEPT_MAX = 40
-# A stand that is needed for one drill alone is not started for one round.
+# A stand for one drill alone is not started for a single round.
 _ROUNDS_A_STAND = 8
 
 
 def wanted(names: Sequence[str], compare: Sequence[str]) -> list[tuple[str, str]]:
-    """All (drill, tracker) pairs, ours first; raises ``BenchError`` for a name that is none."""
+    """All (drill, tracker) pairs, ours first; raises ``BenchError`` for an unknown name."""
     try:
         drills = [named(name) for name in names] or list(DRILLS)
     except UserError as error:
@@ -50,7 +49,7 @@ def wanted(names: Sequence[str], compare: Sequence[str]) -> list[tuple[str, str]
 def run(
     pairs: Sequence[tuple[str, str]], *, path: Path, out_dir: Path, rounds_max: int, for_s: float, say: Say
 ) -> bool:
-    """Run until every pair has ``rounds_max`` rounds or the time is over; returns whether it was interrupted.
+    """Run until every pair has ``rounds_max`` rounds or the time is over; returns true if interrupted.
 
     Messages go to ``say``, a line each. The end comes within a round of the time.
     """
@@ -85,7 +84,7 @@ def run(
                         if not result.passed:
                             _keep(out_dir, result)
                         if not result.verdicts:
-                            # It could not be done here, and would not be a minute later.
+                            # It could not be done here, and would fail again a minute later.
                             failing.add((result.drill, result.tracker))
                             break
                         if time.monotonic() > deadline_s:
@@ -116,7 +115,7 @@ def _line(result: Result, took_s: float) -> str:
 
 
 def _keep(out_dir: Path, result: Result) -> None:
-    """What tells why: the round's ledger, and the logs."""
+    """Keep the evidence: the round's ledger, and the logs."""
     kept = out_dir / "failed" / f"{result.drill}-{result.tracker}-{int(time.time())}"
     if len(list(kept.parent.glob("*"))) >= _KEPT_MAX:
         return
@@ -133,7 +132,7 @@ def _now_us() -> int:
 
 
 def pages() -> dict[Path, tuple[str, int]]:
-    """What the file says on each page that shows it, and of how many rounds."""
+    """The file's text for each page that shows it, and its number of rounds."""
     rounds = cells.load(cells.FILE)
     shown = cells.in_order(rounds, wanted([], COMPARED))
     count = sum(cell.rounds for cell in shown)
@@ -144,9 +143,9 @@ def pages() -> dict[Path, tuple[str, int]]:
 
 
 def add_files(sources: Sequence[Path], path: Path) -> None:
-    """Add the rounds of other files: such as this one is, or what drills have said of themselves, JSON Lines.
+    """Add the rounds of other files: of this kind, or drills' own results as JSON Lines.
 
-    Of the latter the load is not known; that of now is noted. Nothing is added if one file makes no sense.
+    For the latter the load is unknown; the present one is recorded. Nothing is added if one file is invalid.
     """
     rounds = cells.load(path)
     for source in sources:
@@ -183,5 +182,5 @@ def _batch() -> cells.Batch:
 
 
 def lower_priority() -> None:
-    """Let everything else go first: for rounds beside other work."""
+    """Give way to all other processes: for rounds beside other work."""
     os.nice(10)

@@ -1,6 +1,6 @@
 """The rounds of drills as Markdown: for the docs a line a drill and tracker, for the README one a tracker.
 
-Pure functions. Of times the median of the rounds and the worst one are shown; counts are of all rounds.
+Pure functions. Times show the median of the rounds and the worst one; counts cover all rounds.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def by_drill(cells: Sequence[Cell], batches: Sequence[Batch]) -> str:
 
 
 def by_tracker(cells: Sequence[Cell]) -> str:
-    """A line a tracker: what all its drills came to."""
+    """A line a tracker: the total of all its drills."""
     titles = ("tracker", "drills", "rounds", "messages", "lost", "early", "came again unexplained")
     lines = [_row(titles), "|---|" + "--:|" * (len(titles) - 1)]
     for tracker in dict.fromkeys(cell.tracker for cell in cells):
@@ -89,7 +89,7 @@ def _told(rounds: int, batches: Sequence[Batch]) -> str:
 
 
 def _reasons(cells: Sequence[Cell]) -> list[str]:
-    """Why rounds of ours failed; the others are up to a second early, by design."""
+    """The reasons for failed rounds of ours; the others are up to a second early, by design."""
     return [
         textwrap.fill(
             f"- `{cell.drill}`, {_title(cell.tracker)}: {reason} ({count} of {cell.rounds} rounds)",

@@ -1,1 +1,1 @@
-"""What every bench uses: running in rounds, samples, results and reports, workers, meters, workloads."""
+"""Shared by all benches: running in rounds, samples, results and reports, workers, meters, workloads."""

@@ -1,7 +1,7 @@
-"""A result beside the one of before a change: ``NAME-before.json`` is a column next to ``NAME.json``.
+"""A result beside the one before a change: ``NAME-before.json`` is a column next to ``NAME.json``.
 
-Invariants: samples are never mixed, those of before are the peer ``before``; each half keeps its command and
-revision (the earlier ones stand in a note).
+Invariants: samples never mix: the earlier ones are the peer ``before``; each half keeps its command and
+revision (a note has the earlier ones).
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ SUFFIX = f"-{BEFORE}"
 
 
 def is_before(path: Path) -> bool:
-    """Whether a file is what another one is compared with, and not a result to be shown for itself."""
+    """True for a file that others are compared with, and that is not shown for itself."""
     return path.stem.endswith(SUFFIX) and path.with_stem(path.stem.removesuffix(SUFFIX)).exists()
 
 
 def load_beside(path: Path) -> Result:
-    """The result of a file, with the one of before beside it if there is one. Raises BenchError."""
+    """A file's result, with the earlier one beside it if there is one. Raises BenchError."""
     before = path.with_stem(f"{path.stem}{SUFFIX}")
     return merged(load(path), load(before)) if before.exists() else load(path)
 
 
 def merged(result: Result, before: Result) -> Result:
-    """``result`` with our figures of ``before`` as another peer."""
+    """``result`` with our figures from ``before`` as another peer."""
     known = {(metric.scenario, metric.title): metric.model_copy(deep=True) for metric in result.metrics}
     for old in before.metrics:
         samples = old.samples.get(before.ours)

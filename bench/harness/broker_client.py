@@ -1,10 +1,10 @@
-"""A broker's side of the daemon's socket, as fast as Python goes: for measuring the daemon, not for use.
+"""A broker's side of the daemon's socket, as fast as Python permits: for measuring the daemon, not for use.
 
-One thread sends and receives on one non-blocking socket. An ADD counts as sent when the first byte of it is
-offered to the socket, so that whatever holds it up after that, the daemon not reading included, is part of
-its time until DURABLE.
+One thread sends and receives on one non-blocking socket. An ADD counts as sent when its first byte is offered
+to the socket, so that every later delay, a daemon that does not read included, is part of its time until
+DURABLE.
 
-Invariants: of all streams together at most ``window`` entries are sent and not durable; frames of a stream
+Invariants: at most ``window`` entries, of all streams together, are sent and not durable; frames of a stream
 are sent in the order of the calls, and a DURABLE counts for every frame up to its number.
 """
 
@@ -97,7 +97,7 @@ class BrokerClient:
         self._socket.close()
 
     def open(self, name: SubscriptionName, *, credit: int = 0, horizon_ms: int = 0) -> BrokerStream:
-        """Begin a stream; ``until`` it is ``answered`` nothing is handed out."""
+        """Start a stream; ``until`` it is ``answered`` no entries come."""
         stream = BrokerStream(len(self._streams) + 1)
         self._streams[stream.stream_id] = stream
         request = Open(
@@ -107,12 +107,12 @@ class BrokerClient:
         return stream
 
     def add(self, stream: BrokerStream, entries: Entries) -> None:
-        """Send entries as one frame, when the window has room."""
+        """Send entries as one frame, once the window has room."""
         self.until(lambda: self.outstanding + len(entries) <= self._window, "DURABLE")
         self._counted(stream, Add(entries, near=False), len(entries))
 
     def add_small(self, stream: BrokerStream, entries: Entries, size: int) -> None:
-        """Send entries in frames of ``size``, many in one write, when the window has room for all."""
+        """Send entries in frames of ``size``, many in one write, once the window has room for all."""
         self.until(lambda: self.outstanding + len(entries) <= self._window, "DURABLE")
         frames = []
         for start in range(0, len(entries), size):
@@ -125,21 +125,21 @@ class BrokerClient:
         self._answer_pings()
 
     def ack(self, stream: BrokerStream, positions: PositionSet) -> None:
-        """Send acknowledgements as one frame, when the window has room."""
+        """Send acknowledgements as one frame, once the window has room."""
         count = len(positions)
         self.until(lambda: self.outstanding + count <= self._window, "DURABLE")
         self._counted(stream, Ack(positions), count)
 
     def credit(self, stream: BrokerStream, more: int) -> None:
-        """Take so many more entries."""
+        """Grant ``more`` entries."""
         self._send(Credit(more), stream.stream_id)
 
     def all_durable(self) -> None:
-        """Wait until everything sent is durable."""
+        """Wait until all sent entries are durable."""
         self.until(lambda: not self.outstanding, "DURABLE")
 
     def until(self, happened: Callable[[], bool], what: str) -> None:
-        """Read until something has happened. Raises BenchError if it does not."""
+        """Read until ``happened``. Raises BenchError at the deadline."""
         give_up_s = time.monotonic() + PATIENCE_S
         while not happened():
             self._wait(select.POLLIN)

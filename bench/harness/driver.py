@@ -1,8 +1,8 @@
-"""Runs one bench and turns what it records into a result.
+"""Runs one bench and turns its records into a result.
 
 A bench is a function of a ``Plan`` and a ``Recorder``. It runs its peers in turn within every round, in an
-order that shifts from round to round, so that a slow minute of the machine does not hit the same peer each
-time.
+order that shifts from round to round, so that a slow minute of the machine does not always affect the same
+peer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bench.harness.trackers import OURS
 
 @dataclass(frozen=True)
 class Plan:
-    """What the user asked for."""
+    """The user's choices."""
 
     quick: bool
     runs: int
@@ -41,13 +41,13 @@ class Plan:
             yield number, [*self.peers[shift:], *self.peers[:shift]]
 
     def say(self, text: str) -> None:
-        """Tell the user what is going on."""
+        """Tell the user the present step."""
         self.console.log(text, highlight=False)
 
 
 @dataclass
 class Recorder:
-    """Collects what a bench measures."""
+    """Collects a bench's measurements."""
 
     metrics: list[Metric] = field(default_factory=list)
     series: list[Series] = field(default_factory=list)
@@ -89,7 +89,7 @@ class Recorder:
 
 @dataclass(frozen=True)
 class Bench:
-    """One bench: what it measures, how long it takes, whom it compares, and the function that runs it."""
+    """One bench: its subject, duration and peers, and the function that runs it."""
 
     name: str
     measures: str
@@ -117,7 +117,7 @@ def run(
     trace: Path | None = None,
     entries: Sequence[int] = (),
 ) -> Result:
-    """Run a bench; raises BenchError when something is missing or fails."""
+    """Run a bench; raises BenchError for a missing part or a failure."""
     if entries and not bench.takes_entries:
         raise BenchError(f"{bench.name} has its own sizes: leave out --entries")
     if trace is not None and not bench.takes_trace:

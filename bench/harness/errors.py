@@ -1,4 +1,4 @@
-"""What can go wrong in a bench; every message says what to do."""
+"""Errors of a bench; every message says what to do."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ class BenchError(Exception):
 
 
 class DeadlineError(BenchError):
-    """Something that the bench waits for did not happen in time."""
+    """An event did not happen in time."""

@@ -1,15 +1,13 @@
-"""The answering thread of the daemon without its sockets: it adds, pops, commits and maintains.
+"""The daemon's answering thread without its sockets: it adds, pops, commits and maintains.
 
-What the daemon does on its event loop is done here in turns: a group commit is begun when enough has come
-together or its interval is over, written by an executor and accounted for in a later turn; the catalog is
-maintained at the daemon's interval, and at once when a persist is done while staging is over its budget. The
-rules and the defaults are those of ``committer``, ``maintenance``, ``admission`` and ``settings`` of
-``plugin.daemon``.
+The work of the daemon's event loop happens here in turns: a group commit begins when it is large enough or
+its interval is over, an executor writes it, and a later turn accounts for it; upkeep runs at the daemon's
+interval, and at once when a persist is done while staging is over its budget. The rules and the defaults are
+those of ``committer``, ``maintenance``, ``admission`` and ``settings`` of ``plugin.daemon``.
 
-Invariants: every call of the index is timed as one pause, and a full garbage collection, in whichever call
-it comes, once more as one of its own; the thread waits only where a broker would: with ``UNCOMMITTED_MAX``
-entries not durable, or for as long as the admission of entries asks for. Waiting is not a pause: nothing
-would be left unanswered.
+Invariants: every call of the index is timed as one pause, and a full garbage collection, in whichever call it
+happens, as another one; the thread waits only where a broker would: with ``UNCOMMITTED_MAX`` entries not
+durable, or as long as admission demands. Waiting is not a pause: no request would be left unanswered.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ from tidegate.plugin.daemon.maintenance import LOOK_GAP_MAX_S, LOOK_SHARE
 from tidegate.plugin.daemon.serve import index_options, open_store
 from tidegate.plugin.daemon.settings import Settings
 
-UNCOMMITTED_MAX = 200_000  # entries; so many a broker's shim may keep until they are durable
+UNCOMMITTED_MAX = 200_000  # entries; a broker's shim may keep so many until they are durable
 QUIET_S = 0.3
 FULL = 2  # the generation of a collection of everything
 COLLECTION = "full garbage collection"
@@ -53,7 +51,7 @@ def subscription_name(number: int = 0) -> SubscriptionName:
 
 
 class IndexDriver:
-    """Drives a catalog as the daemon does. Obtained by ``opened``."""
+    """Drives a catalog as the daemon does. Made by ``opened``."""
 
     def __init__(
         self,
@@ -105,7 +103,7 @@ class IndexDriver:
         return self.catalog.subscription(subscription_name(number), INCARNATION)
 
     def _collected(self, phase: str, info: dict[str, int]) -> None:
-        """Python's own pauses: it walks every object, whichever call it happens to be in."""
+        """Python's own pauses: it visits every object, in whichever call it happens."""
         if info["generation"] == FULL:
             if phase == "start":
                 self._collect_ns = time.perf_counter_ns()
@@ -123,14 +121,14 @@ class IndexDriver:
         self._appended(len(entries))
 
     def pop(self, index: DelayIndex, limit: int) -> Entries:
-        """Take what is due now."""
+        """Take the entries due now."""
         began_ns = time.perf_counter_ns()
         entries = index.pop_due(self.clock.now_ms(), limit)
         self.pauses.note("pop", time.perf_counter_ns() - began_ns)
         return entries
 
     def acknowledge(self, index: DelayIndex, positions: PositionSet) -> None:
-        """Acknowledge positions, as a frame has brought them; durable only after a later turn."""
+        """Acknowledge the positions of a frame; durable only after a later turn."""
         began_ns = time.perf_counter_ns()
         index.acknowledge(positions)
         self.pauses.note("acknowledge", time.perf_counter_ns() - began_ns)
@@ -144,7 +142,7 @@ class IndexDriver:
     # ---- turns
 
     def turn(self) -> None:
-        """What the event loop does between two frames: commits and upkeep, as far as they are wanted."""
+        """The event loop's work between two frames: commits and upkeep, as far as they are due."""
         now_s = time.perf_counter()
         if self._writing is not None and self._writing.done():
             self._finish_commit()
@@ -158,7 +156,7 @@ class IndexDriver:
             self._look()
 
     def wait_for_room(self) -> None:
-        """Wait as long as the daemon would read nothing more."""
+        """Wait as long as the daemon would stop reading."""
         while pause_s := self._admission.pause_s(time.monotonic_ns()):
             self._wait(time.perf_counter() + pause_s)
         while self._uncommitted + self._committing > UNCOMMITTED_MAX:
@@ -171,12 +169,12 @@ class IndexDriver:
             self._wait()
 
     def pause_until(self, at_s: float) -> None:
-        """Serve only upkeep and commits until that instant of ``time.perf_counter``."""
+        """Do only upkeep and commits until that instant of ``time.perf_counter``."""
         while time.perf_counter() < at_s:
             self._wait(at_s)
 
     def settle(self) -> None:
-        """Wait until upkeep has had no persist to begin for longer than it ever rests."""
+        """Wait until upkeep has begun no persist for longer than it ever rests."""
         self.commit_all()
         self._busy_at_s = time.perf_counter()
         while time.perf_counter() - self._busy_at_s < LOOK_GAP_MAX_S + QUIET_S:
@@ -184,7 +182,7 @@ class IndexDriver:
             self.commit_all()
 
     def _wait(self, until_s: float = math.inf) -> None:
-        """Let the executors work until one of them is done, upkeep is due or it is that late."""
+        """Let the executors work until one of them is done, upkeep is due, or ``until_s``."""
         began_s = time.perf_counter()
         running = [
             each for each in (self._writing, self.catalog.running) if each is not None and not each.done()
@@ -193,7 +191,7 @@ class IndexDriver:
         if running:
             wait(running, timeout=timeout_s, return_when=FIRST_COMPLETED)
         else:
-            time.sleep(timeout_s)  # nothing runs that could end: only the time can pass
+            time.sleep(timeout_s)  # no work is under way: only time can pass
         self.waited_s += time.perf_counter() - began_s
         self.turn()
 

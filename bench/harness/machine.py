@@ -1,4 +1,4 @@
-"""What a result was measured on: processor, memory, versions, git revision."""
+"""The circumstances of a result: processor, memory, versions, git revision."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ import psutil
 from bench.harness.results import Machine
 
 ROOT = Path(__file__).parents[2]
-# Not tidegate itself: a result has its revision, an editable install has that of its day.
+# Without tidegate itself: a result has its revision, and an editable install has a stale one.
 PACKAGES = ("pulsar-client", "numpy", "pcodec", "pyroaring", "rocksdict", "heapdict")
 EXTRA_PACKAGES = ("numba", "polars", "pyarrow")  # of the optional dependencies ``bench``
 
 
 def machine() -> Machine:
-    """The machine now; the load average says how disturbed it was when the bench began."""
+    """The present machine; its load average shows the disturbance at the bench's start."""
     told = _cpuinfo()
     return Machine(
         cpu=cpu_model(told) or platform.processor() or platform.machine(),
@@ -35,7 +35,7 @@ def machine() -> Machine:
 
 
 def versions(pulsar_home: Path | None) -> dict[str, str]:
-    """Versions of what took part; Pulsar's and Java's only when a Pulsar home is given."""
+    """Versions of the participants; Pulsar's and Java's only with a Pulsar home."""
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         found[package] = metadata.version(package)
@@ -50,18 +50,18 @@ def versions(pulsar_home: Path | None) -> dict[str, str]:
 
 
 def revision() -> str:
-    """The commit that ran, with ``+changes`` when code under version control differs from it."""
+    """The commit that ran, with ``+changes`` if code under version control differs from it."""
     commit = _output(["git", "rev-parse", "--short=12", "HEAD"])
     if not commit:
         return "unknown"
-    # The results of the bench before are no change of what runs.
+    # Results of an earlier bench are no change of the code.
     code = ["index", "plugin", "pipeline", "bench", ":(exclude)bench/results"]
     changed = _output(["git", "status", "--porcelain", "--untracked-files=no", "--", *code])
     return f"{commit}+changes" if changed else commit
 
 
 def _cpuinfo() -> str:
-    """What Linux says of the processors; empty if it says nothing."""
+    """Linux's description of the processors; empty without one."""
     try:
         return Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
@@ -69,13 +69,13 @@ def _cpuinfo() -> str:
 
 
 def cpu_model(cpuinfo: str) -> str | None:
-    """The name of the first processor; None if it has none there."""
+    """The name of the first processor; None if the text has none."""
     found = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
     return found.group(1).strip() if found else None
 
 
 def has_avx512(cpuinfo: str) -> bool | None:
-    """Whether the processors have AVX-512: its foundation, which all else of it needs. None: not known."""
+    """True if the processors have AVX-512 (its foundation, which its other parts need). None: unknown."""
     if not cpuinfo:
         return None
     flags = re.search(r"^flags\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
@@ -83,7 +83,7 @@ def has_avx512(cpuinfo: str) -> bool | None:
 
 
 def java_version() -> str:
-    """What ``java -version`` says, or ``unknown``."""
+    """The text of ``java -version``, or ``unknown``."""
     found = re.search(r'version "([^"]+)"', _output(["java", "-version"]))
     return found.group(1) if found else "unknown"
 

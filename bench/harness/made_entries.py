@@ -1,7 +1,7 @@
-"""Entries that are made from their number alone, and the check that they come out right.
+"""Entries generated from their number alone, and a check of their return.
 
-The ``n``-th entry has the ``n``-th position and a deliver_at that is a hash of ``n``, so that nothing has to
-be kept in memory to know, when an entry comes out, whether it is what went in. Pure but for the tally.
+The ``n``-th entry has the ``n``-th position and a deliver_at that is a hash of ``n``, so that no memory is
+needed to check an entry that comes out. Pure, except for the tally.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Source:
     delay_ms: int = 0
 
     def arrival_ms(self, number: int) -> int:
-        """When an entry arrives, if the source has steps: before it is due or when it is."""
+        """The arrival time of an entry, if the source has steps: before it is due or when it is."""
         return self.first_ms - self.delay_ms + number * self.step_ns // 1_000_000
 
     def deliver_at_ms(self, number: NDArray[np.int64]) -> NDArray[np.int64]:
-        """When each of these entries is due."""
+        """The due time of each of these entries."""
         due = np.full(len(number), self.first_ms, np.int64)
         if self.span_ms > 1:
             spread = (hashed(number) >> np.uint64(11)).astype(np.float64) * (self.span_ms / (1 << 53))
@@ -69,10 +69,10 @@ class Source:
 
 @dataclass
 class Tally:
-    """What has come out of an index, held against the source: what is missing, wrong, early, out of order.
+    """The entries that came out of an index, compared with the source: missing, wrong, early, out of order.
 
-    ``wrong`` counts entries whose deliver_at is not the source's for their position, and is one more if the
-    positions do not add up to those of the source (a repeated one instead of another).
+    ``wrong`` counts entries whose deliver_at is not the source's for their position, plus one if the sum of
+    the positions is not the source's (a repeated one instead of another).
     """
 
     source: Source
@@ -85,9 +85,9 @@ class Tally:
     _last: tuple[int, int, int] = (-1, -1, -1)
 
     def take(self, entries: Entries, now_ms: int, *, follows: bool = True) -> None:
-        """Look at what one pop has handed out at ``now_ms``.
+        """Examine the result of a pop at ``now_ms``.
 
-        ``follows``: nothing was added since the pop before, so that the order goes on.
+        ``follows``: no entry was added since the pop before, so that the order continues.
         """
         if not len(entries):
             return
@@ -104,7 +104,7 @@ class Tally:
         self.number_sum += int(number.sum())
 
     def check(self, count: int, held: int = 0) -> dict[str, float]:
-        """The verdict: of ``count`` entries from ``first`` on those that have not come out are still held."""
+        """The verdict: of ``count`` entries from ``first`` on, those not popped are still held."""
         repeated = self.popped == count and self.number_sum != count * (2 * self.first + count - 1) // 2
         return {
             "missing": count - self.popped - held,

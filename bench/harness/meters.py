@@ -1,8 +1,8 @@
-"""What a worker measures of itself: how long calls took, the most memory it had, how large its files are.
+"""A worker's measurements of itself: duration of calls, peak memory, file sizes.
 
-Invariants: a pause is the time of one call of the answering thread, whatever that call waited for (the
-interpreter lock too); memory is the resident set that the kernel counts, so that no peak hides between two
-samples; sizes are of files as they are on disk, with all that is in them.
+Invariants: a pause is the time of one call of the answering thread, with all of its waits (for the
+interpreter lock too); memory is the resident set that the kernel counts, so that no peak escapes between two
+samples; sizes are those of whole files on disk.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _RESET_PEAK = Path("/proc/self/clear_refs")
 
 
 class Pauses:
-    """Durations of calls, by the kind of call; 8 bytes are kept of each."""
+    """Durations of calls, by the kind of call; 8 bytes each."""
 
     def __init__(self) -> None:
         self._ns: dict[str, array[int]] = {}
@@ -39,7 +39,7 @@ class Pauses:
             self.note(kind, time.perf_counter_ns() - began_ns)
 
     def note(self, kind: str, took_ns: int) -> None:
-        """Keep a duration that was measured elsewhere."""
+        """Add a duration measured elsewhere."""
         durations = self._ns.get(kind)
         if durations is None:
             durations = self._ns[kind] = array("q")
@@ -74,7 +74,7 @@ class PeakMemory:
         self.reset()
 
     def reset(self) -> None:
-        """Begin anew: the peak is what is resident now."""
+        """Start again: the peak is the present resident size."""
         try:
             _RESET_PEAK.write_text("5", encoding="ascii")
         except OSError as error:
@@ -89,7 +89,7 @@ class PeakMemory:
 
 
 def peak_memory_mib(process: int | str) -> float:
-    """The most memory that a process has had resident, in MiB. Raises BenchError where it is not told."""
+    """A process's peak resident memory, in MiB. Raises BenchError where it is unknown."""
     for line in Path(f"/proc/{process}/status").read_text(encoding="ascii").splitlines():
         name, _, value = line.partition(":")
         if name == "VmHWM":
@@ -98,12 +98,12 @@ def peak_memory_mib(process: int | str) -> float:
 
 
 def resident_mib() -> float:
-    """What is resident now, in MiB."""
+    """The present resident memory, in MiB."""
     return float(psutil.Process().memory_info().rss) / MIB
 
 
 def disk_bytes(folder: Path, suffix: str = "") -> int:
-    """Bytes of all files below a folder whose names end so; a file that vanishes meanwhile is left out."""
+    """Bytes of all files below a folder with that suffix; a file that vanishes meanwhile does not count."""
     total = 0
     for path in folder.rglob(f"*{suffix}"):
         with contextlib.suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""Where the parts are that a bench on a real broker needs: the Pulsar distribution and the shim's jar."""
+"""The parts for a bench on a real broker: the Pulsar distribution and the shim's jar."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PULSAR_VERSION = os.environ.get(VARIABLE) or PULSAR.version
 
 
 def pulsar_home() -> Path:
-    """The Pulsar that ``make`` fetches, or PULSAR_HOME; raises BenchError when it is not there."""
+    """The Pulsar that ``make`` fetches, or PULSAR_HOME; raises BenchError if it is missing."""
     home = Path(os.environ.get("PULSAR_HOME") or chosen_home(os.environ))
     if not (home / "bin" / "pulsar").exists():
         raise BenchError(f"no Apache Pulsar in {home}: `make setup` fetches it, or set PULSAR_HOME")
@@ -23,7 +23,7 @@ def pulsar_home() -> Path:
 
 
 def shim_jar() -> Path:
-    """The shim's jar as the build leaves it; raises BenchError when it is not built."""
+    """The shim's jar in the build folder; raises BenchError if it is not built."""
     if not SHIM_JAR.is_file():
         raise BenchError("the shim's jar is not built: run `make setup` first")
     return SHIM_JAR

@@ -1,7 +1,7 @@
 """Tables of results: ratios first, then minimum, median and maximum of the rounds. Pure functions but one.
 
-``grid`` decides what a table says; the Markdown of the docs and the terminal's table show the same cells. A
-result of few peers has a line a figure and a column a peer; one of many has it the other way round.
+``grid`` makes a table's cells; the Markdown of the docs and the terminal's table show the same ones. A result
+with few peers has a line a figure and a column a peer; one with many has the reverse.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def header(result: Result) -> list[str]:
 
 
 def compared(result: Result) -> list[str]:
-    """The peers that ours is compared with; none where all of them are ours."""
+    """The peers to compare ours with; none if all of them are ours."""
     return [peer for peer in result.peers if peer != result.ours] if result.ours in result.peers else []
 
 
@@ -51,12 +51,12 @@ def row(result: Result, metric: Metric) -> list[str]:
 
 
 def is_wide(result: Result) -> bool:
-    """Whether there are more peers than a table has room for beside each other."""
+    """True if a table has no room for all peers side by side."""
     return len(result.peers) > PEERS_BESIDE
 
 
 def line(result: Result, peer: str, metrics: Sequence[Metric]) -> list[str]:
-    """One peer's cells, a figure each: how many times better ours is · the peer's own spread."""
+    """One peer's cells, one for each figure: how many times better ours is · the peer's own spread."""
     cells = [peer]
     for metric in metrics:
         samples = metric.samples.get(peer)
@@ -113,7 +113,7 @@ def scenarios(result: Result, *, headline_only: bool) -> list[tuple[str, list[Me
 
 
 def describe(result: Result) -> str:
-    """One line: command, when, where, versions, revision."""
+    """One line: command, time, machine, versions, revision."""
     place = result.machine
     versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
     quick = ", quick" if result.quick else ""
@@ -127,7 +127,7 @@ def describe(result: Result) -> str:
 
 
 def markdown(result: Result, picture: str | None = None, name: str | None = None) -> str:
-    """A section of the docs for one result, by the bench's name if it has none of its own.
+    """A section of the docs for one result, by default under the bench's name.
 
     picture: a path relative to the page.
     """
@@ -153,7 +153,7 @@ def _wrapped(text: str, indent: str = "") -> str:
 
 
 def tables(result: Result) -> list[Table]:
-    """Tables for a terminal with every metric: one a scenario, or several if there are many peers."""
+    """Tables for a terminal with every metric: one a scenario, or several with many peers."""
     made = []
     for scenario, metrics in scenarios(result, headline_only=False):
         step = FIGURES_BESIDE if is_wide(result) else len(metrics)
@@ -169,7 +169,7 @@ def tables(result: Result) -> list[Table]:
 
 
 def replace_between(page: str, begin: str, end: str, text: str) -> str:
-    """The page with what stands between the two markers replaced; raises BenchError if they are not there."""
+    """The page with the text between the two markers replaced; raises BenchError if a marker is missing."""
     head, found_begin, rest = page.partition(begin)
     _, found_end, tail = rest.partition(end)
     if not found_begin or not found_end:
@@ -178,7 +178,7 @@ def replace_between(page: str, begin: str, end: str, text: str) -> str:
 
 
 def write_page(page: Path, results: Mapping[str, Result], pictures: Mapping[str, str]) -> None:
-    """Write the results' sections between the markers of the page; both by the names of their files."""
+    """Write the results' sections between the page's markers; both mappings are keyed by file name."""
     sections = [markdown(result, pictures.get(name), name) for name, result in results.items()]
     text = replace_between(page.read_text(encoding="utf-8"), BEGIN, END, "\n".join(sections))
     page.write_text(text, encoding="utf-8")

@@ -1,7 +1,7 @@
-"""A bench's result as a file: what was measured, by what command, on what.
+"""A bench's result as a file: its measurements, command and machine.
 
-The file is JSON of ``Result``. Samples stay samples: the report and the plots reduce them. A field is only
-ever added, so that older files can still be read.
+The file is JSON of ``Result``. Samples stay samples: the report and the plots reduce them. Fields are only
+added, so that older files stay readable.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class Series(BaseModel):
 
 
 class Machine(BaseModel):
-    """Where it ran; nothing that names the machine itself.
+    """The machine of a run; no field identifies it.
 
-    avx512: whether the processor has AVX-512, which NumPy sorts with where it can; None, and not written,
-        where that is not known, as in results of before it was asked.
+    avx512: true if the processor has AVX-512, which NumPy uses for sorting if it can; None, and not written,
+        if unknown, as in older results.
     """
 
     cpu: str
@@ -107,7 +107,7 @@ def save(result: Result, path: Path) -> None:
 
 
 def text_of(result: Result) -> str:
-    """A line for each field, metric and curve: small, and what has changed is seen line by line."""
+    """A line for each field, metric and curve: small, and with readable diffs."""
     fields = []
     for name, value in result.model_dump(mode="json").items():
         if name in ("metrics", "series") and value:
@@ -123,7 +123,7 @@ def _json(value: object) -> str:
 
 
 def load(path: Path) -> Result:
-    """Read a result; raises BenchError when the file is none."""
+    """Read a result; raises BenchError for any other file."""
     try:
         return Result.model_validate_json(path.read_text(encoding="utf-8"))
     except (OSError, ValidationError) as error:

@@ -1,4 +1,4 @@
-"""Reductions of samples to what a table shows. Pure functions.
+"""Reductions of samples for tables. Pure functions.
 
 A sample is one round's figure. Medians are used throughout: the machine has other work to do, and one
 disturbed round must not decide a ratio.
@@ -39,7 +39,7 @@ class Spread:
 def ratio(ours: float, peer: float, better: Better) -> float | None:
     """How many times better than the peer we are: above 1 is ahead, below 1 is behind.
 
-    None when it cannot be said: both are zero, or a ratio with zero would be infinite.
+    None if undefined: both are zero, or a ratio with zero would be infinite.
     """
     if ours < 0 or peer < 0:
         return None
@@ -48,17 +48,17 @@ def ratio(ours: float, peer: float, better: Better) -> float | None:
 
 
 def meets(value: float, target: float, better: Better) -> bool:
-    """Whether a value is on the right side of its target (the target itself passes)."""
+    """True if a value is on the right side of its target (the target itself passes)."""
     return value <= target if better == "lower" else value >= target
 
 
 def worst(spread: Spread, better: Better) -> float:
-    """The end of the spread that a target must be held against."""
+    """The end of the spread to compare with a target."""
     return spread.maximum if better == "lower" else spread.minimum
 
 
 def quantiles(values: ArrayLike, points: int = 201) -> list[float]:
-    """The quantile function at ``points`` evenly spaced probabilities 0 … 1, for a plot; [] of no values."""
+    """The quantile function at ``points`` evenly spaced probabilities 0 … 1; [] without values."""
     array: NDArray[np.float64] = np.asarray(values, dtype=np.float64)
     if not array.size:
         return []
@@ -80,7 +80,7 @@ def format_value(value: float) -> str:
 
 
 def format_ratio(value: float | None) -> str:
-    """A ratio as a table shows it: ``12×``, ``0.8×``, ``–`` when there is none."""
+    """A ratio in the form of a table: ``12×``, ``0.8×``, or ``–`` for none."""
     if value is None:
         return "–"
     if value >= 100:

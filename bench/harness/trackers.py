@@ -1,4 +1,4 @@
-"""The three delayed delivery trackers that a broker can be configured with.
+"""The three delayed delivery trackers of a broker.
 
 Everything but the tracker is the same for the three: distribution, conf, heap, ports, clients, data.
 """
@@ -18,9 +18,9 @@ BUCKET_SEALED = "bucket, sealed"
 
 @dataclass(frozen=True)
 class TrackerPeer:
-    """A tracker by its short name, the factory class that makes it, and whether it needs our daemon.
+    """A tracker by its short name, with its factory class and its need of our daemon.
 
-    ``conf`` holds keys of the broker's conf file that this peer needs beyond the common ones.
+    ``conf`` has further keys of the broker's conf file for this peer.
     """
 
     name: str
@@ -35,8 +35,8 @@ TRACKERS: dict[str, TrackerPeer] = {
         TrackerPeer(OURS, TIDEGATE_FACTORY, needs_daemon=True),
         TrackerPeer(IN_MEMORY, IN_MEMORY_FACTORY),
         TrackerPeer(BUCKET, BUCKET_FACTORY),
-        # A bucket is sealed and stored when its ledger ends; by default a ledger lives ten minutes at
-        # least, so that a bench of a minute would never see a snapshot. This peer gets them.
+        # A bucket is sealed and stored when its ledger ends; by default a ledger lives at least ten minutes,
+        # so that a bench of a minute would never see a snapshot. This peer gets them.
         TrackerPeer(BUCKET_SEALED, BUCKET_FACTORY, conf={"managedLedgerMinLedgerRolloverTimeMinutes": "0"}),
     )
 }

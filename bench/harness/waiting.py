@@ -1,4 +1,4 @@
-"""Waiting for what other processes do, with a deadline and a reason when it passes."""
+"""Waiting for other processes, with a deadline and a reason at its end."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 def until(what: str, probe: Callable[[], T | None], timeout_s: float, interval_s: float = 0.02) -> T:
-    """Call ``probe`` until it answers something true, and return that.
+    """Call ``probe`` until its answer is true, and return that.
 
-    Raises DeadlineError naming ``what`` after ``timeout_s``. Polling is for other processes' state, which
-    has no event to wait for.
+    Raises DeadlineError naming ``what`` after ``timeout_s``. Polling is for other processes' state, which has
+    no event.
     """
     retrying = tenacity.Retrying(
         stop=tenacity.stop_after_delay(timeout_s),
@@ -36,15 +36,15 @@ def until(what: str, probe: Callable[[], T | None], timeout_s: float, interval_s
 def at_least(
     what: str, probe: Callable[[], int], wanted: Callable[[], int], timeout_s: float, interval_s: float = 0.2
 ) -> None:
-    """Return once the probe's number is ``wanted`` or more; raises DeadlineError after ``timeout_s``.
+    """Return once the probe's number reaches ``wanted``; raises DeadlineError after ``timeout_s``.
 
-    ``wanted`` is asked again each time: it falls while messages that count become due.
+    ``wanted`` is evaluated each time: it falls while counted messages become due.
     """
     until(what, lambda: probe() >= wanted(), timeout_s, interval_s)
 
 
 def settled(what: str, probe: Callable[[], int], timeout_s: float, quiet_s: float = 3.0) -> int:
-    """The probe's number once it is the same for ``quiet_s``; raises DeadlineError after ``timeout_s``."""
+    """The probe's number after ``quiet_s`` without change; raises DeadlineError after ``timeout_s``."""
     seen = probe()
     since_s = time.monotonic()
 

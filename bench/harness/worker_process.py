@@ -1,4 +1,4 @@
-"""Workers: processes of their own, so that their memory is their own and they can be killed.
+"""Workers: separate processes, so that their memory is their own and they can be killed.
 
 A worker is a module with a ``main`` that prints one line of JSON, its figures, and then, if it is to be
 killed, waits for the end of its input.
@@ -19,9 +19,9 @@ from bench.harness.machine import ROOT
 
 @contextmanager
 def worker(module: str, *arguments: str) -> Iterator[dict[str, Any]]:
-    """Run a worker until its figures are there; at the end of the ``with`` it is killed with signal 9.
+    """Run a worker until it prints its figures; at the end of the ``with`` block it is killed with signal 9.
 
-    Raises BenchError when it ends without figures.
+    Raises BenchError if it ends without figures.
     """
     process = subprocess.Popen(
         [sys.executable, "-m", module, *arguments],
@@ -47,12 +47,12 @@ def worker(module: str, *arguments: str) -> Iterator[dict[str, Any]]:
 
 
 def measured(module: str, *arguments: str) -> dict[str, Any]:
-    """The figures of a worker that is then killed."""
+    """The figures of a worker, which is then killed."""
     with worker(module, *arguments) as figures:
         return figures
 
 
 def tell_and_wait(figures: dict[str, Any]) -> None:
-    """In the worker: print its figures and wait to be killed, or for the end of the input."""
+    """In the worker: print its figures, and wait for its kill or the end of its input."""
     print(json.dumps(figures), flush=True)
     sys.stdin.read()

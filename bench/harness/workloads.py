@@ -1,8 +1,8 @@
-"""What is sent and when it is due: seeded shapes, and traces from a file.
+"""Messages with arrival and due times: seeded shapes, and traces from a file.
 
-A workload is two int64 columns in order of arrival: when an entry arrives (ms after the beginning) and how
-long after that it is due. `Workload.entries` turns them into entries from ``START_MS`` on, with positions
-that count up as a topic's do, so that a position tells which entry of the workload it is (`sequences`).
+A workload is two int64 columns in order of arrival: an entry's arrival (ms after the beginning) and its delay
+after that. `Workload.entries` turns them into entries from ``START_MS`` on, with positions that count up as a
+topic's do, so that a position identifies its entry in the workload (`sequences`).
 
 A trace is a CSV file whose first line is ``deliver_after_ms`` or ``deliver_after_ms,arrive_ms``, or an NPY
 file of a structured array with those fields; whole milliseconds, one row a message. ``arrive_ms`` may start
@@ -49,7 +49,7 @@ class Workload:
         return len(self.arrive_ms)
 
     def arrive_at_ms(self) -> Int64Array:
-        """When each entry arrives, ms since the epoch."""
+        """The arrival of each entry, ms since the epoch."""
         return START_MS + self.arrive_ms
 
     def entries(self) -> Entries:
@@ -64,7 +64,7 @@ def positions(sequence: Int64Array) -> tuple[Int64Array, Int64Array]:
 
 
 def sequences(entries: Entries) -> Int64Array:
-    """Which entries of the workload these are, counted from 0."""
+    """The numbers of these entries in the workload, from 0."""
     return (entries.ledger_id - 1) * ENTRIES_PER_LEDGER + entries.entry_id
 
 
@@ -121,7 +121,7 @@ def seeded(name: str, count: int, seed: int) -> Workload:
 
 
 def from_trace(path: Path) -> Workload:
-    """The messages of a trace file; raises BenchError that says what is wrong with it."""
+    """The messages of a trace file; raises BenchError with the mistake in it."""
     if path.suffix == ".csv":
         delays, arrive = _read_csv(path)
     elif path.suffix == ".npy":

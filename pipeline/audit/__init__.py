@@ -1,1 +1,1 @@
-"""The delivery audit: what was sent held against what was received, at once or beside production."""
+"""The delivery audit: a comparison of sent and received messages, once or beside production."""

@@ -1,6 +1,6 @@
-"""The folder that the offending messages are written to, in the place of an older audit's.
+"""The folder of offending messages, which replaces an older audit's.
 
-Invariant: what no audit has made is never removed. Spark empties a folder that it is to write to.
+Invariant: only an audit's own files are removed. Spark empties a folder before it writes there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BY_SPARK = re.compile(r"part-.+|_SUCCESS|_temporary|\.(part-.+|_SUCCESS)\.crc")
 
 
 def check_replaceable(spark: SparkSession, where: str) -> None:
-    """Raise ``OptionError`` unless there is nothing at ``where``, or what an audit has written."""
+    """Raise ``OptionError`` unless ``where`` is absent or holds an audit's output."""
     path = spark._jvm.org.apache.hadoop.fs.Path(where)  # type: ignore[union-attr]
     files = path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
     if not files.exists(path):

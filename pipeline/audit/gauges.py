@@ -1,7 +1,7 @@
 """The audit's Prometheus gauges, beside production.
 
-Invariant: names and labels follow Prometheus' conventions (base units, `_total` for counts that only grow but
-for lost messages, of which some are found again).
+Invariant: names and labels follow Prometheus' conventions (base units; `_total` for counts that only grow,
+except for lost messages, some of which are found again).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _COUNTED = {
 
 
 class Gauges:
-    """What `/metrics` shows of an audit."""
+    """The metrics of an audit on `/metrics`."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -53,7 +53,7 @@ class Gauges:
         self._took = gauge("last_round_duration_seconds", "How long the last round took.")
 
     def serve(self, host: str, port: int) -> int:
-        """Serve them; the port (of 0 a free one is taken). Raises ``OptionError``."""
+        """Serve them; returns the port (0 chooses a free one). Raises ``OptionError``."""
         try:
             server, _ = start_http_server(port, host, self.registry)
         except OSError as error:
@@ -61,12 +61,12 @@ class Gauges:
         return int(server.server_port)
 
     def round_ended(self, ended_s: float, took_s: float) -> None:
-        """When the last round ended, in seconds since the epoch, and how long it took."""
+        """Set the end of the last round, in seconds since the epoch, and its duration."""
         self._round.set(ended_s)
         self._took.set(took_s)
 
     def show(self, totals: Totals) -> None:
-        """Set all that is counted."""
+        """Set every count."""
         self._sent.set(totals.sent)
         self._unreadable.set(totals.unreadable)
         self._watermark.set(totals.watermark_ms / 1000)

@@ -33,7 +33,7 @@ REPORT_NAME = "report.html"
 
 
 def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
-    """Do an audit; (result, exit code 0 if nothing was lost or early, else 1). Raises ``PipelineError``."""
+    """Run an audit; (result, exit code: 0 if none was lost or early, else 1). Raises ``PipelineError``."""
     wanted = AuditOptions.model_validate(options)
     if wanted.stream is not None:
         from tidegate.pipeline.audit.stream import run_stream  # noqa: PLC0415
@@ -77,7 +77,7 @@ def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]
 
 @dataclass(frozen=True)
 class Work:
-    """What is judged: both records, who should have received everything, and in how many groups."""
+    """The input: both records, the subscriptions that should receive everything, and the number of groups."""
 
     spark: SparkSession
     sent: DataFrame
@@ -87,7 +87,7 @@ class Work:
 
 
 def judge_all(work: Work, wanted: AuditOptions) -> tuple[Summary, Findings | None]:
-    """The figures, and what a report needs if one is wanted. Writes the offending messages."""
+    """The figures, and the report's findings if a report is wanted. Writes the offending messages."""
     rows = tables.judged(work.sent, work.received, work.subscriptions, wanted.until_ms, work.groups)
     rows = rows.persist(StorageLevel.DISK_ONLY)
     try:
@@ -123,7 +123,7 @@ def judge_all(work: Work, wanted: AuditOptions) -> tuple[Summary, Findings | Non
 
 
 def summed(found: dict[str, Figures], subscriptions: Sequence[str]) -> Summary:
-    """A summary from figures by subscription; under no name stands what is of no subscription."""
+    """A summary from figures by subscription; an empty name stands for rows without a subscription."""
     for name in subscriptions:
         found.setdefault(name, Figures())
     sent_twice = sum(one.verdicts.pop(Verdict.SENT_TWICE, 0) for one in found.values())

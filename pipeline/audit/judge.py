@@ -1,11 +1,11 @@
-"""What became of each message, from some messages with all their receipts.
+"""The fate of each message, from some messages with all of their receipts.
 
-Pure, on Arrow tables: Spark gives it one group of messages after another, a test a table. What is asked of
-the deliveries is asked by `tidegate.plugin.checks`, as in the demo and the drills.
+Pure, on Arrow tables: Spark passes one group of messages after another, a test one table.
+`tidegate.plugin.checks` judges the deliveries, as in the demo and the drills.
 
-Invariants: each message has one row for each subscription that should have it (delivered, lost or pending);
-each further receipt has a row of its own (repeated), and so has each message that was received and never
-sent (unknown).
+Invariants: each message has one row for each subscription that should receive it (delivered, lost or
+pending); each further receipt has a row of its own (repeated), and so has each received message that was
+never sent (unknown).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ JUDGED = pa.schema(
 
 
 class Verdict(IntEnum):
-    """What became of a message at a subscription, or what a receipt is."""
+    """The fate of a message at a subscription, or the kind of a receipt."""
 
     DELIVERED = 0
     LOST = 1
@@ -72,9 +72,9 @@ class Verdict(IntEnum):
 
 
 class Judgement(NamedTuple):
-    """Judged rows (as ``JUDGED``), and what each is made of.
+    """Judged rows (as ``JUDGED``), and their origins.
 
-    sent_row, received_row, subscription: places in what was given, `NONE` where there is none.
+    sent_row, received_row, subscription: places in the input, `NONE` where there is none.
     """
 
     table: pa.Table
@@ -89,8 +89,8 @@ def judge(
 ) -> pa.Table:
     """A table as ``JUDGED`` from tables as ``SENT`` and ``RECEIVED``.
 
-    subscriptions: who should have received everything. until_ms: what is due later is pending if it has not
-    come; None: everything should have come.
+    subscriptions: those that should receive everything. until_ms: a missing message due later is pending;
+    None: every message should have come.
     """
     return judgement(sent, received, subscriptions, until_ms).table
 
@@ -98,10 +98,10 @@ def judge(
 def judgement(
     sent: pa.Table, received: pa.Table, subscriptions: Sequence[str], until_ms: int | None = None
 ) -> Judgement:
-    """As `judge`, with what each row is made of."""
+    """As `judge`, with the origins of each row."""
     sent, received = conform(sent, SENT), conform(received, RECEIVED)
     message, of_receipt = _numbered(sent["message_id"], received["message_id"])
-    # Of a message that was recorded twice the first record counts.
+    # Of a message recorded twice the first record counts.
     numbers, rows = np.unique(message, return_index=True)
     known = int(max(message.max(initial=-1), of_receipt.max(initial=-1))) + 1
     place = np.full(known, NONE, np.int64)
@@ -119,7 +119,7 @@ def judgement(
 
 
 def find_out_of_order(delivered: pa.Table) -> pa.Table:
-    """Of deliveries (as ``JUDGED``), with all of each key, those out of order; their verdict says so."""
+    """The deliveries (as ``JUDGED``, with all of each key) out of order, with that verdict."""
     delivered = conform(delivered, JUDGED)
     late = out_of_order(
         codes(delivered["subscription"], delivered["key"]),
@@ -133,10 +133,10 @@ def find_out_of_order(delivered: pa.Table) -> pa.Table:
 
 
 class _Matched(NamedTuple):
-    """Messages and receipts, each message a number.
+    """Messages and receipts, with a number for each message.
 
-    rows: the row of each message in what was sent. expected: whether it should have come. message: of each
-    receipt, or none. received_at_ms: of each receipt.
+    rows: the row of each message in the sent table. expected: true for messages that should have come.
+    message: number of each receipt's message, or none. received_at_ms: of each receipt.
     """
 
     rows: Int64
@@ -146,7 +146,7 @@ class _Matched(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Rows of the result: which sent and which received row each is made of, and what it says."""
+    """Rows of the result: their sent and received rows, and their verdicts."""
 
     sent: Int64
     received: Int64
@@ -155,7 +155,7 @@ class _Rows(NamedTuple):
 
 
 def _of_subscription(number: int, mine: npt.NDArray[np.intp], matched: _Matched) -> list[_Rows]:
-    """What became of all messages at one subscription; ``mine``: its receipts."""
+    """The fate of all messages at one subscription; ``mine``: its receipts."""
     stray = mine[matched.message[mine] == NONE]
     mine = mine[matched.message[mine] != NONE]
     message, received_at_ms = matched.message[mine], matched.received_at_ms[mine]
@@ -174,7 +174,7 @@ def _of_subscription(number: int, mine: npt.NDArray[np.intp], matched: _Matched)
 
 
 def _nothing(like: npt.NDArray[Any]) -> Int64:
-    """No row, as often as there are elements."""
+    """As many times `NONE` as there are elements."""
     return np.full(len(like), NONE, np.int64)
 
 
@@ -187,7 +187,7 @@ def _joined(
     sizes = [len(part.sent) for part in parts]
     verdict = np.repeat(np.array([part.verdict for part in parts], np.int8), sizes)
     subscription = np.repeat(np.array([part.subscription for part in parts], np.int64), sizes)
-    # The last one, which NONE takes, is no subscription.
+    # The last name, which NONE selects, is empty.
     names = pa.array([*subscriptions, ""], pa.string()).take(
         pa.array(subscription % (len(subscriptions) + 1))
     )
@@ -213,12 +213,12 @@ def _joined(
 
 
 def _taken(table: pa.Table, at: Int64) -> pa.Table:
-    """The rows at these places; where there is none, a row of nulls."""
+    """The rows at these places; a row of nulls where there is none."""
     return table.take(pa.array(at, mask=at == NONE))
 
 
 def _numbered(*columns: pa.ChunkedArray) -> list[Int64]:
-    """The values of all columns as numbers, equal ones alike."""
+    """The values of all columns as numbers; equal values get equal numbers."""
     chunks = [chunk for column in columns for chunk in column.chunks]
     together = pa.chunked_array(chunks, pa.string()).combine_chunks().dictionary_encode()
     numbers = together.indices.to_numpy(zero_copy_only=False).astype(np.int64)

@@ -1,4 +1,4 @@
-"""What an audit is asked for, as it travels to the job."""
+"""The options of an audit, in the form that travels to the job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SUFFIXES = {
 
 
 class Format(StrEnum):
-    """How a record is stored."""
+    """The storage format of a record."""
 
     PARQUET = "parquet"
     CSV = "csv"
@@ -30,7 +30,7 @@ class Format(StrEnum):
 
 
 class Record(BaseModel):
-    """Where what was sent, or received, is recorded."""
+    """The place of a record of sent or received messages."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -54,7 +54,7 @@ class Record(BaseModel):
 
 
 class Pulsar(BaseModel):
-    """Where topics are read from, if any are."""
+    """Access to topics, if a record is one."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -71,17 +71,17 @@ class Pulsar(BaseModel):
         return {**told, "topic": topic, "payload": "true" if payload else "false"}
 
     def access(self) -> Access:
-        """The files with what lets one in."""
+        """The credential files."""
         return Access(self.token_file, self.tls_ca_file, self.tls_cert_file, self.tls_key_file)
 
 
 class AuditOptions(BaseModel):
     """An audit.
 
-    subscriptions: who should have received everything; empty: whoever has received something.
-    until_ms: what is due later is pending, not lost; None: everything should have come.
-    slice_width_ms, gap_ms: how wide a slice is, and how long nothing must come to be a gap.
-    report: directory of the report, None for none. offending: where the offending messages go.
+    subscriptions: those that should receive everything; empty: all that have received any message. until_ms:
+    messages due later are pending, not lost; None: every message should have come. slice_width_ms, gap_ms:
+    the width of a slice, and the shortest silence that is a gap. report: directory of the report, None for
+    none. offending: where the offending messages are written.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -101,17 +101,17 @@ class AuditOptions(BaseModel):
     @field_validator("subscriptions")
     @classmethod
     def _each_once(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        """In an order that does not depend on how they were typed."""
+        """In an order independent of how they were typed."""
         return tuple(sorted(set(names)))
 
 
 class StreamOptions(BaseModel):
     """An audit beside production.
 
-    checkpoint: where it goes on after a restart. once: only what is there now. trigger_s: seconds between two
-    looks. watermark_ms: how much later than others a record may come. grace_ms: how long after it was due a
-    message counts as lost. forget_ms: how long after that repeats are noticed.
-    metrics: host and port of the Prometheus page, None for none.
+    checkpoint: where it continues after a restart. once: only the present records. trigger_s: seconds between
+    two looks. watermark_ms: the largest delay of one record behind others. grace_ms: a message counts as lost
+    so long after it was due. forget_ms: repeats are noticed for so long after that. metrics: host and port of
+    the Prometheus page, None for none.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

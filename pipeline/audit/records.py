@@ -1,9 +1,8 @@
-"""The two records of an audit as Spark tables of fixed columns, checked before they are judged.
+"""The two records of an audit as Spark tables with fixed columns, checked before they are judged.
 
-Invariants: a column that is missing, a value that is no number, a row without what it must have, is one
-error that names the record; what is read afterwards has the types that `judge` expects. A record that is a
-topic is read by the data source: the topic of the delayed messages itself as what was sent, and a topic of
-JSON rows as what was received.
+Invariants: a missing column, a non-numeric value or a row without a required value is one error that names
+the record; the rows then have the types that `judge` expects. The data source reads a record that is a topic:
+the topic of the delayed messages itself as the sent record, and a topic of JSON rows as the received one.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _CORRUPT = "_corrupt_record"
 
 
 class Columns(NamedTuple):
-    """What a record has. ``needed`` may not be null; ``optional`` columns may be missing altogether."""
+    """The columns of a record. ``needed`` must not be null; ``optional`` columns may be absent."""
 
     name: str
     types: dict[str, DataType]
@@ -89,12 +88,12 @@ def read(spark: SparkSession, record: Record, columns: Columns, pulsar: Pulsar |
 
 
 def read_stream(spark: SparkSession, record: Record, columns: Columns, pulsar: Pulsar | None) -> DataFrame:
-    """What is in a record and what comes into it from now on. Raises ``TraceError``."""
+    """The present and future rows of a record. Raises ``TraceError``."""
     if record.format is Format.TOPIC:
         source = spark.readStream.format(FORMAT).options(**_topic(spark, record, pulsar))
         return _of_topic(source.load(), columns)
     try:
-        # A stream must know the columns before it sees a file: those of the files that are there.
+        # A stream must know its columns before it reads a file: they come from the files that are there.
         match record.format:
             case Format.CSV:
                 schema = spark.read.option("header", "true").csv(record.where).schema
@@ -110,7 +109,7 @@ def read_stream(spark: SparkSession, record: Record, columns: Columns, pulsar: P
 
 
 class Counted(NamedTuple):
-    """How many rows a record has, and the earliest and latest of its times (None if it has no rows)."""
+    """The number of a record's rows, and the earliest and latest of their times (None without rows)."""
 
     rows: int
     first_ms: int | None
@@ -118,7 +117,7 @@ class Counted(NamedTuple):
 
 
 def count(frame: DataFrame, columns: Columns, record: Record) -> Counted:
-    """Read a record once, to see whether it is whole. Raises ``TraceError``."""
+    """Read a record once and check it. Raises ``TraceError``."""
     time = TIME[columns.name]
     times = [name for name in columns.types if name.endswith("_at_ms")]
     spans = [of(name).alias(f"{word}_{name}") for name in times for word, of in _ENDS.items()]
@@ -186,12 +185,12 @@ def _check_names(names: Sequence[str], columns: Columns, record: Record) -> None
 
 
 def _text_schema(columns: Columns) -> StructType:
-    """All as text, so that a number that is none can be told as what it is."""
+    """All columns as text, so that an error can show a value that is not a number."""
     return StructType([StructField(name, _TEXT) for name in (*columns.types, _CORRUPT)])
 
 
 def _names_of_json(spark: SparkSession, record: Record) -> list[str] | None:
-    """What the first lines have, None if there are no lines; a line may leave out what is null."""
+    """The names in the first lines, None without lines; a line may leave out nulls."""
     lines = spark.read.text(record.where).head(_JSON_LINES)
     names: dict[str, None] = {}
     for row in lines:
@@ -210,7 +209,7 @@ def _topic(spark: SparkSession, record: Record, pulsar: Pulsar | None) -> dict[s
 
 def _of_topic(rows: DataFrame, columns: Columns) -> DataFrame:
     if columns is SENT:
-        # As Java's MessageId writes itself; of a message in chunks the last one names it.
+        # In the form of Java's MessageId; a message in chunks goes by its last one.
         parts = [sf.col("ledger_id"), sf.col("entry_id"), sf.col("partition")]
         batched = sf.when(
             sf.col("batch_index") >= 0, sf.concat(sf.lit(":"), sf.col("batch_index").cast(_TEXT))

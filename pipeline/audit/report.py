@@ -35,7 +35,7 @@ EXAMPLE_COLUMNS = (
 
 
 class Findings(NamedTuple):
-    """What a report is made of. ``examples``: rows of ``EXAMPLE_COLUMNS``."""
+    """The content of a report. ``examples``: rows of ``EXAMPLE_COLUMNS``."""
 
     summary: Summary
     sent: str
@@ -102,7 +102,7 @@ def make_report(found: Findings) -> Page:
 
 
 def moment(time_ms: int | None) -> str:
-    """A time as people read it, in UTC."""
+    """A time for people, in UTC."""
     if time_ms is None:
         return ""
     try:

@@ -1,12 +1,12 @@
-"""One round of an audit beside production: what is new held against what is still open.
+"""One round of an audit beside production: new records compared with open ones.
 
-Pure, on Arrow tables. Between two rounds three things are kept: *open* messages (some subscription has not
-got them, or they may still be repeated), the *receipts* of these and of messages that nobody has sent yet,
-and for each key the *furthest* message that was delivered. What a round tells, it tells once.
+Pure, on Arrow tables. A round leaves three tables to the next: *open* messages (undelivered somewhere, or
+still repeatable), the *receipts* of these and of messages not yet sent, and for each key the *furthest*
+delivered message. A round reports each fact once.
 
-Time is the watermark: nothing older is expected to come any more. A message is lost when the watermark has
-passed the time at which it was ready by ``grace_ms``; if it does come later, it is found again. A message is
-forgotten ``forget_ms`` after all is known of it; a repeat that comes still later counts as unknown.
+Its time is the watermark: no older record is expected. A message is lost when the watermark is ``grace_ms``
+past the time at which it was ready; if it comes later, it is found again. A message is forgotten
+``forget_ms`` after its fate is complete; a later repeat counts as unknown.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 class Limits(NamedTuple):
-    """What time it is, and how long things take. subscriptions: who should receive everything."""
+    """The time, and the limits. subscriptions: those that should receive everything."""
 
     watermark_ms: int
     grace_ms: int
@@ -60,7 +60,7 @@ class Limits(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What a round tells (as ``JUDGED``), and what is kept for the next one (as ``OPEN`` and ``KEPT``)."""
+    """A round's report (as ``JUDGED``), and the tables for the next one (as ``OPEN`` and ``KEPT``)."""
 
     told: pa.Table
     open: pa.Table
@@ -68,7 +68,7 @@ class Round(NamedTuple):
 
 
 def play(sent: pa.Table, received: pa.Table, limits: Limits) -> Round:
-    """One round. ``sent`` as ``OPEN`` and ``received`` as ``KEPT``: what was kept, then what is new."""
+    """One round. ``sent`` as ``OPEN`` and ``received`` as ``KEPT``: kept rows, then new ones."""
     sent, received = conform(sent, OPEN), conform(received, KEPT)
     found = judgement(sent.select(SENT.names), received.select(RECEIVED.names), limits.subscriptions)
     rows = _Known(found, sent, received)
@@ -87,9 +87,9 @@ def play(sent: pa.Table, received: pa.Table, limits: Limits) -> Round:
 
 
 def play_order(furthest: pa.Table, delivered: pa.Table, limits: Limits) -> tuple[pa.Table, pa.Table]:
-    """(the deliveries that are out of order, the furthest of each key now).
+    """(the deliveries out of order, the furthest of each key now).
 
-    ``furthest`` as ``FURTHEST``; ``delivered`` as ``JUDGED``, new deliveries of messages with a key.
+    ``furthest`` as ``FURTHEST``; ``delivered`` as ``JUDGED``: new deliveries of messages with a key.
     """
     furthest, delivered = conform(furthest, FURTHEST), conform(delivered, JUDGED)
     new = pa.Table.from_arrays(
@@ -114,7 +114,7 @@ def play_order(furthest: pa.Table, delivered: pa.Table, limits: Limits) -> tuple
 
 
 class _Known:
-    """Judged rows with what earlier rounds have told of them."""
+    """Judged rows with what earlier rounds have reported about them."""
 
     def __init__(self, found: Judgement, sent: pa.Table, received: pa.Table) -> None:
         self.found = found
@@ -133,7 +133,7 @@ class _Known:
 
 
 def _news(rows: _Known, limits: Limits) -> Bools:
-    """Which rows are to be told now."""
+    """A mask of the rows to report now."""
     verdict, table = rows.found.verdict, rows.found.table
     over_ms = limits.watermark_ms - limits.grace_ms
     news = ~rows.was_told
@@ -143,10 +143,10 @@ def _news(rows: _Known, limits: Limits) -> Bools:
 
 
 def _told(rows: _Known, news: Bools) -> pa.Table:
-    """The rows to be told, with what earlier rounds have told taken into account."""
+    """The rows to report, adjusted to the reports of earlier rounds."""
     found = rows.found
     pair = found.sent_row * SUBSCRIPTIONS_MAX + found.subscription
-    # What was received before the one that was told as the first, but is known only now, is a repeat.
+    # A receipt earlier than the one reported as first, but known only now, is a repeat.
     again = news & rows.is_delivered & np.isin(pair, pair[rows.was_told & rows.is_matched])
     verdict = np.where(again, np.int8(Verdict.REPEATED), found.verdict)
     early = found.table["early"].to_numpy(zero_copy_only=False) & ~again
@@ -156,7 +156,7 @@ def _told(rows: _Known, news: Bools) -> pa.Table:
 
 
 def _still_needed(rows: _Known, sent: pa.Table, received: pa.Table, limits: Limits) -> tuple[Bools, Bools]:
-    """Which messages and which receipts there may be more to tell of."""
+    """Masks of the messages and receipts that may need further reports."""
     found, over_ms = rows.found, limits.watermark_ms - limits.grace_ms - limits.forget_ms
     everyone = np.int64((1 << len(limits.subscriptions)) - 1)
     settled = (ints(sent["told_lost"]) | ints(sent["got"])) & everyone == everyone
@@ -172,13 +172,13 @@ def _still_needed(rows: _Known, sent: pa.Table, received: pa.Table, limits: Limi
 
 
 def _ready(table: pa.Table) -> Int64:
-    """When a message could be delivered: when it was due, and not before it was sent."""
+    """The times at which messages could be delivered: when due, but not before they were sent."""
     result: Int64 = np.maximum(ints(table["deliver_at_ms"]), ints(table["sent_at_ms"]))
     return result
 
 
 def _marked(table: pa.Table, verdict: Verdict) -> pa.Table:
-    """Rows that say only that: each is told of already as what it is."""
+    """Rows with only this verdict: each has been reported as such."""
     marks = np.full(table.num_rows, verdict, np.int8)
     return _with(_with(table, JUDGED, "verdict", marks), JUDGED, "early", np.zeros(table.num_rows, np.bool_))
 

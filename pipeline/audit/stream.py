@@ -4,9 +4,9 @@
     checkpoint/rounds/N     what round N has left: open messages, receipts, the furthest of each key, totals
     offending/round=N       what was wrong in round N
 
-Invariants: a round is made of the one before and of one batch, and of nothing else; it counts when its totals
-are written, which is the last thing it does. So a batch that Spark gives again after a crash makes the same
-round again, and nothing is told twice. The two newest rounds are kept.
+Invariants: a round depends on the previous one and on one batch, and on nothing else; it counts once its
+totals are written, its last step. So a batch that Spark repeats after a crash gives the same round, and
+nothing is reported twice. The two newest rounds are kept.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ _FOLDER = {_OPEN: "open", _KEPT: "kept", _FURTHEST: "furthest"}
 
 
 def run_stream(context: Context, wanted: AuditOptions) -> tuple[dict[str, Any], int]:
-    """Judge until ended, or with ``once`` until there is nothing new. Raises ``PipelineError``."""
+    """Judge until ended, or with ``once`` until all records are read. Raises ``PipelineError``."""
     stream = wanted.stream
     if stream is None or not 1 <= len(wanted.subscriptions) <= SUBSCRIPTIONS_MAX:
         raise OptionError(f"--stream needs --subscription, 1 to {SUBSCRIPTIONS_MAX} of them")
     spark = context.spark
-    # One partition for each of the many small tables of a round would cost more than the work.
+    # A partition for each of a round's many small tables would cost more than the work.
     spark.conf.set("spark.sql.shuffle.partitions", str(spark.sparkContext.defaultParallelism))
     gauges = Gauges()
     if stream.metrics is not None:
@@ -104,7 +104,7 @@ def run_stream(context: Context, wanted: AuditOptions) -> tuple[dict[str, Any], 
 
 
 def _both(spark: SparkSession, wanted: AuditOptions) -> DataFrame:
-    """Both records as one stream, so that one checkpoint tells how far both have been read."""
+    """Both records as one stream, so that one checkpoint has the progress of both."""
     sent = records.read_stream(spark, wanted.sent, records.SENT, wanted.pulsar)
     received = records.read_stream(spark, wanted.received, records.RECEIVED, wanted.pulsar)
     return sent.withColumn("is_sent", sf.lit(True)).unionByName(
@@ -113,7 +113,7 @@ def _both(spark: SparkSession, wanted: AuditOptions) -> DataFrame:
 
 
 class Rounds:
-    """Plays the rounds; ``run`` is what Spark calls for each batch."""
+    """Plays the rounds; Spark calls ``run`` for each batch."""
 
     def __init__(
         self,
@@ -136,11 +136,11 @@ class Rounds:
                     f"the checkpoint is of an audit of {', '.join(sorted(before))[:200]}: "
                     "give the same --subscription, or another --checkpoint"
                 )
-            # Who has been started again knows as much as before, whether or not anything new has come.
+            # After a restart the gauges have their former values, even before new rows come.
             gauges.show(self.totals)
 
     def run(self, batch: DataFrame, number: int) -> None:
-        """One round, of the batch with this number."""
+        """Run the round of the batch ``number``."""
         began_s = time.time()
         before = Totals() if number == 0 else self._totals_of(number - 1)
         batch = batch.persist(StorageLevel.MEMORY_AND_DISK)
@@ -159,14 +159,14 @@ class Rounds:
         self._note(_in_words(number, before, ended_s - began_s))
 
     def _look(self, batch: DataFrame, totals: Totals) -> None:
-        """How many rows cannot be read, and what time it is."""
+        """Count unreadable rows, and set the time."""
         event_ms = sf.when(sf.col("is_sent"), sf.col("sent_at_ms")).otherwise(sf.col("received_at_ms"))
         row = batch.agg(
             sf.count_if(~_readable()).alias("unreadable"),
             sf.max(sf.when(_readable(), event_ms)).alias("latest"),
         ).collect()[0]
         totals.unreadable += row["unreadable"]
-        # A clock that is ahead must not make everybody else late.
+        # A clock that is ahead must not make all other messages late.
         latest_ms = min(row["latest"] or 0, int(time.time() * 1000))
         totals.latest_ms = max(totals.latest_ms, latest_ms)
         totals.watermark_ms = totals.latest_ms - self._stream.watermark_ms
@@ -214,7 +214,7 @@ class Rounds:
                 ordered.unpersist()
 
     def _count(self, rows: DataFrame, out: DataFrame, totals: Totals) -> None:
-        """Add what this round tells to the totals."""
+        """Add this round's rows to the totals."""
         news = tables.figures(rows.select(*JUDGED.names), gap_ms=None)
         for name, one in news.items():
             if name:
@@ -246,13 +246,13 @@ class Rounds:
         by: list[str],
         function: Callable[[pa.Table, pa.Table], pa.Table],
     ) -> DataFrame:
-        """Both tables' rows in groups of the same hash, each group given to ``function``."""
+        """Pass groups of both tables' rows with the same hash to ``function``."""
         groups = self._spark.sparkContext.defaultParallelism * 2
         group = sf.pmod(sf.xxhash64(*by), sf.lit(groups)).cast("int")
         sides = [side.withColumn("group", group).groupBy("group") for side in (left, right)]
         return sides[0].cogroup(sides[1]).applyInArrow(function, _DDL).persist(StorageLevel.MEMORY_AND_DISK)
 
-    # ---- what is kept between rounds
+    # ---- state between rounds
 
     def _kept(self, part: int, number: int) -> DataFrame:
         if number == 0:
@@ -276,7 +276,7 @@ class Rounds:
         self._files(where).delete(where, True)
 
     def _newest(self) -> int | None:
-        """The last round whose totals are there."""
+        """The last round with written totals."""
         folder = self._spark._jvm.org.apache.hadoop.fs.Path(self._folder)  # type: ignore[union-attr]
         files = self._files(folder)
         if not files.exists(folder):
@@ -318,7 +318,7 @@ def _order_player(limits: Limits) -> Callable[[pa.Table, pa.Table], pa.Table]:
 
 
 def _together(parts: list[tuple[int, pa.Table]]) -> pa.Table:
-    """Tables of different columns as one, each with its number in ``part``."""
+    """Tables of different columns as one, with the table's number in ``part``."""
     return pa.concat_tables([pa.Table.from_arrays(list(_columns(*part)), schema=_OUTPUT) for part in parts])
 
 

@@ -1,7 +1,7 @@
-"""The figures of an audit: counts, lateness and gaps, for each subscription and together.
+"""The figures of an audit: counts, lateness and gaps, by subscription and in total.
 
-Pure. A summary is made from small tables of counts, whoever has made them: one run over everything, or batch
-after batch of a stream.
+Pure. A summary is computed from small tables of counts, from one run over everything or from the batches of a
+stream.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def _no_gaps() -> Gaps:
 
 @dataclass
 class Figures:
-    """What became of the messages at one subscription.
+    """The fates of the messages at one subscription.
 
-    verdicts: rows of each verdict. causes: repeated receipts by cause. lateness: how many messages were how
-    many milliseconds late.
+    verdicts: rows of each verdict. causes: repeated receipts by cause. lateness: the number of messages for
+    each lateness in ms.
     """
 
     verdicts: Counter[Verdict] = field(default_factory=Counter)
@@ -42,7 +42,7 @@ class Figures:
 
     @property
     def receipts(self) -> int:
-        """How many deliveries were recorded."""
+        """The number of recorded deliveries."""
         seen = (Verdict.DELIVERED, Verdict.REPEATED, Verdict.UNKNOWN)
         return sum(self.verdicts[one] for one in seen)
 
@@ -53,7 +53,7 @@ class Figures:
         return Lateness.of(values, counts, per_ms=1)
 
     def add(self, other: Figures) -> None:
-        """Add another's, of other messages; gaps are put beside each other."""
+        """Add the figures of other messages; gaps are concatenated."""
         self.verdicts += other.verdicts
         self.causes += other.causes
         self.early += other.early
@@ -65,7 +65,7 @@ class Figures:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """The figures under the names of the JSON result."""
+        """The figures by their names in the JSON result."""
         found = self.verdicts
         late = self.late()
         return {
@@ -95,7 +95,7 @@ class Figures:
 
 @dataclass
 class Summary:
-    """An audit's result. ``sent``: messages that were sent, each counted once."""
+    """An audit's result. ``sent``: the number of sent messages, without duplicates."""
 
     sent: int
     sent_twice: int
@@ -103,14 +103,14 @@ class Summary:
 
     @property
     def passed(self) -> bool:
-        """Nothing was lost and nothing was early."""
+        """True if no message was lost or early."""
         return all(
             not one.early and one.verdicts[Verdict.LOST] <= one.verdicts[Verdict.FOUND]
             for one in self.by_subscription.values()
         )
 
     def together(self) -> Figures:
-        """All subscriptions' figures as one."""
+        """The figures of all subscriptions together."""
         whole = Figures()
         for one in self.by_subscription.values():
             whole.add(one)

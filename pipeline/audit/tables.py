@@ -1,4 +1,4 @@
-"""From judged rows to the small tables that a summary and a report are made of, on Spark."""
+"""Small tables for a summary and a report, from judged rows, on Spark."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _DDL = (
 
 
 def groups_for(rows: int, at_least: int) -> int:
-    """Into how many groups of messages so many rows are divided."""
+    """The number of message groups for so many rows."""
     return max(at_least, -(-rows // ROWS_PER_GROUP))
 
 
 def judged(
     sent: DataFrame, received: DataFrame, subscriptions: Sequence[str], until_ms: int | None, groups: int
 ) -> DataFrame:
-    """The rows of `judge` for all messages: each group of them with its receipts is judged by itself."""
+    """The rows of `judge` for all messages: each group is judged by itself, with its receipts."""
     names = list(subscriptions)
 
     def judge_group(some: pa.Table, receipts: pa.Table) -> pa.Table:
@@ -58,7 +58,7 @@ def out_of_order(rows: DataFrame, groups: int) -> DataFrame:
 
 
 def find_late(rows: pa.Table) -> pa.Table:
-    """`find_out_of_order` as Spark calls it."""
+    """`find_out_of_order` in Spark's form."""
     return find_out_of_order(rows.select(JUDGED.names))
 
 
@@ -84,7 +84,7 @@ def figures(rows: DataFrame, gap_ms: int | None) -> dict[str, Figures]:
 
 
 def all_gaps(rows: DataFrame, gap_ms: int) -> dict[str, Gaps]:
-    """The gaps of each subscription, to the second of the receipts at both ends."""
+    """The gaps of each subscription; receipts at both ends are exact to a second."""
     second = sf.floor(sf.col("received_at_ms") / _SECOND_MS)
     ready = sf.greatest(sf.col("deliver_at_ms"), sf.col("sent_at_ms"))
     table = (
@@ -105,14 +105,14 @@ def all_gaps(rows: DataFrame, gap_ms: int) -> dict[str, Gaps]:
 
 
 class LateTable(NamedTuple):
-    """Lateness by the time at which messages were due: one element an interval, ascending."""
+    """Lateness by due time: one element an interval, ascending."""
 
     start_ms: Int64
     lateness: list[Lateness]
 
 
 def lateness_by(rows: DataFrame, width_ms: int) -> dict[str, LateTable]:
-    """Lateness by interval of ``width_ms``, for each subscription. Beyond 10 s it is to 0.1 %."""
+    """Lateness by interval of ``width_ms``, for each subscription. Beyond 10 s it is exact to 0.1 %."""
     late = sf.col("late_ms")
     step = sf.pow(sf.lit(10), sf.floor(sf.log10(sf.abs(late))) - 2)
     rounded = sf.when(sf.abs(late) < _EXACT_MS, late).otherwise((sf.floor(late / step) * step).cast("bigint"))
@@ -130,7 +130,7 @@ def lateness_by(rows: DataFrame, width_ms: int) -> dict[str, LateTable]:
 
 
 def offending(rows: DataFrame, late: DataFrame | None) -> DataFrame:
-    """Every row that something is wrong with, with what that is."""
+    """Every offending row, with its offence."""
     bad = rows.filter(_is(*_BAD) | sf.col("early"))
     together = bad if late is None else bad.unionByName(late)
     names = sf.create_map([sf.lit(x) for one in Verdict for x in (int(one), one.name.lower())])

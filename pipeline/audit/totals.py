@@ -1,4 +1,4 @@
-"""What an audit beside production has told so far, kept from round to round as JSON."""
+"""The reports of an audit beside production so far, passed from round to round as JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LATENESS_EXACT_MS = 10_000
 
 @dataclass
 class Totals:
-    """All that has been told so far. latest_ms: the latest time of any record."""
+    """All reports so far. latest_ms: the latest time of any record."""
 
     sent: int = 0
     sent_twice: int = 0
@@ -26,11 +26,11 @@ class Totals:
     by_subscription: dict[str, Figures] = field(default_factory=dict)
 
     def summary(self) -> Summary:
-        """As the result of an audit."""
+        """The totals as an audit's summary."""
         return Summary(self.sent, self.sent_twice, self.by_subscription)
 
     def to_json(self) -> str:
-        """To be kept."""
+        """JSON for the next round."""
         return json.dumps(
             {
                 "version": 1,
@@ -54,7 +54,7 @@ class Totals:
 
     @classmethod
     def of_json(cls, text: str) -> Totals:
-        """As kept. Raises ``TraceError``."""
+        """The inverse of ``to_json``. Raises ``TraceError``."""
         try:
             told = json.loads(text)
             if told["version"] != 1:
@@ -76,7 +76,7 @@ class Totals:
 
 
 def coarse(lateness: Counter[int]) -> Counter[int]:
-    """Lateness beyond 10 s to 0.1 %: the totals of a year stay small."""
+    """Lateness beyond 10 s, rounded to 0.1 %: the totals of a year stay small."""
     if max(map(abs, lateness), default=0) < _LATENESS_EXACT_MS:
         return lateness
     found = Counter[int]()

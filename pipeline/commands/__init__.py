@@ -1,4 +1,4 @@
-"""The pipeline's commands: what is typed, checked and shown. Spark runs in the job's process, never here."""
+"""The pipeline's commands: parsing, checks and output. Spark runs in the job's process, never here."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""``tidegate audit``: what was sent held against what was received.
+"""``tidegate audit``: a comparison of sent and received messages.
 
-Exit codes: 0 nothing was lost or early, 1 something was, 2 it could not be judged.
+Exit codes: 0 nothing was lost or early, 1 something was, 2 no verdict.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the pipeline's commands have in common: where Spark runs, and how a job is started and told about."""
+"""Shared by the pipeline's commands: Spark settings, and the start and result of a job."""
 
 from __future__ import annotations
 
@@ -69,24 +69,24 @@ def run_job(command: str, options: dict[str, Any], spark: SparkSettings) -> tupl
 
 
 def print_json(result: dict[str, Any]) -> None:
-    """The result on standard output."""
+    """Print the result on standard output."""
     typer.echo(json.dumps(result, indent=2, ensure_ascii=False))
 
 
 def absolute(where: str) -> str:
-    """A local path in full: the job, and Spark's workers, may run elsewhere."""
+    """A local path in full: the job and Spark's workers may run elsewhere."""
     return where if "://" in where else str(Path(where).absolute())
 
 
 def check_there(what: str, where: str, spark: SparkSettings) -> None:
-    """Say at once what Spark would say when it has started; only of what is surely a path on this machine."""
+    """Report a missing path before Spark does; only for a path that is surely on this machine."""
     local = spark.master.startswith("local") and "spark.hadoop.fs.defaultFS" not in spark.conf
     if local and "://" not in where and not set(where) & set("*?[]{}\\") and not Path(where).exists():
         raise OptionError(f"{what}: there is nothing at {where}")
 
 
 def check_writable(report: Path) -> None:
-    """Before the work rather than after it."""
+    """Check before the work rather than after it."""
     try:
         report.mkdir(parents=True, exist_ok=True)
     except OSError as error:

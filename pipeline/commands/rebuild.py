@@ -1,4 +1,4 @@
-"""``tidegate rebuild``: an index from its topic, taken in by the running daemon."""
+"""``tidegate rebuild``: an index from its topic, which the running daemon takes in."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def options_of(
     work: str | None,
     entries_per_task: int,
 ) -> RebuildOptions:
-    """What was typed, checked. Raises ``OptionError``."""
+    """The options as typed, checked. Raises ``OptionError``."""
     name = TopicName.parse(topic)
     if not subscription:
         raise OptionError("SUBSCRIPTION is empty: name one, or * for all")
@@ -148,12 +148,12 @@ def options_of(
 
 
 def say(text: str) -> None:
-    """A line; names of clients' choosing may be in it."""
+    """Print a line; it may contain names that clients chose."""
     Console().print(one_line(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def show_plan(result: dict[str, Any]) -> None:
-    """What would be read, for whom."""
+    """Print what would be read, and for which subscriptions."""
     for one in result["subscriptions"]:
         say(f"{one['topic']} {one['subscription']}")
     say(f"{result['entries']:,} entries would be read, by {result['tasks']:,} tasks")

@@ -1,4 +1,4 @@
-"""``tidegate spark-package``: what a cluster's workers need, in one archive."""
+"""``tidegate spark-package``: an archive with everything that a cluster's workers need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pipeline command inside an application that spark-submit has started: the job is this very process."""
+"""A pipeline command inside an application started by spark-submit: the job is this very process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def run_here(request: Request, view: Any) -> tuple[dict[str, Any], int]:
     from tidegate.pipeline.job.runner import run  # noqa: PLC0415
 
     ended: list[ResultEvent | ErrorEvent] = []
-    # spark-submit puts a program's errors into its output, where a result as JSON must stand alone.
+    # spark-submit mixes a program's errors into its output, where a JSON result must stand alone.
     silent = "--json" in sys.argv
 
     def tell(event: Any) -> None:
@@ -37,7 +37,7 @@ def run_here(request: Request, view: Any) -> tuple[dict[str, Any], int]:
 
 
 def main() -> int:
-    """What ``tidegate_submit.py`` calls; the exit code."""
+    """Entry point of ``tidegate_submit.py``; returns the exit code."""
     from tidegate.pipeline.commands import common, register_all  # noqa: PLC0415
 
     common.start_job = run_here

@@ -1,4 +1,4 @@
-"""``tidegate tune``: which slice width fits a traffic."""
+"""``tidegate tune``: the slice width that fits a traffic."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def tune(  # noqa: PLR0917 the flags
     )
     spark = common.spark_settings(master, conf, package, file)
     if apply_to is not None:
-        # Before the work rather than after it: does the daemon know the subscription?
+        # Check before the work that the daemon knows the subscription.
         ask_socket(socket or own_default_socket(), {"what": "width", "subscription": apply_to})
     if trace is not None:
         common.check_there("the trace", trace, spark)

@@ -1,1 +1,1 @@
-"""A pipeline command's work as a process of its own: started, watched, ended; and what ships to a cluster."""
+"""A pipeline command's work as its own process, started, watched and ended; its package for a cluster."""

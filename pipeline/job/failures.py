@@ -1,6 +1,7 @@
-"""What a job's failure means to the person who started it, as one line.
+"""A job's failure in one line, for the person who started it.
 
-Pure. Spark wraps an error of a worker, or of planning, in its own with a traceback: ours is found in there.
+Pure. Spark wraps a worker's or a planner's error in its own with a traceback: the original is extracted from
+there.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ _LINE_MAX = 500
 
 
 def explained(error: BaseException) -> ErrorEvent:
-    """The end of a job by ``error``."""
+    """The event of a job that ended with ``error``."""
     if isinstance(error, UserError):
-        # 1 is a verdict: the daemon's refusal is none.
+        # 1 is a verdict, which a daemon's refusal is not.
         exit_code = max(error.exit_code, PipelineError.exit_code)
         return ErrorEvent(message=_line(str(error)), exit_code=exit_code, expected=True)
     text = str(error)
@@ -68,7 +69,7 @@ def explained(error: BaseException) -> ErrorEvent:
 
 @contextlib.contextmanager
 def room_for(what: str, flag: str) -> Iterator[None]:
-    """Say which disk is full where Spark writes ``what`` was asked for. Raises ``PipelineError``."""
+    """Name the full disk when Spark cannot write ``what``. Raises ``PipelineError``."""
     try:
         yield
     except Exception as error:

@@ -1,8 +1,8 @@
-"""Starting a job as its own process, showing how far it is, and ending it whatever happens.
+"""Starts a job as its own process, shows its progress, and always ends it.
 
-Invariants: Spark is never in this process; when ``launch`` returns or raises, the job's process group is
-gone; if this process is killed, the job notices and ends by itself. What Spark logs goes to a file, which is
-kept only if something went wrong that no line explains.
+Invariants: Spark never runs in this process; when ``launch`` returns or raises, the job's process group is
+gone; if this process is killed, the job notices and ends by itself. Spark logs to a file, which is kept only
+after an error that no line explains.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def launch(request: Request, view: View) -> tuple[dict[str, Any], int]:
 
 
 def _check_room(temporary: Path) -> None:
-    """Spark that has no room for its first temporary file waits for it for ever."""
+    """Without room for its first temporary file Spark waits for ever."""
     try:
         with tempfile.TemporaryFile(dir=temporary) as probe:
             probe.write(bytes(_ROOM_BYTES))
@@ -102,7 +102,7 @@ def _watched(request: Request, view: View, folder: Path, noticed: list[int]) -> 
 
 
 def _environment(request: Request, folder: Path) -> dict[str, str]:
-    """Temporary files, Spark's too, go where they are removed with the job."""
+    """Temporary files, Spark's included, go to a directory removed with the job."""
     environment = dict(os.environ, TMPDIR=str(folder))
     if "spark.local.dir" not in request.spark.conf:
         environment.setdefault("SPARK_LOCAL_DIRS", str(folder))
@@ -110,7 +110,7 @@ def _environment(request: Request, folder: Path) -> dict[str, str]:
 
 
 def _kept(log: Path) -> Path:
-    """The log at a place where it stays, without the passwords of URLs."""
+    """A permanent copy of the log, without the passwords of URLs."""
     descriptor, name = tempfile.mkstemp(prefix="tidegate-job-", suffix=".log")
     os.close(descriptor)
     with contextlib.suppress(OSError), log.open(errors="replace") as lines, Path(name).open("w") as kept:
@@ -119,7 +119,7 @@ def _kept(log: Path) -> Path:
 
 
 def _give(process: subprocess.Popen[bytes], request: Request) -> None:
-    """The request; the pipe stays open for as long as this process lives."""
+    """Send the request; the pipe stays open as long as this process lives."""
     if process.stdin is not None:
         with contextlib.suppress(BrokenPipeError):
             process.stdin.write(request.model_dump_json().encode() + b"\n")
@@ -143,7 +143,7 @@ def _events(source: int, noticed: list[int]) -> Iterator[StageEvent | NoteEvent 
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ask it to end, then make it: the whole group, of which the JVM is one."""
+    """Ask the whole group to end, the JVM included, then kill it."""
     if process.stdin is not None:
         with contextlib.suppress(OSError):
             process.stdin.close()
@@ -156,7 +156,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def _signals_noticed() -> Iterator[list[int]]:
-    """A signal is only noted: an exception at any instruction could lose the process just started."""
+    """A signal is only noted: an exception at any instruction could lose a new process."""
     noticed: list[int] = []
 
     def note(number: int, _: FrameType | None) -> None:

@@ -1,10 +1,10 @@
-"""The archive that workers on other machines unpack: Tidegate and what it needs, as installed here.
+"""The archive that workers on other machines unpack: Tidegate and its dependencies, as installed here.
 
     tidegate-spark.tar.gz     packages at its root, for --archives …#tidegate_env with PYTHONPATH=tidegate_env
     tidegate_submit.py        what spark-submit starts
 
-Invariants: nothing is downloaded; Spark itself is left out, the cluster has its own; the same installation
-gives the same bytes; an archive is there whole or not at all.
+Invariants: nothing is downloaded; Spark itself is left out, since the cluster has its own; the same
+installation gives the same bytes; an archive is complete or absent.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ SUBMIT_NAME = "tidegate_submit.py"
 _OURS = ("index", "plugin", "pipeline")
 _LEFT_OUT = {"pyspark", "py4j"}
 _LEVEL = 3
-# What no program needs when it runs.
+# Folders that no program needs at run time.
 _NOT_FOLDERS = {"__pycache__", "tests", "include", "src"}
 _NOT_SUFFIXES = {".pth", ".pyi", ".h", ".hpp", ".pxd", ".pyx", ".java", ".a"}
 
 
 class Shipped(NamedTuple):
-    """What was made."""
+    """The files made."""
 
     archive: Path
     script: Path
@@ -65,14 +65,14 @@ def make_package(directory: Path) -> Shipped:
     except OSError as error:
         raise PipelineError(f"cannot write {archive}: {error.strerror or error}") from error
     finally:
-        # Where nothing could be written there is nothing to remove.
+        # Nothing was written, so there is nothing to remove.
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
     return Shipped(archive, script, size_bytes, _versions(names))
 
 
 def closure_versions() -> list[str]:
-    """What an archive would hold: the distributions with their versions."""
+    """The contents of an archive: distributions with their versions."""
     return _versions(sorted(_closure("tidegate", frozenset({"spark"}))))
 
 
@@ -81,7 +81,7 @@ def _versions(names: Iterable[str]) -> list[str]:
 
 
 def submit_script() -> str:
-    """The program that spark-submit starts; it finds Tidegate beside it, or where Spark has unpacked it."""
+    """The program for spark-submit; it finds Tidegate beside it, or where Spark has unpacked it."""
     return f'''"""A tidegate command as a Spark application: spark-submit … {SUBMIT_NAME} audit --sent … …"""
 
 import os
@@ -102,7 +102,7 @@ sys.exit(main())
 
 
 def platform_words() -> str:
-    """What the archive's compiled packages run on."""
+    """The platform of the archive's compiled packages."""
     return f"Python {sys.version_info[0]}.{sys.version_info[1]} on {platform.system()} {platform.machine()}"
 
 
@@ -124,7 +124,7 @@ def _our_files() -> Iterator[tuple[str, Path]]:
         root = Path(spec.submodule_search_locations[0])
         for path in root.rglob("*"):
             inside = path.relative_to(root)
-            # The shim, its sources and what was built of them are not for workers.
+            # Workers need neither the shim nor its sources and build products.
             if path.is_file() and not {"shim", "jars", "__pycache__"} & set(inside.parts):
                 yield f"tidegate/{package}/{inside.as_posix()}", path
 
@@ -140,7 +140,7 @@ def _files_of(name: str) -> Iterator[tuple[str, Path]]:
 
 
 def _closure(name: str, extras: frozenset[str]) -> set[str]:
-    """The distributions that ``name`` needs, itself included, as they are called here."""
+    """The distributions that ``name`` needs, itself included, by their names here."""
     found: set[str] = set()
     waiting = [(name, extras)]
     seen: set[tuple[str, frozenset[str]]] = set()

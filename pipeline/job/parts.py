@@ -1,9 +1,9 @@
-"""What a machine must have before a job is started: Java and the extra ``spark``; and which Spark is here.
+"""Requirements of a job: Java and the extra ``spark``; and the version of Spark.
 
-From 4.1 on a data source is told of filters. From 4.2 on a stream is told where a batch begins, and how much
-it may have. A cluster's Spark, and the one that ``SPARK_HOME`` names, may be older than the one installed.
+From 4.1 on a data source gets filters. From 4.2 on a stream gets a batch's beginning and its size limit. A
+cluster's Spark, and the one in ``SPARK_HOME``, may be older than the installed one.
 
-Invariant: before a job is started nothing of it is imported to find out.
+Invariant: the checks before a job import nothing of these.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def check_parts(environment: Mapping[str, str]) -> None:
 
 
 def check_packages() -> None:
-    """Raise ``MissingPartError`` if a Python package is missing, or Spark's is too old."""
+    """Raise ``MissingPartError`` if a Python package is missing or Spark's is too old."""
     for name in _PACKAGES:
         try:
             found = importlib.util.find_spec(name)
@@ -48,7 +48,7 @@ def check_packages() -> None:
 
 
 def check_spark(version: str, *, advice: str = "install that here and on the cluster") -> None:
-    """Raise ``MissingPartError`` if the pipeline does not run on this version of Spark."""
+    """Raise ``MissingPartError`` if the pipeline does not support this version of Spark."""
     if _parsed(version) < SPARK_MIN:
         wanted = ".".join(map(str, SPARK_MIN))
         raise MissingPartError(f"Spark {version} is too old, {wanted} or newer is needed: {advice}")
@@ -62,12 +62,12 @@ def installed() -> str:
 
 
 def spark_is_at_least(*version: int) -> bool:
-    """Whether the PySpark that this process imports is of that version, or newer."""
+    """True if this process imports PySpark of that version or newer."""
     return _parsed(installed()) >= version
 
 
 def check_java(environment: Mapping[str, str]) -> None:
-    """Raise ``MissingPartError`` if there is no Java that Spark runs on."""
+    """Raise ``MissingPartError`` without a Java for Spark."""
     advice = f"install Java {JAVA_MIN} or newer (Debian: apt-get install openjdk-17-jre-headless)"
     java_home = environment.get("JAVA_HOME")
     where = str(Path(java_home) / "bin") if java_home else environment.get("PATH", "")
@@ -88,7 +88,7 @@ def check_java(environment: Mapping[str, str]) -> None:
 
 
 def _released(java: str) -> int | None:
-    """The major version that stands beside Java; None if it does not. To start it takes 0.1 s and more."""
+    """The major version in Java's release file, None without one. Starting Java takes 0.1 s and more."""
     try:
         text = (Path(java).resolve().parent.parent / "release").read_text(errors="replace")
     except OSError:
@@ -97,7 +97,7 @@ def _released(java: str) -> int | None:
 
 
 def _major(java: str, environment: Mapping[str, str]) -> int | None:
-    """The major version; None if it does not say, which is then Spark's to complain about."""
+    """The major version; None if Java does not say: Spark may then complain."""
     try:
         done = subprocess.run(  # noqa: S603
             [java, "-version"],
@@ -117,11 +117,11 @@ def _major(java: str, environment: Mapping[str, str]) -> int | None:
 def _number(found: re.Match[str] | None) -> int | None:
     if found is None:
         return None
-    # Up to Java 8 the version was written 1.8.
+    # Up to Java 8, versions were written as 1.8.
     return int(found[2] or 0) if found[1] == "1" else int(found[1])
 
 
 def _parsed(version: str) -> tuple[int, ...]:
-    """(major, minor). Of what nobody can read Spark itself may complain."""
+    """(major, minor). An unreadable version is left for Spark to report."""
     found = re.match(r"(\d+)\.(\d+)", version)
     return (int(found[1]), int(found[2])) if found else SPARK_MIN

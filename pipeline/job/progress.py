@@ -1,6 +1,6 @@
-"""How far a job is, told from Spark's own records of its stages, or by the job where it knows better.
+"""A job's progress, from Spark's own records of its stages, or from the job where it knows better.
 
-Invariant: watching never disturbs the job; what cannot be read is not told.
+Invariant: watching never disturbs the job; unreadable progress is not shown.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ INTERVAL_S = 0.5
 
 @contextlib.contextmanager
 def phase(spark: SparkSession, name: str) -> Iterator[None]:
-    """Name the stages of what is run inside: people are shown ``name``."""
+    """Name the stages of the block for people."""
     context = spark.sparkContext
     before = context.getLocalProperty("spark.job.description")
     context.setJobDescription(name)
@@ -32,10 +32,10 @@ def phase(spark: SparkSession, name: str) -> Iterator[None]:
 
 
 class StageWatch:
-    """Tells of active stages, and once more of each that has ended, from a thread of its own.
+    """Reports active stages, and each ended one once more, from a thread of its own.
 
-    It looks every ``INTERVAL_S``: of a stage that begins and ends between two looks nothing is told. Spark's
-    own events would come by a Java listener, and so through a server that the driver opens for callbacks.
+    It looks every ``INTERVAL_S``: a stage between two looks goes unreported. Spark's own events would need a
+    Java listener, and with it a callback server in the driver.
     """
 
     def __init__(self, tell: Callable[[StageEvent], None]) -> None:
@@ -53,7 +53,7 @@ class StageWatch:
 
     @contextlib.contextmanager
     def instead(self, look: Callable[[], StageEvent]) -> Iterator[None]:
-        """Tell what ``look`` says, at the beginning, now and then and at the end, and nothing of Spark's."""
+        """Report ``look`` at the block's beginning, now and then and at its end, and no stage of Spark's."""
         with self._lock:
             self._instead = look
             self._changed(look())
@@ -84,7 +84,7 @@ class StageWatch:
                 if self._instead is not None:
                     self._changed(self._instead())
                 elif self._store is not None:
-                    # It is Spark's own, and may be gone when the session is stopped in the middle.
+                    # Spark's own object, which may be gone when the session stops in the middle.
                     self._look()
 
     def _look(self) -> None:
@@ -107,7 +107,7 @@ class StageWatch:
 def _event(stage: Any) -> StageEvent:
     description = stage.description()
     name = description.get() if description.isDefined() else stage.name()
-    # Spark describes what a streaming query does by itself with its name, its ids and the batch, a line each.
+    # By default Spark describes a streaming query with its name, its ids and the batch, a line each.
     name = name.partition("\n")[0]
     entries = stage.inputRecords() or stage.shuffleReadRecords()
     return StageEvent(

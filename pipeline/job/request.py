@@ -1,6 +1,6 @@
-"""What a command asks of a job, and what a job tells meanwhile: JSON over pipes, one document a line.
+"""The request of a command and the events of its job: JSON over pipes, one document a line.
 
-Invariant: no secret is in a request; files that hold some are named by their paths.
+Invariant: no request has a secret in it; it names files of secrets by their paths.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ LOCAL = "local[*]"
 
 
 class SparkSettings(BaseModel):
-    """Where and how Spark runs.
+    """Spark's place and settings.
 
-    master: as Spark writes it; ``local[*]`` is this machine. asked_for: whether the user has said where or
-    how Spark is to run, and so wants it also where a job could do without. conf: Spark's own settings.
-    package: the archive of ``tidegate spark-package`` that workers on other machines unpack. files: shipped
-    to every worker.
+    master: in Spark's notation; ``local[*]`` is this machine. asked_for: the user has said where or how Spark
+    is to run, and so wants it even where a job could do without. conf: Spark's own settings. package: the
+    archive of ``tidegate spark-package`` that workers on other machines unpack. files: shipped to every
+    worker.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -37,7 +37,7 @@ class SparkSettings(BaseModel):
 
     @property
     def is_local(self) -> bool:
-        """Whether everything runs in one JVM on this machine."""
+        """True if everything runs in one JVM on this machine."""
         return self.master == "local" or self.master.startswith("local[")
 
 
@@ -52,7 +52,7 @@ class Request(BaseModel):
 
 
 class StageEvent(BaseModel):
-    """How far a stage is. ``entries``: read or shuffled so far, None if Spark does not count them."""
+    """The progress of a stage. ``entries``: read or shuffled so far, None if Spark does not count them."""
 
     event: Literal["stage"] = "stage"
     stage: int
@@ -63,14 +63,14 @@ class StageEvent(BaseModel):
 
 
 class NoteEvent(BaseModel):
-    """A line for the user, such as what begins now."""
+    """A line for the user, such as the next step."""
 
     event: Literal["note"] = "note"
     text: str
 
 
 class ResultEvent(BaseModel):
-    """The end of a job that came to one. ``exit_code`` is for the command."""
+    """The end of a successful job. ``exit_code`` is the command's."""
 
     event: Literal["result"] = "result"
     result: dict[str, Any]
@@ -78,7 +78,7 @@ class ResultEvent(BaseModel):
 
 
 class ErrorEvent(BaseModel):
-    """The end of a job that did not. ``expected``: the message says all; otherwise the log says more."""
+    """The end of a failed job. ``expected``: the message is complete; otherwise the log has more."""
 
     event: Literal["error"] = "error"
     message: str

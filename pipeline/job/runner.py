@@ -1,11 +1,11 @@
 """The job's process: ``python -m tidegate.pipeline.job.runner EVENTS_FD``, with the request on its input.
 
-Spark is started beside the job, which waits for it where it needs it: a topic is looked at, and some of its
-backlog read, before Spark is up. A job whose work is Python's starts it on this machine only if it has enough
-to do, or the user has asked for it.
+Spark starts beside the job, which waits where it needs it: the job looks at a topic, and reads some of its
+backlog, before Spark is up. On this machine, a job in plain Python starts Spark only if it has enough to do,
+or the user has asked for it.
 
-Invariants: it tells one result or one error, then ends; it ends by itself when whoever started it is gone
-(its input is closed), and Spark with it; a signal ends Spark before the process.
+Invariants: it reports one result or one error, then ends; it ends by itself, and Spark with it, when its
+parent is gone (its input is closed); a signal ends Spark before the process.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _INTERRUPTED = 130
 
 
 class Context(Protocol):
-    """What a job may use."""
+    """The services for a job."""
 
     @property
     def spark(self) -> SparkSession:
@@ -67,37 +67,37 @@ class Context(Protocol):
 
     @property
     def spark_is_up(self) -> bool:
-        """Whether the session can be had without waiting."""
+        """True if the session is available without waiting."""
         ...
 
     def start_spark(self) -> None:
-        """Begin to start Spark, if nobody has, and do not wait for it."""
+        """Start Spark, unless it has been started, without waiting."""
         ...
 
     @property
     def spark_is_here(self) -> bool:
-        """Whether Spark's workers are on this machine, and so no better off than this process."""
+        """True if Spark's workers are on this machine, and so have no advantage over this process."""
         ...
 
     def note(self, text: str) -> None:
-        """Tell the user a line."""
+        """Show the user a line."""
         ...
 
     def shown(self, look: Callable[[], StageEvent]) -> AbstractContextManager[None]:
-        """Show how far the job says it is, for as long as this lasts, not Spark's own stages."""
+        """For the block, show the job's own progress instead of Spark's stages."""
         ...
 
 
 class JobModule(Protocol):
-    """What the module of a job has. ``run`` returns (result, exit code)."""
+    """The interface of a job's module. ``run`` returns (result, exit code)."""
 
     def run(self, context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
-        """Do it. Raises ``PipelineError``."""
+        """Run it. Raises ``PipelineError``."""
         ...
 
 
 class RunningJob:
-    """A job, and Spark as it comes up; ``tell`` takes the events. A context manager."""
+    """A job, and Spark as it starts; ``tell`` takes the events. A context manager."""
 
     def __init__(self, request: Request, tell: Callable[[BaseModel], None]) -> None:
         self._request = request
@@ -107,7 +107,7 @@ class RunningJob:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        """Begin to start Spark, unless the job is to say whether it is worth it."""
+        """Start Spark, unless the job decides about that."""
         self._watch.__enter__()
         if (
             self._request.command not in _PYTHON_DOES_THE_WORK
@@ -138,8 +138,8 @@ class RunningJob:
     def start_spark(self) -> None:
         """See ``Context``."""
         if self._thread is None:
-            # Here, not in the thread: two threads that import PySpark at a time find it half-made. And not at
-            # the top: it takes a while, and not every job comes to need it.
+            # Here, not in the thread: of two threads that import PySpark at once, one finds it half-made. And
+            # not at the top of the file: it takes a while, and not every job needs it.
             importlib.import_module("tidegate.pipeline.job.session")
             self._thread = threading.Thread(target=self._start, name="spark-start", daemon=True)
             self._thread.start()
@@ -164,12 +164,12 @@ class RunningJob:
 
     @property
     def _submitted(self) -> bool:
-        """Whether spark-submit has started this process: its JVM is there, and is not ours to end."""
+        """True if spark-submit has started this process: its JVM exists, and is not ours to end."""
         return "PYSPARK_GATEWAY_PORT" in os.environ
 
     @property
     def _nothing_to_tidy(self) -> bool:
-        """Whether the JVM may be ended as it is: it is ours, and keeps nothing outside the job's folder."""
+        """True if the JVM may be killed: it is ours, and keeps nothing outside the job's folder."""
         settings = self._request.spark
         return settings.is_local and not settings.conf and not self._submitted and _alone()
 
@@ -185,7 +185,7 @@ class RunningJob:
 
 
 def run(request: Request, tell: Callable[[BaseModel], None]) -> None:
-    """Do what is asked for and tell how it ended; never raises but for the end of the process."""
+    """Run the request and report its end; raises only to end the process."""
     try:
         name = JOBS.get(request.command)
         if name is None:
@@ -214,7 +214,7 @@ class _EndedError(BaseException):
 
 def _end_on_signals() -> None:
     def end(number: int, _: FrameType | None) -> None:
-        # Whatever Spark does with it, the process is gone a little later.
+        # Even if Spark blocks the exit, the process is gone a little later.
         timer = threading.Timer(_STOP_S, _end_at_once)
         timer.daemon = True
         timer.start()
@@ -226,7 +226,7 @@ def _end_on_signals() -> None:
 
 
 def _alone() -> bool:
-    """Whether this process has a group of its own, as whoever starts jobs makes it."""
+    """True if this process has a group of its own, which launchers of jobs make."""
     return os.getpgrp() == os.getpid()
 
 
@@ -249,7 +249,7 @@ def _end_with(source: BinaryIO) -> None:
 
 
 def main() -> int:
-    """Read the request, run it, tell the events."""
+    """Read the request, run it, report the events."""
     events = os.fdopen(int(sys.argv[1]), "wb", buffering=0)
     lock = threading.Lock()
 
@@ -263,14 +263,14 @@ def main() -> int:
         _end_with(sys.stdin.buffer)
         run(request, tell)
     except _EndedError:
-        pass  # before there was anything to end
+        pass  # there was nothing to end yet
     finally:
         _end_java()
     return 0
 
 
 def _end_java() -> None:
-    """Let the JVM tidy up, and then make sure: one that was just being started would stay for ever."""
+    """Let the JVM tidy up, then kill it: one that was just starting would stay for ever."""
     pyspark = sys.modules.get("pyspark")
     gateway: Any = None if pyspark is None else pyspark.SparkContext._gateway
     process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
@@ -281,7 +281,7 @@ def _end_java() -> None:
             process.stdin.close()
             process.wait(_STOP_S)
     if os.getppid() != _STARTED_BY and _JOB_FOLDER in Path(tempfile.gettempdir()).name:
-        # Nobody is left to remove it.
+        # No other process is left to remove it.
         shutil.rmtree(tempfile.gettempdir(), ignore_errors=True)
     if _alone():
         os.killpg(os.getpid(), signal.SIGKILL)

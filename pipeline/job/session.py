@@ -1,7 +1,7 @@
 """The Spark session of a job.
 
-Invariants: on this machine everything listens on loopback and there is no web page; times are UTC; the Python
-of the workers is the one that runs the job, or the one that the shipped package is unpacked for.
+Invariants: on this machine everything listens on loopback and there is no web page; times are UTC; the
+workers' Python is the job's, or the one that the shipped package is unpacked for.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def start(command: str, settings: SparkSettings) -> SparkSession:
     if settings.is_local:
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     builder = SparkSession.builder.appName(f"tidegate {command}")
-    # spark-submit has chosen a master already.
+    # spark-submit has already chosen a master.
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         builder = builder.master(tolerant(settings.master))
     for name, value in configuration(command, settings).items():
@@ -53,7 +53,7 @@ def start(command: str, settings: SparkSettings) -> SparkSession:
 
 
 def configuration(command: str, settings: SparkSettings) -> dict[str, str]:
-    """Spark's settings: ours, then what the user says."""
+    """Spark's settings: ours, overridden by the user's."""
     found = {
         "spark.ui.showConsoleProgress": "false",
         "spark.ui.enabled": "false",
@@ -65,7 +65,8 @@ def configuration(command: str, settings: SparkSettings) -> dict[str, str]:
     if settings.is_local:
         java_options = [f"-Djava.io.tmpdir={tempfile.gettempdir()}"]
         if command in _PYTHON_DOES_THE_WORK:
-            # The JVM only hands tasks out: half the processor time until it does, and no thorough compiling.
+            # The JVM only distributes tasks: this halves its processor time until then, without thorough
+            # compiling.
             java_options += _QUICK_START
         found |= {
             "spark.driver.host": "127.0.0.1",
@@ -85,19 +86,19 @@ def configuration(command: str, settings: SparkSettings) -> dict[str, str]:
 
 
 def tolerant(master: str) -> str:
-    """``local[N]`` with a task tried again as on a cluster: by itself it gives up at the first failure."""
+    """``local[N]`` with retries of a task, as on a cluster: by default it gives up at the first failure."""
     found = re.fullmatch(r"local(?:\[(\*|\d+)\])?", master)
     return master if found is None else f"local[{found[1] or 1},{_TRIES}]"
 
 
 def _local_memory_gib() -> int:
-    """A third of the machine: Python's workers need theirs too."""
+    """A third of the machine: Python's workers need memory too."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return max(1, min(_LOCAL_MEMORY_MAX_GIB, total // _GIB // 3))
 
 
 def _reason(error: Exception) -> str:
-    """What Java says, or else the first line."""
+    """Java's message, or else the first line."""
     lines = [" ".join(line.split()) for line in str(error).split("\n")]
     told = next((line for line in lines if line.startswith(": ")), lines[0])
     return told.removeprefix(": ")[:300]

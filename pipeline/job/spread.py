@@ -1,11 +1,10 @@
 """Independent pieces of work, done by this process until Spark is up and by Spark's workers from then on.
 
-To start takes Spark seconds of both processor and clock, in which a process reads a million entries: whoever
-has no more than that does not start it, and whoever has more does not wait for it. This process does some
-pieces at a time, in threads: sockets, NumPy and the packing let go of the interpreter. Invariants: each piece
-is done once, but for tasks that Spark tries again; what is done is given back in rounds, so that the caller
-can write down how far it is; a worker tells what it has done when it has done it; nothing is under way any
-more when it ends, unless the process ends.
+Spark's start takes seconds of processor and clock, in which a process reads a million entries: a smaller job
+does not start it, and a larger one does not wait for it. This process does several pieces at a time, in
+threads: sockets, NumPy and the packing release the interpreter. Invariants: each piece is done once, except
+for tasks that Spark retries; results come in rounds, so that the caller can record its progress; a worker
+reports a piece when it is done; no work is left under way at the end, unless the process ends.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ _numbers = count(-1, -1)
 
 
 class Counted(Protocol):
-    """What a piece has come to: ``read`` entries."""
+    """The result of a piece: ``read`` entries."""
 
     @property
     def read(self) -> int:
-        """How many entries were looked at."""
+        """The number of entries examined."""
         ...
 
 
@@ -45,7 +44,7 @@ Done = TypeVar("Done", bound=Counted)
 
 
 class _Progress:
-    """How far it is; the workers' part is what has come in from them."""
+    """The progress; the workers' part is what has arrived from them."""
 
     def __init__(self, name: str, tasks: int) -> None:
         self._stage, self._name, self._tasks = next(_numbers), name, tasks
@@ -73,9 +72,11 @@ class _Progress:
 def spread(
     context: Context, name: str, pieces: Sequence[Piece], work: Callable[[Piece], Done], together: int = 1
 ) -> Generator[list[Done], None, None]:
-    """The results, in any order, as rounds of them are there. Raises what ``work`` raises; closed, it ends.
+    """The results, in any order, in rounds as they arrive.
 
-    together: so many pieces are one task of Spark's, which costs some 30 ms however little there is to do.
+    Raises the exceptions of ``work``; closing it ends the work.
+
+    together: the number of pieces in a task of Spark's, which costs some 30 ms however little there is to do.
     """
     progress = _Progress(name, len(pieces))
     waiting = deque(pieces)
@@ -88,7 +89,7 @@ def spread(
 def _here(
     context: Context, waiting: deque[Piece], work: Callable[[Piece], Done], progress: _Progress
 ) -> Iterator[list[Done]]:
-    """Takes pieces until Spark is up, or until this machine does not reach what its workers may."""
+    """Work on pieces until Spark is up, or until one needs a host that only its workers reach."""
     pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="piece")
     under_way: dict[Future[Done], Piece] = {}
     unreachable = False
@@ -120,7 +121,7 @@ def _here(
         pool.shutdown(cancel_futures=True)
         raise
     finally:
-        # Whoever ends the process does not wait.
+        # A process that ends does not wait.
         pool.shutdown(wait=False, cancel_futures=True)
 
 
@@ -131,12 +132,12 @@ def _on_spark(
     progress: _Progress,
     together: int,
 ) -> Iterator[list[Done]]:
-    """One job for all, so that no worker waits for another before the end."""
+    """One job for all, so that workers wait for each other only at the end."""
     from pyspark.accumulators import AddingAccumulatorParam  # noqa: PLC0415 Spark may not be needed
 
     spark = context.spark.sparkContext
     cores = spark.defaultParallelism
-    # What has been done comes in as tasks end, once each, and Spark keeps no count of it beside.
+    # Results arrive once each, as tasks end, and Spark keeps no count beside.
     ended: Any = spark.accumulator((), AddingAccumulatorParam(()))
     progress.follow(lambda: [done for _, done in ended.value])
 
@@ -151,7 +152,7 @@ def _on_spark(
     told: set[int] = set()
     pool = ThreadPoolExecutor(1, thread_name_prefix="spark-job")
     try:
-        # Not through SQL: planning and compiling a query takes the JVM longer than all else that it does.
+        # Not through SQL: for the JVM, planning and compiling a query takes longer than everything else.
         job = pool.submit(spark.parallelize(tasks, len(tasks)).mapPartitions(worked).collect)
         while not wait([job], _LOOK_S).done:
             new = [(number, done) for number, done in ended.value if number not in told]
@@ -164,12 +165,12 @@ def _on_spark(
             spark.cancelAllJobs()
         raise
     finally:
-        # Whoever ends the process does not wait.
+        # A process that ends does not wait.
         pool.shutdown(wait=False, cancel_futures=True)
 
 
 def grouped(pieces: Sequence[Piece], together: int, cores: int) -> list[list[Piece]]:
-    """Pieces for each task: ``together`` of them; fewer towards the end, where others would wait. Pure."""
+    """Groups of ``together`` pieces for tasks; smaller towards the end, where others would wait. Pure."""
     tasks, at = [], 0
     while at < len(pieces):
         size = max(1, min(together, (len(pieces) - at) // (2 * cores)))
@@ -179,6 +180,6 @@ def grouped(pieces: Sequence[Piece], together: int, cores: int) -> list[list[Pie
 
 
 def _keep_what_is_loaded() -> None:
-    """Spark's worker looks for garbage after every task: not in the modules, which takes it 20 to 40 ms."""
+    """Spark's worker collects garbage after every task: exempt the modules, which take it 20 to 40 ms."""
     if not gc.get_freeze_count():
         gc.freeze()

@@ -1,6 +1,7 @@
-"""Progress on the terminal: stages, entries, rate and time left; a line now and then where nobody watches.
+"""Progress on the terminal: stages, entries, rate and time left; elsewhere a line now and then.
 
-Everything goes to standard error: standard output is for the result. Notes may hold names that clients chose.
+All of it goes to standard error: standard output is for the result. Notes may contain names that clients
+chose.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ _LINE_EVERY_S = 5.0
 
 
 class View(Protocol):
-    """Shows how far a job is."""
+    """Shows a job's progress."""
 
     def stage(self, event: StageEvent) -> None:
-        """A stage has moved on."""
+        """A stage has progressed."""
 
     def note(self, text: str) -> None:
-        """Something is to be said."""
+        """Show a line."""
 
 
 class Rate:
@@ -44,7 +45,7 @@ class Rate:
 
 
 def in_words(event: StageEvent, rate: float | None) -> str:
-    """What a stage has done, in a few words."""
+    """A stage's progress, in a few words."""
     words = f"{event.done:,} of {event.tasks:,} tasks"
     if event.entries is not None:
         words += f", {event.entries:,} entries"
@@ -69,14 +70,14 @@ class TerminalView:
         self._rate = Rate()
 
     def __enter__(self) -> Self:
-        """Begin to draw."""
+        """Start drawing."""
         self._progress.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Take the bars away."""
+        """Remove the bars."""
         self._progress.stop()
 
     def stage(self, event: StageEvent) -> None:
@@ -111,7 +112,7 @@ class LineView:
         """Nothing to end."""
 
     def stage(self, event: StageEvent) -> None:
-        """Tell of it when it is over, or when nothing was told for a while."""
+        """Report it when it ends, or after a while of silence."""
         now_s = time.monotonic()
         rate = self._rate.of(event, now_s)
         ended = event.done >= event.tasks
@@ -125,6 +126,6 @@ class LineView:
 
 
 def make_view() -> TerminalView | LineView:
-    """What fits standard error."""
+    """The view that fits standard error."""
     console = Console(stderr=True)
     return TerminalView(console) if console.is_terminal else LineView(console)

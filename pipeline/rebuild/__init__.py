@@ -1,1 +1,1 @@
-"""`tidegate rebuild` and `tidegate verify`: an index from its topic, and an index against its topic."""
+"""`tidegate rebuild` and `tidegate verify`: an index from its topic, and an index compared with its topic."""

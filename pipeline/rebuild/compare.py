@@ -1,7 +1,7 @@
-"""The positions of an index against those of its topic.
+"""The positions of an index compared with those of its topic.
 
-Pure. What is missing costs reading and is delivered all the same; what is held too much costs a look at the
-cursor. Neither is a message lost or repeated, but neither should be.
+Pure. A missing position costs a read, and its message is delivered all the same; an extra one costs a look at
+the cursor. Neither loses or repeats a message, but both are defects.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from tidegate.pipeline.topic.ranges import Acknowledged, Position
 
 
 class Difference(NamedTuple):
-    """missing: due to be held and not held. extra: held, and no delayed message of the topic.
+    """missing: absent from the index, wrongly. extra: held, but no delayed message of the topic.
 
-    acknowledged_but_held: held, and the cursor has it acknowledged.
+    acknowledged_but_held: held, though acknowledged in the cursor.
     """
 
     missing: PositionSet
@@ -27,7 +27,7 @@ class Difference(NamedTuple):
 
     @property
     def matched(self) -> bool:
-        """Whether there is none."""
+        """True if there is no difference."""
         return not self.missing and not self.extra and not self.acknowledged_but_held
 
 
@@ -40,10 +40,10 @@ def compare(
     after: PositionSet,
     end: Position,
 ) -> Difference:
-    """Compare the topic's delayed positions up to ``end`` with what the index holds and knows acknowledged.
+    """Compare the topic's delayed positions up to ``end`` with those held or acknowledged in the index.
 
-    before, after: what the cursor had acknowledged before and after the index was asked. What was
-    acknowledged in between may be held or not.
+    before, after: the cursor's acknowledgements before and after the index was asked. Positions acknowledged
+    in between may be held or not.
     """
     held_there = up_to(held, end)
     missing = stored.difference(held).difference(known_acknowledged).difference(after)
@@ -52,14 +52,14 @@ def compare(
 
 
 def up_to(positions: PositionSet, end: Position) -> PositionSet:
-    """Those that are not after ``end``."""
+    """The positions not after ``end``."""
     later = positions.snapshot()
     later.discard_up_to(*end)
     return positions.difference(later)
 
 
 def acknowledged_positions(acknowledged: Acknowledged, sets: Iterable[PositionSet]) -> PositionSet:
-    """Which positions of the ledgers of these sets are acknowledged."""
+    """The acknowledged positions in the ledgers of these sets."""
     lasts: dict[int, int] = {}
     for one in sets:
         for ledger_id, bitmap in one.items():

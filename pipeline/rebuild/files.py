@@ -1,7 +1,7 @@
 """Files of a job in a directory or at an fsspec URL.
 
-Invariants: a file that is there is whole: it is written under another name and renamed, so that a task that
-runs twice, or dies, does no harm; one that is damaged all the same is removed, and so made anew.
+Invariants: an existing file is whole: it is written under another name and renamed, so that a task that runs
+twice, or dies, does no harm; a file damaged all the same is removed, and so made anew.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _TEMPORARY = re.compile(r"\.(probe|[0-9a-f]{32}\.part)")
 
 
 class Files:
-    """What is below ``url``. Travels to workers as its URL.
+    """The files below ``url``. Travels to workers as its URL.
 
-    goes_on: whether a job that is started again goes on with what is there, to say so when the disk is full.
+    goes_on: true if a restarted job continues with existing files, for the message about a full disk.
     """
 
     def __init__(self, url: str, *, goes_on: bool = True) -> None:
@@ -42,16 +42,16 @@ class Files:
         return partial(Files, goes_on=self._goes_on), (self.url,)
 
     def path(self, name: str) -> str:
-        """Where a file is; of no name the directory."""
+        """The path of a file; without a name, of the directory."""
         return f"{self._root}/{name}".rstrip("/")
 
     @property
     def directory(self) -> Path | None:
-        """Where they are on this machine, None if it is at another URL."""
+        """The directory on this machine, None if it is at another URL."""
         return Path(self._root) if isinstance(self._fs, LocalFileSystem) else None
 
     def make(self) -> None:
-        """Make the directory, and see whether it can be written to. Raises ``OptionError``."""
+        """Make the directory, and check that it is writable. Raises ``OptionError``."""
         try:
             self._fs.makedirs(self._root, exist_ok=True)
             self.write(".probe", b"")
@@ -62,7 +62,7 @@ class Files:
             ) from error
 
     def write(self, name: str, data: bytes) -> None:
-        """A whole file, in the place of an older one."""
+        """Write a whole file, replacing an older one."""
         temporary = self.path(f".{uuid.uuid4().hex}.part")
         try:
             self._fs.makedirs(self.path(name).rpartition("/")[0], exist_ok=True)
@@ -78,32 +78,32 @@ class Files:
             ) from error
 
     def read(self, name: str) -> bytes:
-        """A whole file. Raises ``PipelineError``."""
+        """Read a whole file. Raises ``PipelineError``."""
         try:
             return bytes(self._fs.cat_file(self.path(name)))
         except OSError as error:
             raise PipelineError(f"cannot read {name} of {self.url}: {error}") from error
 
     def open(self, name: str) -> BinaryIO:
-        """For reading parts of it. Raises ``PipelineError``."""
+        """Open a file for partial reads. Raises ``PipelineError``."""
         try:
             return cast("BinaryIO", self._fs.open(self.path(name), "rb"))
         except OSError as error:
             raise PipelineError(f"cannot read {name} of {self.url}: {error}; start the job again") from error
 
     def names(self, folder: str) -> set[str]:
-        """What is in a folder, none if it is not there."""
+        """The names in a folder, none if it is missing."""
         if not self._fs.isdir(self.path(folder)):
             return set()
         self._fs.invalidate_cache()
         return {str(one).rpartition("/")[2] for one in self._fs.ls(self.path(folder), detail=False)}
 
     def has(self, name: str) -> bool:
-        """Whether a file or a folder of that name is there."""
+        """True if there is a file or a folder of that name."""
         return bool(self._fs.exists(self.path(name)))
 
     def read_json(self, name: str) -> dict[str, Any] | None:
-        """A document, None if it is not there. Raises ``PipelineError`` if it is none."""
+        """A document, None if it is missing. Raises ``PipelineError`` for any other content."""
         if not self.has(name):
             return None
         try:
@@ -113,11 +113,11 @@ class Files:
         return cast("dict[str, Any]", document)
 
     def write_json(self, name: str, document: dict[str, Any]) -> None:
-        """A document."""
+        """Write a document."""
         self.write(name, json.dumps(document).encode())
 
     def remove(self, names: Iterable[str]) -> None:
-        """These files and folders, what was being written, and the directory if nothing else is in it."""
+        """Remove these files and folders, unfinished files, and the directory if it is then empty."""
         self._fs.invalidate_cache()
         for name in names:
             if self._fs.exists(self.path(name)):
@@ -128,6 +128,6 @@ class Files:
             self._fs.rmdir(self._root)
 
     def drop(self, name: str) -> None:
-        """A file that is no good."""
+        """Remove a bad file."""
         with contextlib.suppress(OSError):
             self._fs.rm_file(self.path(name))

@@ -1,4 +1,4 @@
-"""A target's index at the daemon: putting slice files in, and asking whether it has what the topic has."""
+"""A target's index at the daemon: takes in slice files, and compares positions with the topic's."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SETTLED = 5
 
 
 class TakenIn(NamedTuple):
-    """``entries``: of the topic that the subscription has not acknowledged; ``added``: that were new."""
+    """``entries``: the topic's without acknowledged ones; ``added``: the new ones among them."""
 
     entries: int
     added: int
@@ -51,17 +51,17 @@ class IndexAtDaemon:
         self.stored = PositionSet()
 
     def take(self) -> None:
-        """Have it until the session ends. Raises ``UserError`` if another job has it."""
+        """Own it until the session ends. Raises ``UserError`` if another job owns it."""
         self.known = bool(self._session.take(self.name)["known"])
 
     def acknowledged(self) -> Acknowledged:
-        """What the cursor has acknowledged now."""
+        """The cursor's present acknowledgements."""
         with Admin(self._options.admin_url, self._options.access) as admin:
             state = parse_state(self._topic, admin.internal_stats(self._topic))
         return state.acknowledged(self._subscription)
 
     def put(self, files: Files, found: Sequence[SliceFile]) -> TakenIn:
-        """Put slice files in, the earliest first, without what was acknowledged since they were planned."""
+        """Take slice files in, the earliest first, without positions acknowledged since the plan."""
         acknowledged = self.acknowledged()
         entries = 0
 
@@ -81,7 +81,7 @@ class IndexAtDaemon:
         return TakenIn(entries, added)
 
     def compare(self, stored: PositionSet) -> Difference:
-        """The index's positions against the topic's, looked at again while the broker still tells of some."""
+        """Compare the index's positions with the topic's, and again while the broker still reports some."""
         pause = threading.Event()
         same, last = 0, (-1, -1, -1)
         for look in range(_LOOKS):
@@ -105,9 +105,9 @@ class IndexAtDaemon:
         raise AssertionError("the last look returns")
 
     def settle(self, stored: PositionSet) -> tuple[Difference, int]:
-        """Compare, and let go of what the cursor has acknowledged; what differs then, how many were let go.
+        """Compare, and drop positions acknowledged in the cursor: (remaining difference, number dropped).
 
-        A broker whose last consumer went right after it had acknowledged has not told the daemon.
+        A broker whose last consumer left right after it had acknowledged has not told the daemon.
         """
         found = self.compare(stored)
         gone = found.acknowledged_but_held
@@ -117,13 +117,13 @@ class IndexAtDaemon:
         return self.compare(stored), len(gone)
 
     def entries(self) -> Iterator[Entries]:
-        """What the index holds, in order, in parts."""
+        """The index's entries, in order, in parts."""
         return self._session.entries(self.name)
 
     def put_right(
         self, found: Difference, wrong: PositionSet, files: Files, slices: Sequence[SliceFile]
     ) -> int:
-        """Repair: let go of what is held wrongly, and put in what is missing; how many positions."""
+        """Repair: drop positions held wrongly, and put missing ones in; returns the number of positions."""
         let_go = found.extra.snapshot()
         for one in (found.acknowledged_but_held, wrong):
             let_go.update(one)
@@ -148,7 +148,7 @@ class IndexAtDaemon:
 
 
 def _as_blocks(positions: PositionSet) -> Iterator[bytes]:
-    """Positions as blocks; their times do not matter."""
+    """Positions as blocks; their times are arbitrary."""
     for ledger_id, bitmap in positions.items():
         ids = np.array(bitmap, np.int64)
         for start in range(0, len(ids), _BLOCK_ENTRIES):

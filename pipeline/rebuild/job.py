@@ -3,10 +3,9 @@
     topic ─► parts ─► slice files ─► the daemon, block by block, the earliest first ─► the broker hears HELD
      plan      read      pack              take in                                      check
 
-Invariants: the subscriptions are taken at the daemon before anything is read or written, so that there is one
-job at a time, in a folder that is this job's; what counts is named in the manifest; a job that is started
-again after it was killed reads again what is not named there. Where the job is for whatever subscriptions
-there are, one that is deleted meanwhile is left out.
+Invariants: the daemon gives the subscriptions to this job before anything is read or written, so that there
+is one job at a time, in a folder of its own; only files named in the manifest count; a job restarted after a
+kill reads the rest again. A job for all existing subscriptions leaves out one that is deleted meanwhile.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ Numbered = tuple[int, IndexAtDaemon]
 
 
 class Stages:
-    """How long each stage takes, and of how many entries."""
+    """Duration and entries of each stage."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -59,7 +58,7 @@ class Stages:
 
     @contextlib.contextmanager
     def stage(self, name: str, words: str) -> Iterator[dict[str, Any]]:
-        """One stage; what is put into the dictionary is told of it."""
+        """One stage; entries of the dictionary are reported with it."""
         told: dict[str, Any] = {"name": name}
         began_s = time.monotonic()
         self.context.note(words)
@@ -69,7 +68,7 @@ class Stages:
 
 
 class Prepared:
-    """What there is on the topic, in slice files."""
+    """The topic's entries, in slice files."""
 
     def __init__(self, plan: Plan, files: Files, slices: Sequence[SliceFile]) -> None:
         self.plan = plan
@@ -82,7 +81,7 @@ class Prepared:
 
 
 def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
-    """Do a rebuild; (result, exit code). Raises ``UserError``."""
+    """Run a rebuild; (result, exit code). Raises ``UserError``."""
     wanted = RebuildOptions.model_validate(options)
     watch, files = Stages(context), Files(wanted.folder)
     if wanted.dry_run:
@@ -134,7 +133,10 @@ def _result(
 
 
 def keep_plan(files: Files, plan: Plan, *, anew: bool = False) -> None:
-    """Write a plan down. anew: it does not go on with a former one, and what that job has read is removed."""
+    """Write a plan to its file.
+
+    anew: it does not continue a former one, and the parts of that job are removed.
+    """
     if anew:
         files.remove(OURS)
     files.make()
@@ -142,7 +144,10 @@ def keep_plan(files: Files, plan: Plan, *, anew: bool = False) -> None:
 
 
 class LeftOut:
-    """What a job for whatever there is goes on without. ``names``: the subscriptions, with their topics."""
+    """Subscriptions that a job for all existing ones leaves out.
+
+    ``names``: the subscriptions, with their topics.
+    """
 
     def __init__(self, context: Context, wanted: RebuildOptions) -> None:
         self._context, self._wanted = context, wanted
@@ -154,12 +159,12 @@ class LeftOut:
         self.names.append(index.name._asdict())
 
     def note(self, text: str) -> None:
-        """Tell the user a line of what is not left out."""
+        """Show the user a line about a subscription that is not left out."""
         self._context.note(text)
 
     @contextlib.contextmanager
     def if_deleted(self, index: IndexAtDaemon) -> Iterator[None]:
-        """Go on if it is not there any more, unless it was asked for by its name."""
+        """Continue if the subscription no longer exists, unless the user named it."""
         try:
             yield
         except (NoSubscriptionError, NoTopicError) as error:
@@ -169,9 +174,9 @@ class LeftOut:
 
 
 def kept_plan(files: Files) -> Plan | None:
-    """What a former job has planned here, None if there was none.
+    """The plan of a former job here, None without one.
 
-    Raises ``OptionError`` if something here has a name of ours and is no job's: it would be removed.
+    Raises ``OptionError`` if a file here has a name of ours and is no job's: it would be removed.
     """
     kept = files.read_json(PLAN)
     if kept is None:
@@ -189,7 +194,7 @@ def kept_plan(files: Files) -> Plan | None:
 def planned(
     wanted: RebuildOptions, former: Plan | None, watch: Stages, still_there: StillThere | None = None
 ) -> tuple[Cluster, Plan, bool]:
-    """The plan, and whether it is that of a killed job gone on with, or a new one. Nothing is written."""
+    """The plan, and true if it continues that of a killed job. Writes nothing."""
     with watch.stage("plan", "looking at the topic") as stage:
         cluster, plan, goes_on = make_plan(wanted, former, still_there)
         if former is not None and not goes_on:
@@ -201,9 +206,9 @@ def planned(
 
 
 def served(session: DaemonSession, wanted: RebuildOptions, plan: Plan, left_out: LeftOut) -> list[Numbered]:
-    """The indexes of all subscriptions, if the daemon is the one for them; of whatever there is those.
+    """The indexes of all subscriptions, if this daemon serves them; with patterns, those that it serves.
 
-    Raises ``PipelineError`` if it is another one's, and nothing has come to be there.
+    Raises ``PipelineError`` if it is another one's, and no subscription is left.
     """
     indexes = [
         (number, IndexAtDaemon(session, wanted, target, subscription))
@@ -233,7 +238,7 @@ def served(session: DaemonSession, wanted: RebuildOptions, plan: Plan, left_out:
 
 
 def take(indexes: Sequence[Numbered]) -> None:
-    """Take all of them at the daemon. Raises ``UserError`` if another job has one."""
+    """Take all of them at the daemon. Raises ``UserError`` if another job owns one."""
     for _, index in indexes:
         index.take()
 
@@ -241,7 +246,7 @@ def take(indexes: Sequence[Numbered]) -> None:
 def prepare(  # noqa: PLR0917 all that is known
     context: Context, wanted: RebuildOptions, watch: Stages, cluster: Cluster, plan: Plan, files: Files
 ) -> Prepared:
-    """Read and pack; what is there already counts."""
+    """Read and pack; existing files count."""
     manifest = files.read_json(MANIFEST) or {}
     there = files.names(stages.READ)
     known = {name: Part(target, name, *rest) for name, (target, *rest) in manifest.get("read", {}).items()}
@@ -268,14 +273,14 @@ def prepare(  # noqa: PLR0917 all that is known
         files.write_json(MANIFEST, manifest)
         stage |= {"entries": sum(one.entries for one in made), "files": len(made)}
         stage["size_bytes"] = sum(one.size_bytes for one in made)
-        # Of all tasks together, which work side by side.
+        # The sum over all tasks, which run side by side.
         for name in ("gathered_s", "sorted_s", "encoded_s"):
             stage[name] = round(sum(getattr(one, name) for one in made), 3)
     return Prepared(plan, files, made)
 
 
 def dry(wanted: RebuildOptions) -> dict[str, Any]:
-    """What would be read, and for whom; nothing is written."""
+    """The plan: entries to read, and their subscriptions; writes nothing."""
     _, plan, _ = make_plan(wanted, None)
     return {
         "dry_run": True,

@@ -1,8 +1,8 @@
-"""Whether what a former job has read is what the topic has.
+"""A check that a former job's parts match the topic.
 
-Positions alone do not say: a cluster that was made anew, or put back to a backup, gives the ids of its
-ledgers again, and the messages in them are others. So some entries are read once more and their times are
-compared: the index would otherwise hold messages back until others are due.
+Positions alone do not show it: a cluster that was recreated, or restored from a backup, reuses the ids of its
+ledgers for other messages. So some entries are read again and their times compared: otherwise the index would
+hold messages back until others are due.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _CANDIDATES = 256
 
 
 class KeptParts:
-    """The parts in ``files``. Asked as ``plan.StillThere``; writes nothing, for nothing is taken yet."""
+    """The parts in ``files``. Called as ``plan.StillThere``; writes nothing: the job owns nothing yet."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
 
     def __call__(self, cluster: Cluster, former: Plan, found: Sequence[Sequence[EntryRange]]) -> bool:
-        """Whether an entry of each part that is looked at is due when the part says.
+        """True if an entry of each sampled part is due when the part says.
 
-        Raises ``TopicError``, and ``DamagedError`` of a part, which is then removed.
+        Raises ``TopicError``, and ``DamagedError`` for a part, which is then removed.
         """
         there = self._files.names(stages.READ)
         tasks = [task for task in former.tasks if f"{task.name}{stages.PART}" in there]
@@ -47,7 +47,7 @@ class KeptParts:
             )
 
     def _sample(self, task: Task, now: dict[int, BitMap]) -> Iterator[tuple[Position, int]]:
-        """One entry of the part that is there now as well, and when it is due; none if there is none."""
+        """One entry of the part that still exists, and its due time; none if there is none."""
         entries = stages.entries_of(self._files, task)
         if not len(entries):
             return

@@ -1,4 +1,4 @@
-"""What a rebuild or a verification is asked for, as the command hands it to the job."""
+"""The options of a rebuild or a verification, from the command to the job."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ STAR = "*"
 
 
 class RebuildOptions(BaseModel):
-    """``topic`` and ``subscription`` may hold ``*``; ``work`` is a directory or an fsspec URL, for many jobs.
+    """``topic`` and ``subscription`` may contain ``*``; ``work`` is a directory or an fsspec URL.
 
-    service_url: None asks the admin API. keep: leave what was written in ``work`` when all is well.
-    repair: of a verification, whether the index is put right. any_daemon: whether it may be one that does not
-    serve the topic.
+    work: may serve many jobs. service_url: None asks the admin API. keep: leave the files in ``work`` after
+    success. repair: a verification repairs the index. any_daemon: the daemon need not serve the topic.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -45,20 +44,20 @@ class RebuildOptions(BaseModel):
 
     @property
     def is_pattern(self) -> bool:
-        """Whether it is for whatever is there, rather than for one subscription."""
+        """True if it is for all that match, rather than for one subscription."""
         return STAR in self.topic or STAR in self.subscription
 
     @property
     def folder(self) -> str:
-        """Where in ``work`` the files of this job are, and of none that is for another index."""
+        """The place in ``work`` for the files of this job alone."""
         of = f"{self.admin_url}\n{self.topic}\n{self.subscription}"
         return f"{self.work.rstrip('/')}/{hashlib.sha256(of.encode()).hexdigest()[:16]}"
 
     @property
     def access(self) -> Access:
-        """How to get in."""
+        """The credentials."""
         return Access(self.token_file, self.tls_ca_file, self.tls_cert_file, self.tls_key_file)
 
     def cluster(self, service_url: str) -> Cluster:
-        """Where the topics are."""
+        """The cluster of the topics."""
         return Cluster(service_url, self.admin_url, self.access, self.read_from)

@@ -1,8 +1,8 @@
-"""Ledgers of index logs that nobody needs: of a subscription that is gone, or that its pointer does not name.
+"""Ledgers of index logs that are no longer needed: their subscription is gone, or its pointer names others.
 
-A daemon that was away when a subscription was deleted leaves them, and a broker that was killed while it made
-a ledger. Each says itself whose it is. Invariant: a ledger counts as an orphan only if it does so twice, a
-while apart, with the pointer read after the list was: one that is being made is in no pointer for a moment.
+They stay when a daemon is away while a subscription is deleted, or when a broker is killed while it makes a
+ledger. Each names its owner. Invariant: a ledger counts as an orphan only if it looks so twice, a while
+apart, with the pointer read after the list: a new ledger is in no pointer for a moment.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LENGTH_MAX = 0x7F
 
 
 class LogLedger(NamedTuple):
-    """A ledger of an index log, and whose it says it is."""
+    """A ledger of an index log, and its owner by its own metadata."""
 
     home: str
     ledger_id: int
@@ -46,7 +46,7 @@ class Ledgers(Protocol):
     """All ledgers of index logs in one home."""
 
     def list(self) -> Iterator[LogLedger]:
-        """They all. Raises UnreachableError."""
+        """All of them. Raises UnreachableError."""
         ...
 
     def remove(self, ledger: LogLedger) -> None:
@@ -55,7 +55,7 @@ class Ledgers(Protocol):
 
 
 class ObjectLedgers:
-    """Those in a store of objects. Raises OptionError if its URL makes no sense."""
+    """Those in an object store. Raises OptionError for a senseless URL."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -97,7 +97,7 @@ class ObjectLedgers:
 
 
 class BookieLedgers:
-    """Those in BookKeeper, as the HTTP server of any bookie tells (``httpServerEnabled``)."""
+    """Those in BookKeeper, from the HTTP server of any bookie (``httpServerEnabled``)."""
 
     def __init__(self, url: str) -> None:
         import httpx  # noqa: PLC0415 it takes its time
@@ -139,10 +139,10 @@ class BookieLedgers:
 
 
 def _custom_metadata(metadata: str) -> dict[str, str]:
-    """What a ledger was given as metadata.
+    """A ledger's custom metadata.
 
-    A bookie serves its own encoding of a ledger's metadata, protobuf, as if it were text. What is not UTF-8
-    is lost, and so is each length above 127: what has such a value counts as not known.
+    A bookie serves its own encoding of a ledger's metadata, protobuf, as if it were text. Bytes that are not
+    UTF-8 are lost, and with them each length above 127: metadata with such a value count as unknown.
     """
     found = {}
     for at in re.finditer(r"\n(.)(?=([a-z/-]+)\x12(.))", metadata, re.DOTALL):
@@ -162,10 +162,10 @@ def _topic_of(managed_ledger: str) -> str | None:
 
 
 class Named:
-    """Which ledgers are needed, as far as that is known.
+    """The ledgers that are needed, as far as known.
 
-    Pulsar tells a cursor's properties as they were when its topic was loaded. So whether a subscription is
-    there says the admin API, and what its pointer is the daemon that serves it.
+    Pulsar reports a cursor's properties as they were when its topic was loaded. So the admin API says if a
+    subscription exists, and its serving daemon says what its pointer is.
     """
 
     def __init__(self, admin: Admin, socket: Path) -> None:
@@ -179,7 +179,7 @@ class Named:
         self._there: dict[str, set[str]] = {}
 
     def needs(self, ledger: LogLedger) -> bool:
-        """Whether a ledger is, or may be, needed."""
+        """True if a ledger is, or may be, needed."""
         if ledger.topic not in self._there:
             try:
                 there = self._admin.subscriptions(TopicName.parse(ledger.topic))
@@ -193,7 +193,7 @@ class Named:
         except UnreadableLogError:
             return True
         if pointer is None or pointer.ledger_id == NO_LEDGER:
-            return True  # this daemon does not serve it, or makes its first ledger just now
+            return True  # this daemon does not serve it, or is just making its first ledger
         return pointer.home == ledger.home and ledger.ledger_id in pointer.ledgers
 
 
@@ -204,9 +204,9 @@ def find_orphans(
     subscription: str,
     pause: Callable[[float], None],
 ) -> list[tuple[Ledgers, LogLedger]]:
-    """The orphans of subscriptions whose topic and name match; both may have ``*``.
+    """The orphans of subscriptions whose topic and name match; both may contain ``*``.
 
-    named: what is needed now. It is asked after the list has been made, and once more a while later.
+    named: the ledgers needed now. It is called after the list is complete, and again a while later.
     """
     topics, subscriptions = Glob(str(topic)), Glob(subscription)
     found = [

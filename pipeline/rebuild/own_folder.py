@@ -1,8 +1,8 @@
-"""The folder of one verification, which goes with it: also when it was killed, by the next one.
+"""The folder of one verification, removed at its end, or by the next one if it was killed.
 
-Where it is a directory, the process that works in it has a lock on a file of it, and the system takes the
-lock away when that process ends, however it does. Invariants: the lock file is never there unlocked while
-somebody works in the folder; only what has the name, the lock file and the files of a verification goes.
+In a directory, the working process has a lock on a file, and the system releases the lock when that process
+ends, however it does. Invariants: the lock file is never unlocked while a verification works in the folder;
+only a folder with the name, the lock file and the files of a verification is removed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NAME = re.compile(r"[0-9a-f]{16}-[0-9a-f]{8}")
 
 @contextlib.contextmanager
 def own_folder(files: Files, names: Sequence[str]) -> Iterator[None]:
-    """Make the folder and have it while this lasts; then ``names`` in it go, and it if nothing else is there.
+    """Make the folder and own it for the block; then remove ``names`` in it, and the folder if it is empty.
 
     Raises ``OptionError`` if it cannot be made.
     """
@@ -41,7 +41,7 @@ def own_folder(files: Files, names: Sequence[str]) -> Iterator[None]:
 
 
 def remove_abandoned(work: str, names: Sequence[str]) -> list[Path]:
-    """Remove ``names`` from the folders in ``work`` whose verification was killed; which they are.
+    """Remove ``names`` from the folders in ``work`` whose verification was killed; returns these folders.
 
     At a URL nothing is removed: there are no locks.
     """
@@ -63,7 +63,7 @@ def _removed(folder: Path, names: Sequence[str]) -> bool:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         Files(str(folder)).remove([*names, LOCK])
     except OSError:
-        return False  # somebody works there
+        return False  # a verification works there
     finally:
         os.close(lock)
     return True
@@ -76,7 +76,7 @@ def _locked(folder: Path) -> int:
     except OSError as error:
         raise _no_lock(folder, error) from error
     try:
-        # Where there are no locks, as on some network file systems, no folder is taken for abandoned.
+        # Without locks, as on some network file systems, no folder counts as abandoned.
         with contextlib.suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             (folder / _MAKING).rename(folder / LOCK)

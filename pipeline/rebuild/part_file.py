@@ -1,13 +1,13 @@
-"""A file of sorted entries, of which a span of time can be read without the rest.
+"""A file of sorted entries, with random access by time.
 
     file      := block* directory
     directory := (first_deliver_at_ms:i64 offset:u64)* blocks:u32
 
 Little-endian. The blocks are small ones of the index's own packing (docs/format.md), in order; the directory
 says when the first entry of each is due and where the block begins. A slice file takes a little of each part,
-so what a look costs decides how long many of them take: two reads, and no more unpacked than is asked for.
+so the cost of a look decides the time of many: two reads, and no unpacking beyond the span.
 
-Invariant: what does not follow this grammar is a ``DamagedError``, and nothing is made of it.
+Invariant: content that does not follow this grammar is a ``DamagedError``, and is not used.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _TAIL_BYTES = 8_192
 
 
 class DamagedError(PipelineError):
-    """What is in a file is not what was written."""
+    """A file's content is not as it was written."""
 
 
 def encode_part(entries: Entries, block_entries: int = BLOCK_ENTRIES) -> bytes:
-    """The content of a file with these sorted entries."""
+    """A file's content for these sorted entries."""
     packed = io.BytesIO()
     starts = range(0, len(entries), block_entries)
     directory = np.zeros(len(starts), _LINE)
@@ -50,7 +50,7 @@ def encode_part(entries: Entries, block_entries: int = BLOCK_ENTRIES) -> bytes:
 
 
 def read_span(file: BinaryIO, name: str, low_ms: int | None = None, high_ms: int | None = None) -> Entries:
-    """What is due from ``low_ms`` to ``high_ms``, both inclusive; all without them.
+    """The entries due from ``low_ms`` to ``high_ms``, both inclusive; all without them.
 
     ``name`` is for people. Raises ``DamagedError``.
     """
@@ -63,7 +63,7 @@ def read_span(file: BinaryIO, name: str, low_ms: int | None = None, high_ms: int
 def _read_span(file: BinaryIO, low_ms: int | None, high_ms: int | None) -> Entries:
     directory, end = _directory(file)
     first_ms = directory["first_ms"]
-    # What is due at one instant may be on both sides of the beginning of a block.
+    # Entries due at one instant may lie on both sides of a block's beginning.
     begin = 0 if low_ms is None else max(0, int(np.searchsorted(first_ms, low_ms, side="left")) - 1)
     stop = len(first_ms) if high_ms is None else int(np.searchsorted(first_ms, high_ms, side="right"))
     if begin >= stop:
@@ -81,7 +81,7 @@ def _read_span(file: BinaryIO, low_ms: int | None, high_ms: int | None) -> Entri
 
 
 def _directory(file: BinaryIO) -> tuple[np.ndarray[tuple[int], np.dtype[np.void]], int]:
-    """(the directory, where the last block ends). Raises ``ValueError`` if there is none."""
+    """(the directory, the end of the last block). Raises ``ValueError`` without a directory."""
     size = file.seek(0, io.SEEK_END)
     tail_at = max(0, size - _TAIL_BYTES)
     file.seek(tail_at)

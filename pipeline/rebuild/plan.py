@@ -1,9 +1,9 @@
-"""What a job reads: targets, and ranges of ledgers cut into tasks; kept, so that a killed job goes on.
+"""A job's input: targets, and ranges of ledgers cut into tasks; saved, so that a killed job can continue.
 
-A target is a topic or a partition with the subscriptions whose indexes are to hold what is on it. A plan that
-is taken up again keeps its tasks, for some of them are done, and gets more for what has come since. It is not
-taken up if something is to be read now that it left out: a cursor was set back; nor if what was read is not
-what the topic has: it is another one of the same name.
+A target is a topic or a partition with the subscriptions whose indexes are to hold its messages. A resumed
+plan keeps its tasks, since some of them are done, and gets more for new entries. It is not resumed if it left
+out entries that are needed now, after a cursor was set back; nor if the parts do not match the topic: it is
+another one of the same name.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _OF_PULSAR = ("pulsar.", "__")
 
 @dataclass(frozen=True)
 class Target:
-    """A topic or partition as it was planned. ``end``: the last position that is read, if any."""
+    """A topic or partition as planned. ``end``: the last position to read, if any."""
 
     topic: str
     subscriptions: tuple[str, ...]
@@ -46,7 +46,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Task:
-    """What one task reads; all of one target. ``name`` says what it has, whatever else is planned."""
+    """The input of one task; all of one target. ``name`` identifies its input, whatever else is planned."""
 
     target: int
     ranges: tuple[EntryRange, ...]
@@ -60,23 +60,23 @@ class Task:
 
 @dataclass(frozen=True)
 class Plan:
-    """All that a job reads, and for whom."""
+    """The whole input of a job, and its subscriptions."""
 
     targets: tuple[Target, ...]
     tasks: tuple[Task, ...]
 
     @property
     def entries(self) -> int:
-        """How many entries are read."""
+        """The number of entries to read."""
         return sum(one.live for task in self.tasks for one in task.ranges)
 
     def as_json(self) -> dict[str, Any]:
-        """As it is kept."""
+        """The saved form."""
         return {"version": VERSION, **asdict(self)}
 
     @classmethod
     def of_json(cls, document: dict[str, Any]) -> Plan:
-        """As it was kept. Raises ``PipelineError``."""
+        """From the saved form. Raises ``PipelineError``."""
         try:
             if document["version"] != VERSION:
                 raise ValueError("another version")
@@ -105,9 +105,9 @@ StillThere: TypeAlias = Callable[[Cluster, Plan, Sequence[Sequence[EntryRange]]]
 def make_plan(
     options: RebuildOptions, former: Plan | None, still_there: StillThere | None = None
 ) -> tuple[Cluster, Plan, bool]:
-    """What there is to read now, and whether it goes on with ``former``.
+    """The present input, and true if it continues ``former``.
 
-    It does if that has all of it, and what was read is ``still_there``. Raises ``TopicError``.
+    It does if that covers the input, and its parts are ``still_there``. Raises ``TopicError``.
     """
     topics = _topics(options)
     service_url = options.service_url
@@ -120,7 +120,7 @@ def make_plan(
     if not planned:
         raise TopicError(f"all topics that are called {options.topic} were deleted just now")
     if not any(subscriptions for _, subscriptions in chosen):
-        # Says which there are.
+        # The error names those that exist.
         planned[0].state.acknowledged(options.subscription)
     targets = tuple(
         Target(str(one.state.topic), subscriptions, one.end) for one, subscriptions in chosen if subscriptions
@@ -154,7 +154,7 @@ def _surveyed(cluster: Cluster, topic: TopicName, *, wanted: RebuildOptions) -> 
     try:
         yield from survey(cluster, topic)
     except NoTopicError:
-        # Of a whole namespace one may be deleted at any moment.
+        # In a whole namespace a topic may be deleted at any moment.
         if STAR not in wanted.topic:
             raise
 
@@ -171,7 +171,7 @@ def _subscriptions(planned: Planned, wanted: str) -> tuple[str, ...]:
 
 
 def _ranges(planned: Planned, subscriptions: Sequence[str]) -> list[EntryRange]:
-    """What is read for all of the subscriptions in one pass: what the first of them has not acknowledged."""
+    """One pass for all of the subscriptions: the entries that the first one has not acknowledged."""
     if len(subscriptions) == 1:
         return list(backlog(planned, subscriptions[0], Bounds()))
     low = min(planned.state.acknowledged(one).mark_delete for one in subscriptions)
@@ -179,7 +179,7 @@ def _ranges(planned: Planned, subscriptions: Sequence[str]) -> list[EntryRange]:
 
 
 def _goes_on(former: Plan, now: Sequence[Target], found: Sequence[Sequence[EntryRange]]) -> bool:
-    """Whether it is for the same, and what is to be read now up to where it ends was to be read then."""
+    """True if it is for the same targets, and covers all that is needed now up to its end."""
     if [(one.topic, one.subscriptions) for one in former.targets] != [
         (one.topic, one.subscriptions) for one in now
     ]:
@@ -193,7 +193,7 @@ def _goes_on(former: Plan, now: Sequence[Target], found: Sequence[Sequence[Entry
 
 
 def live(ranges: Iterable[EntryRange]) -> dict[int, BitMap]:
-    """The entries of these, without the acknowledged, by ledger."""
+    """The entries of these ranges by ledger, without acknowledged ones."""
     found: dict[int, BitMap] = {}
     for one in ranges:
         bitmap = BitMap()
@@ -205,7 +205,7 @@ def live(ranges: Iterable[EntryRange]) -> dict[int, BitMap]:
 
 
 def _up_to(ranges: Iterable[EntryRange], end: Position | None) -> Iterator[EntryRange]:
-    """What of these is not after ``end``."""
+    """The parts of these ranges not after ``end``."""
     for one in ranges:
         ledger_id = one.ledger.ledger_id
         if end is None or Position(ledger_id, one.first) > end:
@@ -214,7 +214,7 @@ def _up_to(ranges: Iterable[EntryRange], end: Position | None) -> Iterator[Entry
 
 
 def _after(ranges: Iterable[EntryRange], end: Position | None) -> Iterator[EntryRange]:
-    """What of these is after ``end``."""
+    """The parts of these ranges after ``end``."""
     for one in ranges:
         ledger_id = one.ledger.ledger_id
         if end is None or Position(ledger_id, one.first) > end:

@@ -1,15 +1,14 @@
-"""Whether a daemon is the one that the topic's broker asks, as far as it can be told.
+"""A check that a daemon is the one that the topic's broker uses, as far as that can be known.
 
-Two signs, of which each is known to both sides:
+Two signs, each known to both sides:
 
 - the *seal*: a random number that the shim puts into the cursor (`docs/decisions/acknowledgement-seal.md`);
-  the daemon has it from the last OPEN, the admin API shows it. Two different ones are two cursors, or a
-  cursor that was reset where this daemon did not hear of it.
-- the broker's *name*: it calls itself to its daemon by where it listens, and a look-up says where the topic
-  is. A name of the user's choosing says nothing.
+  the daemon has it from the last OPEN, the admin API shows it. Different seals mean two cursors, or a cursor
+  that was reset without this daemon's knowledge.
+- the broker's *name*: to its daemon a broker calls itself by its address, and a look-up gives the topic's
+  address. A name chosen by the user says nothing.
 
-Invariant: nothing is asked of the daemon that makes an index there. What cannot be told is no reason to
-refuse.
+Invariant: no question makes an index at the daemon. Doubt is no reason to refuse.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _LOOK_S = 0.5
 
 
 class Serving(enum.Enum):
-    """What the signs say."""
+    """The meaning of the signs."""
 
     YES = enum.auto()
     UNKNOWN = enum.auto()
@@ -43,14 +42,14 @@ class Serving(enum.Enum):
 
 
 class Told(NamedTuple):
-    """What the signs say, and why in words for the user; no words if it is as it should be."""
+    """The meaning of the signs, with a reason for the user; the reason is empty if all is well."""
 
     serving: Serving
     why: str = ""
 
 
 class Servant:
-    """The daemon of a session, asked about one index after another."""
+    """The daemon of a session, for one index after another."""
 
     def __init__(self, session: DaemonSession, wanted: RebuildOptions) -> None:
         self._session = session
@@ -60,7 +59,7 @@ class Servant:
         self._owners: dict[str, frozenset[str]] = {}
 
     def serves(self, name: SubscriptionName) -> Told:
-        """Whether it serves a subscription. Raises ``NoTopicError`` and ``NoSubscriptionError``."""
+        """The signs for one subscription. Raises ``NoTopicError`` and ``NoSubscriptionError``."""
         by_seal = self._by_seal(name)
         if by_seal is Serving.NO:
             return Told(
@@ -83,7 +82,7 @@ class Servant:
         pause = threading.Event()
         found = Serving.UNKNOWN
         for look in range(_LOOKS):
-            # The daemon is asked again first: it hears of a new seal after the cursor has it.
+            # Ask the daemon again first: it learns a new seal after the cursor.
             there = self._session.about(name).get("generation", 0)
             if not there:
                 return Serving.UNKNOWN
@@ -104,20 +103,20 @@ class Servant:
                 try:
                     self._owners[topic] = admin.owner(TopicName.parse(topic))
                 except TopicError:
-                    # Who may see ledgers need not be allowed to look a topic up.
+                    # A user who may see ledgers may lack the permission to look a topic up.
                     self._owners[topic] = frozenset()
         return self._owners[topic]
 
 
 def judged_by_seal(daemons: int, cursors: int) -> Serving:
-    """By the seals that the daemon and the cursor have, 0 for none. Pure."""
+    """By the seals of daemon and cursor, 0 for none. Pure."""
     if not daemons or not cursors:
         return Serving.UNKNOWN
     return Serving.YES if daemons == cursors else Serving.NO
 
 
 def judged_by_name(connected: Collection[str], owner: Collection[str]) -> Serving:
-    """By the names of the brokers that are connected, and where the topic's broker listens. Pure."""
+    """By the names of the connected brokers, and the addresses of the topic's broker. Pure."""
     if set(connected) & set(owner):
         return Serving.YES
     if not owner or not all(_ADDRESS.fullmatch(name) for name in connected):

@@ -1,10 +1,10 @@
-"""What the tasks of a job do: backlog into parts, parts into slice files. No Spark in here.
+"""The tasks of a job: backlog into parts, parts into slice files. No Spark in here.
 
     ranges of ledgers ─► read/TASK.entries (sorted by time) ─► slices/TARGET-NUMBER.blocks (a span of time)
 
-Files stand between the stages, not a shuffle: what a killed job has read is there when it is started again,
-and a task that runs twice writes the same file once more. A slice file is a row of blocks, each with its
-length before it (u32, little-endian), in order of time; the blocks are as the index packs them.
+Files stand between the stages, not a shuffle: a killed job's parts are there when it restarts, and a task
+that runs twice rewrites the same file. A slice file is a row of blocks in order of time, each after its
+length (u32, little-endian); the blocks are packed as in the index.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _LENGTH = struct.Struct("<I")
 
 
 class Part(NamedTuple):
-    """What a task has read.
+    """The result of a reading task.
 
-    read: how many entries were looked at. quantiles: evenly spaced delivery times, the first and the last
+    read: the number of entries examined. quantiles: evenly spaced delivery times, the first and the last
     among them.
     """
 
@@ -51,7 +51,7 @@ class Part(NamedTuple):
 
 
 class Bin(NamedTuple):
-    """What goes into one slice file: what is due in a span of time, both ends inclusive, of some parts."""
+    """The content of one slice file: the entries of some parts due in a span of time, both ends inclusive."""
 
     target: int
     number: int
@@ -61,12 +61,12 @@ class Bin(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of its file: they are in order of time."""
+        """Of its file: names are in order of time."""
         return f"{self.target}-{self.number:06}"
 
 
 class SliceFile(NamedTuple):
-    """A slice file that counts, and how long it took to gather, sort and encode what is in it, in seconds."""
+    """A slice file that counts, and the seconds for gathering, sorting and encoding its entries."""
 
     target: int
     name: str
@@ -78,7 +78,7 @@ class SliceFile(NamedTuple):
 
     @property
     def read(self) -> int:
-        """How many entries the stage has got through with it."""
+        """The number of entries that the stage completes with it."""
         return self.entries
 
 
@@ -92,7 +92,7 @@ def read_task(cluster: Cluster, files: Files, task: Task) -> Part:
 def bins(parts: Sequence[Part], entries_per_file: int) -> list[Bin]:
     """Spans of time with about as many entries each. Pure.
 
-    Many messages due at one instant cannot be cut by time: their parts are shared out among several files.
+    A burst due at one instant cannot be cut by time: its parts are divided among several files.
     """
     made: list[Bin] = []
     for target in sorted({part.target for part in parts}):
@@ -139,7 +139,7 @@ def pack(files: Files, wanted: Bin) -> SliceFile:
 
 
 def to_bytes(entries: Entries) -> bytes:
-    """The content of a slice file with these sorted entries."""
+    """A slice file's content for these sorted entries."""
     packed = io.BytesIO()
     for start in range(0, len(entries), _BLOCK_ENTRIES):
         block = encode_block(entries.part(start, min(len(entries), start + _BLOCK_ENTRIES)))
@@ -162,18 +162,18 @@ def blocks(data: bytes, name: str) -> Iterator[tuple[bytes, Entries]]:
 
 
 def entries_in(files: Files, one: SliceFile) -> Entries:
-    """What is in a slice file. Raises ``PipelineError`` if it is damaged."""
+    """The entries of a slice file. Raises ``PipelineError`` if it is damaged."""
     data = files.read(f"{SLICES}/{one.name}.blocks")
     return Entries.concat(block for _, block in blocks(data, one.name))
 
 
 def entries_of(files: Files, task: Task) -> Entries:
-    """What a task has read."""
+    """The entries that a task has read."""
     return span(files, part_path(task.name))
 
 
 def _entries(cluster: Cluster, task: Task) -> tuple[Entries, int]:
-    """The delayed entries of a task, sorted; and how many entries were looked at."""
+    """The delayed entries of a task, sorted; and the number of entries examined."""
     parts, count = [], 0
     with EntryReader(cluster) as reader:
         for one in task.ranges:
@@ -182,22 +182,22 @@ def _entries(cluster: Cluster, task: Task) -> tuple[Entries, int]:
                 ledger = np.full(len(found.entry_ids), found.ledger_id, np.int64)
                 parts.append(Entries(found.deliver_at_ms, ledger, found.entry_ids))
     entries = Entries.concat(parts)
-    # Before 1970 nothing is delayed.
+    # A time before 1970 means no delay.
     return sort_entries(entries.take(entries.deliver_at_ms >= 0), unique=True), count
 
 
 def part_path(name: str) -> str:
-    """Where a part is."""
+    """The path of a part."""
     return f"{READ}/{name}{PART}"
 
 
 def span(files: Files, path: str, low_ms: int | None = None, high_ms: int | None = None) -> Entries:
-    """What is due in a span of time, both ends inclusive, of a file of sorted entries; all without them."""
+    """The entries of a sorted file due in a span of time, both ends inclusive; all without them."""
     try:
         with files.open(path) as file:
             return read_span(file, path, low_ms, high_ms)
     except DamagedError:
-        # As after a power cut. Where it is missing it is read again.
+        # As after a power failure. A missing file is read again from the topic.
         files.drop(path)
         raise
 

@@ -1,9 +1,9 @@
-"""The job of `tidegate verify`: every position and time of an index against the topic's.
+"""The job of `tidegate verify`: every position and time of an index compared with the topic's.
 
 The topic is read as for a rebuild, while broker and daemon run. Positions are compared as bitmaps; times
-slice file by slice file: what of the topic is not in the index with just its time, though its position is
-held, has another time there. A message is never early all the same: the broker goes by its own time. What is
-written is of this one look only: it is in a folder of its own, which is removed however the job ends.
+slice file by slice file: an entry of the topic without its exact match in the index, though its position is
+held, has another time there. No message is early even then: the broker uses its own time. The files serve
+this one run: they are in a folder of their own, which is removed however the job ends.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _KINDS = ("missing", "extra", "wrong_time", "acknowledged_but_held")
 
 
 def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
-    """Do a verification; (result, exit code). Raises ``UserError``."""
+    """Run a verification; (result, exit code). Raises ``UserError``."""
     wanted = RebuildOptions.model_validate(options)
     watch, files = Stages(context), Files(f"{wanted.folder}-{uuid.uuid4().hex[:8]}", goes_on=False)
     if wanted.dry_run:
@@ -95,7 +95,7 @@ def _compared(  # noqa: PLR0917 all that is known
     number: int,
     prepared: Prepared,
 ) -> dict[str, Any]:
-    """What is told of one index, which is put right if that is wanted."""
+    """The result for one index, repaired if wanted."""
     files = prepared.files
     tasks = [task for task in prepared.plan.tasks if task.target == number]
     with watch.stage("compare", f"comparing {index.name}") as stage:
@@ -121,9 +121,9 @@ def _compared(  # noqa: PLR0917 all that is known
 def known(
     session: DaemonSession, wanted: RebuildOptions, indexes: Sequence[Numbered], left_out: LeftOut
 ) -> list[Numbered]:
-    """The indexes that the daemon has, only to be looked at.
+    """The daemon's indexes, for looking only.
 
-    Raises ``PipelineError`` if it has none, or not one that was asked for by its name.
+    Raises ``PipelineError`` if it has none, or lacks one that the user named.
     """
     there = {index.name for _, index in indexes if session.about(index.name)["known"]}
     missing = [index for _, index in indexes if index.name not in there]
@@ -136,7 +136,7 @@ def known(
 
 
 class Page(NamedTuple):
-    """Some of what the index holds, in a file; the first and the last delivery time in it."""
+    """Some of the index's entries, in a file; with its first and last delivery time."""
 
     name: str
     low_ms: int
@@ -144,7 +144,7 @@ class Page(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """What a slice file has come to. wrong: positions whose time the index does not have, serialised."""
+    """The result for a slice file. wrong: serialised positions whose time is not in the index."""
 
     read: int
     wrong: bytes
@@ -153,7 +153,7 @@ class Checked(NamedTuple):
 def wrong_times(
     context: Context, files: Files, index: IndexAtDaemon, number: int, slices: Sequence[SliceFile]
 ) -> tuple[int, PositionSet]:
-    """(held entries, positions that are held with no other than a wrong time)."""
+    """(held entries, positions held only with a wrong time)."""
     held, count = PositionSet(), 0
     pages = []
     for at, entries in enumerate(index.entries()):
@@ -170,7 +170,7 @@ def wrong_times(
 
 
 def check_times(files: Files, pages: Sequence[Page], one: SliceFile) -> Checked:
-    """The entries of a slice file against what is held for the same time."""
+    """Compare the entries of a slice file with those held for the same time."""
     stored = stages.entries_in(files, one)
     low, high = int(stored.deliver_at_ms[0]), int(stored.deliver_at_ms[-1])
     there = Entries.concat(
@@ -188,5 +188,5 @@ def check_times(files: Files, pages: Sequence[Page], one: SliceFile) -> Checked:
 
 
 def _listed(positions: PositionSet) -> list[str]:
-    """Some of them, as people write them."""
+    """Some of them, for people."""
     return [f"{ledger}:{entry}" for (ledger, entry), _ in zip(positions, range(_LISTED_MAX), strict=False)]

@@ -1,1 +1,1 @@
-"""Reports for people: one HTML file that needs nothing else, with its plots in it."""
+"""Reports for people: one self-contained HTML file, with its plots in it."""

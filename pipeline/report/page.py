@@ -1,7 +1,7 @@
 """An HTML page made of headings, tables and plots.
 
-Invariants: all text is escaped here, whoever it comes from; the page loads nothing from anywhere, runs no
-script, and follows the reader's light or dark scheme.
+Invariants: all text is escaped here, whatever its source; the page loads nothing, runs no script, and follows
+the reader's light or dark scheme.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ svg { max-width: 100%; height: auto; }
 
 
 class Page:
-    """Parts of a page, in the order they are added."""
+    """Parts of a page, in order."""
 
     def __init__(self, title: str) -> None:
         self._title = title
@@ -48,7 +48,7 @@ class Page:
     def table(
         self, columns: Sequence[str], rows: Iterable[Sequence[object]], bad: frozenset[int] = frozenset()
     ) -> None:
-        """A table; numbers are grouped, and those in the columns ``bad`` stand out unless they are zero."""
+        """A table; numbers are grouped, and non-zero ones in the columns ``bad`` stand out."""
         head = "".join(f"<th>{escape(column)}</th>" for column in columns)
         lines = []
         for row in rows:
@@ -60,7 +60,7 @@ class Page:
         self._parts.append(f'<div class="wide"><table><tr>{head}</tr>{"".join(lines)}</table></div>')
 
     def plot(self, svg: str) -> None:
-        """A plot as `plots` makes it."""
+        """A plot from `plots`."""
         self._parts.append(f"<figure>{svg}</figure>")
 
     def html(self) -> str:
@@ -91,7 +91,7 @@ class Page:
 
 
 def shown(value: object) -> str:
-    """A value as a cell shows it."""
+    """A value in the form of a cell."""
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -1,6 +1,6 @@
-"""Plots as SVG texts that stand in a page and follow its light or dark scheme.
+"""Plots as SVG texts for a page, which follow its light or dark scheme.
 
-Invariant: nothing here needs a display, and matplotlib's global state is left alone.
+Invariant: no display is needed, and matplotlib's global state stays as it is.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _STYLE: Any = {
 
 
 def svg(draw: Callable[[Axes], None], *, size: tuple[float, float] = (9.5, 3.2)) -> str:
-    """What ``draw`` draws, as an SVG element."""
+    """The drawing of ``draw``, as an SVG element."""
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=size)
         figure.patch.set_alpha(0)
@@ -48,13 +48,13 @@ def svg(draw: Callable[[Axes], None], *, size: tuple[float, float] = (9.5, 3.2))
 
 
 def milliseconds_axis(axis: Any) -> None:
-    """Mark an axis of milliseconds in the units that people say."""
+    """Label an axis of milliseconds in common units."""
     axis.set_major_formatter(FuncFormatter(lambda value, _: in_words(value)))
     axis.set_minor_locator(NullLocator())
 
 
 def in_words(value_ms: float) -> str:
-    """Milliseconds in the unit that fits: 12 ms, 3.5 s, 2 h."""
+    """Milliseconds in a fitting unit: 12 ms, 3.5 s, 2 h."""
     size = abs(value_ms)
     for limit, unit, name in ((1e3, 1, "ms"), (6e4, 1e3, "s"), (3.6e6, 6e4, "min"), (8.64e7, 3.6e6, "h")):
         if size < limit:

@@ -4,10 +4,10 @@
     register(spark)
     spark.read.format("tidegate-backlog").options(service_url=…, admin_url=…, topic=…, subscription=…).load()
 
-A Spark partition is a group of ledger ranges of about the same size as every other. What is read is decided
-when the query is planned: entries that come later, and acknowledgements that come later, do not count.
-A stream's offsets are positions; it reads a topic whatever any subscription has acknowledged. With
-``trigger(availableNow=True)`` it reads what was there when the query began, in as many batches as it takes.
+A Spark partition is a group of ledger ranges, all groups of about the same size. Planning the query fixes the
+entries to read: later entries and acknowledgements do not count. A stream's offsets are positions; it reads a
+topic regardless of acknowledgements. With ``trigger(availableNow=True)`` it reads what was there when the
+query began, in as many batches as that takes.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class BacklogSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What stands in ``format(…)``."""
+        """The name for ``format(…)``."""
         return FORMAT
 
     def schema(self) -> str:
@@ -88,12 +88,12 @@ class BacklogReader(DataSourceReader):
         self._wanted = Wanted()
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 Spark's name
-        """Take over what narrows positions and times."""
+        """Take over filters on positions and times."""
         self._wanted, left = push(filters)
         return left
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Decide what is read."""
+        """Fix the ranges to read."""
         options = self._options
         partition = self._wanted.of("partition")
         found = [
@@ -111,7 +111,7 @@ class BacklogReader(DataSourceReader):
 
 
 class BacklogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets are ``{partition: "ledger:entry"}``, each the first position that was not read yet."""
+    """Offsets are ``{partition: "ledger:entry"}``, each the first unread position."""
 
     def __init__(self, options: Options) -> None:
         if options.subscription is not None:
@@ -120,21 +120,21 @@ class BacklogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: positions.Offset | None = None
 
     def initialOffset(self) -> dict[str, str]:  # noqa: N802 Spark's name
-        """Where a new query begins."""
+        """The start of a new query."""
         found = survey(self._options.cluster, self._options.topic)
         return positions.latest(found) if self._options.from_latest else positions.earliest(found)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 Spark's name
-        """How much a batch has. Spark asks for all instead if there is to be one batch only."""
+        """The size of a batch. Spark asks for everything instead if there is to be one batch only."""
         entries = self._options.entries_per_trigger
         return ReadAllAvailable() if entries is None else ReadMaxRows(entries)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 Spark's name
-        """The query reads what is there now, and then ends."""
+        """The query reads the present entries, and then ends."""
         self._target = positions.latest(survey(self._options.cluster, self._options.topic))
 
     def latestOffset(self, start: Any = None, limit: ReadLimit | None = None) -> dict[str, str]:  # noqa: N802
-        """How far a batch reads. Before 4.2 Spark says neither where it begins nor how much it may have."""
+        """The end of a batch. Before 4.2 Spark gives neither its beginning nor its size limit."""
         found = survey(self._options.cluster, self._options.topic)
         end = positions.forward(start or {}, self._target or positions.latest(found))
         if start is None or not isinstance(limit, ReadMaxRows):
@@ -160,7 +160,7 @@ class BacklogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def read_rows(
     options: Options, wanted: Wanted, ranges: Sequence[EntryRange] | None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of some ranges, in order. Of no partitions Spark makes one that has None."""
+    """The rows of some ranges, in order. Without partitions Spark makes one that has None."""
     topic = str(options.topic.base)
     with EntryReader(options.cluster) as reader:
         for one in ranges or ():

@@ -1,4 +1,4 @@
-"""How much a batch of a stream may have, in Spark's words; stand-ins where PySpark is too old for them."""
+"""Size limits of a stream's batch, in Spark's classes; stand-ins for an older PySpark."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ try:
 except ImportError:  # before 4.2, where no batch has a limit
 
     class ReadLimit:  # type: ignore[no-redef]
-        """How much a batch may have."""
+        """The size limit of a batch."""
 
     class ReadAllAvailable(ReadLimit):  # type: ignore[no-redef]
-        """All that is there."""
+        """Everything available."""
 
     class ReadMaxRows(ReadLimit):  # type: ignore[no-redef]
-        """So many rows at most."""
+        """At most so many rows."""
 
         def __init__(self, max_rows: int) -> None:
             self.max_rows = max_rows
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Told when a query begins that is to read what is there, and then to end."""
+        """Notified at the start of a query that is to read the present data and then end."""
 
 
 __all__ = ["ReadAllAvailable", "ReadLimit", "ReadMaxRows", "SupportsTriggerAvailableNow"]

@@ -48,7 +48,7 @@ _SECRETS = ("token", "password", "auth_params", "authParams")
 
 @dataclass(frozen=True)
 class Options:
-    """What the data source was asked for."""
+    """The options of the data source."""
 
     cluster: Cluster
     topic: TopicName
@@ -71,7 +71,7 @@ class Options:
         unknown = sorted(options.keys() - set(_KNOWN))
         if unknown:
             raise OptionError(f"unknown option {unknown[0]!r}: the options are {', '.join(_KNOWN)}")
-        # Here, where it is loaded: PySpark buries what a stream's reader raises.
+        # Here, at loading: PySpark hides the errors of a stream's reader.
         if "entries_per_trigger" in options and not spark_is_at_least(*BATCHES_HAVE_LIMITS):
             raise OptionError(
                 f"entries_per_trigger needs PySpark 4.2 or newer, and this is {installed()}: leave it out, "

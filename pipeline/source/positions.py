@@ -1,8 +1,8 @@
-"""Offsets of a stream over a topic: for each partition the first position that has not been read yet.
+"""Offsets of a stream over a topic: the first unread position of each partition.
 
-Pure. An offset is ``{"0": "12:340", "1": "15:0"}``; the topic itself, if it has no partitions, is "-1".
-Partitions that are added later begin at their earliest position. What was deleted before it was read is an
-error unless that is allowed: a stream has no cursor that would keep it.
+Pure. An offset is ``{"0": "12:340", "1": "15:0"}``; a topic without partitions is "-1". Partitions added
+later begin at their earliest position. Entries deleted before they were read are an error unless that is
+allowed: a stream has no cursor to keep them.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def forward(start: Offset, end: Offset) -> Offset:
 
 
 def between(planned: Planned, start: Offset, end: Offset, *, may_lose: bool = False) -> Iterator[EntryRange]:
-    """What lies between two offsets of one partition; ``end`` is not part of it.
+    """The entries between two offsets of one partition; ``end`` is exclusive.
 
-    Raises ``TopicError`` if some of it is not there any more, unless it ``may_lose`` that.
+    Raises ``TopicError`` if some of them no longer exist, unless ``may_lose``.
     """
     name = str(planned.partition)
     if name not in end:
@@ -56,9 +56,9 @@ def between(planned: Planned, start: Offset, end: Offset, *, may_lose: bool = Fa
 
 
 def limited(found: Sequence[Planned], start: Offset, end: Offset, entries: int) -> Offset:
-    """As far as about ``entries`` entries go from ``start``, the same share of them in each partition.
+    """The offset about ``entries`` entries after ``start``, the same share of them in each partition.
 
-    Never at the end of a ledger that another one follows: it may be trimmed once it has been read.
+    Never at the end of a ledger that another one follows: that ledger may be trimmed once it has been read.
     """
     ahead = {one.partition: list(between(one, start, end)) for one in found}
     total = sum(each.entries for ranges in ahead.values() for each in ranges)
@@ -81,7 +81,7 @@ def _first(planned: Planned) -> Position:
 
 
 def _after(planned: Planned) -> Position:
-    """Where the next entry will be. A ledger that has been read whole may be gone by then."""
+    """The place of the next entry. A ledger read to its end may be gone by then."""
     end, ledgers = planned.end, planned.state.ledgers
     if end is None:
         return Position(ledgers[-1].ledger_id, 0) if ledgers else _BEGINNING

@@ -1,6 +1,6 @@
-"""Which of Spark's filters the reader applies itself, as an interval for each column.
+"""The Spark filters that the reader applies itself, as an interval for each column.
 
-Pure. Invariant: a filter is taken only if the intervals say exactly what it says; Spark applies the others.
+Pure. Invariant: a filter is taken over only if the intervals express it exactly; Spark applies the others.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _COLUMNS = (
 
 
 def push(filters: Sequence[Filter]) -> tuple[Wanted, list[Filter]]:
-    """(what is wanted, the filters that are left to Spark)."""
+    """(the wanted rows, the filters left to Spark)."""
     wanted = Wanted()
     left = []
     for one in filters:
@@ -52,7 +52,7 @@ def push(filters: Sequence[Filter]) -> tuple[Wanted, list[Filter]]:
 
 
 def bounds(wanted: Wanted) -> Bounds:
-    """The positions between which all wanted rows are."""
+    """The positions that enclose all wanted rows."""
     ledger, entry = wanted.of("ledger_id"), wanted.of("entry_id")
     everything = Bounds()
     first, last = everything
@@ -64,7 +64,7 @@ def bounds(wanted: Wanted) -> Bounds:
 
 
 def _understood(one: Filter) -> tuple[str, Interval | None]:
-    """(column, what it may be); None instead of an interval if the filter is none of those taken over."""
+    """(column, its interval); None for a filter that is not taken over."""
     column = ".".join(getattr(one, "attribute", ()))
     if column not in _COLUMNS:
         return column, None

@@ -1,7 +1,7 @@
-"""How to get in: the token and the certificates, which are read where they are needed and shown nowhere.
+"""Credentials: the token and the certificates, read at the moment of use and never shown.
 
 Invariants: a secret comes from a file or from the environment, never from a command line or an option; it is
-read anew for each connection, so that one that is renewed meanwhile counts; ``repr`` shows paths only.
+read anew for each connection, so that a renewal takes effect; ``repr`` shows paths only.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ TOKEN_VARIABLE = "TIDEGATE_PULSAR_TOKEN"  # noqa: S105 the name of a variable
 
 
 def check_no_password(what: str, url: str) -> None:
-    """Raise ``OptionError`` if somebody has put a name and a password into a URL of Pulsar's."""
+    """Raise ``OptionError`` if a Pulsar URL contains a name and a password."""
     if "@" in url.partition("://")[2].partition("/")[0]:
-        # It is not repeated: it would stand in a log.
+        # The value is not repeated: it would end up in a log.
         raise OptionError(f"{what} has no name and password in it: put a token into a file, give token_file")
 
 
@@ -28,9 +28,9 @@ def check_no_password(what: str, url: str) -> None:
 class Access:
     """Paths of files; None where there is none.
 
-    token_file: with the token for broker and admin API; without it the variable ``TIDEGATE_PULSAR_TOKEN``.
-    tls_ca_file: certificates to trust, instead of the system's.
-    tls_cert_file, tls_key_file: the client's own, for mutual TLS.
+    token_file: the token for broker and admin API; without it the variable ``TIDEGATE_PULSAR_TOKEN``.
+    tls_ca_file: trusted certificates, instead of the system's. tls_cert_file, tls_key_file: the client's own,
+    for mutual TLS.
     """
 
     token_file: str | None = None
@@ -56,7 +56,10 @@ class Access:
         return token
 
     def tls(self) -> ssl.SSLContext:
-        """A context that verifies the other side. Raises ``OptionError``."""
+        """A context that verifies the other side.
+
+        The path of a file: its own, or else the one where Spark has put a file shipped with ``--files``.
+        """
         try:
             context = ssl.create_default_context(
                 cafile=None if self.tls_ca_file is None else str(located(self.tls_ca_file))
@@ -78,7 +81,7 @@ def located(name: str) -> Path:
         from pyspark import SparkFiles  # noqa: PLC0415 only where Spark is
 
         shipped = Path(SparkFiles.get(path.name))
-    except Exception:  # no Spark here, or nothing shipped: the error names the path as it was given
+    except Exception:  # no Spark here, or no shipped file: the error names the original path
         return path
     return shipped if shipped.exists() else path
 

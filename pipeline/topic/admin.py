@@ -1,7 +1,7 @@
-"""The broker's admin REST interface, as far as reading a topic needs it.
+"""The part of the broker's admin REST interface that reading a topic needs.
 
-Invariants: an answer is bounded in size; every way in which one can fail is a ``TopicError`` that says what
-to do; the token goes to the broker that owns the topic when an answer redirects there, and to nobody else.
+Invariants: an answer's size is bounded; each failure is a ``TopicError`` with a remedy; the token goes only
+to ``base_url`` and to the topic's owner when an answer redirects there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SHOWN = 200
 class Admin:
     """Calls on the cluster that answers at ``base_url``; a context manager.
 
-    With what Python has: to load a library for HTTP takes as long as all calls of a small job.
+    With the standard library: loading an HTTP library takes as long as all calls of a small job.
     """
 
     def __init__(self, base_url: str, access: Access) -> None:
@@ -48,10 +48,10 @@ class Admin:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing is left open."""
+        """No connection is left open."""
 
     def partitions(self, topic: TopicName) -> int:
-        """How many partitions the topic has; 0 if it is not partitioned."""
+        """The number of the topic's partitions; 0 without partitions."""
         document = self._get(f"/persistent/{topic.admin_path}/partitions", topic)
         count = document.get("partitions")
         if not isinstance(count, int) or count < 0:
@@ -77,7 +77,7 @@ class Admin:
         return [TopicName.parse(one) for one in found if one.startswith("persistent://")]
 
     def service_url(self, topic: TopicName) -> str:
-        """Where clients of the topic connect to."""
+        """The URL for clients of the topic."""
         document = self._asked(f"/lookup/v2/topic/persistent/{topic.admin_path}", topic)
         tls = urlsplit(self._base_url).scheme == "https"
         url = document.get("brokerUrlTls" if tls else "brokerUrl")
@@ -86,7 +86,7 @@ class Admin:
         return url
 
     def owner(self, topic: TopicName) -> frozenset[str]:
-        """HOST:PORT, with and without TLS, at which the broker listens that has the topic."""
+        """HOST:PORT of the topic's owner, with and without TLS."""
         document = self._asked(f"/lookup/v2/topic/persistent/{topic.admin_path}", topic)
         urls = (document.get(name) for name in ("brokerUrl", "brokerUrlTls", "brokerUrlSsl", "nativeUrl"))
         return frozenset(urlsplit(url).netloc for url in urls if isinstance(url, str) and url)
@@ -163,7 +163,7 @@ class Admin:
                     f"{self._base_url} does not answer with JSON: is it a Pulsar broker?"
                 ) from error
         if status == 401:
-            # Pulsar says so to who has no token, one that it does not know, or one that may not look it up.
+            # Pulsar's answer to a missing token, an unknown one, or one without the permission to look it up.
             raise TopicError(
                 f"{self._base_url} does not let this token see {topic}, or there is none: "
                 "give a token file with one that may"
@@ -177,7 +177,7 @@ class Admin:
 
 
 def _port(url: str) -> int | None:
-    """The port that a URL says, 0 if it says none; None if what it says is no port."""
+    """The port in a URL, 0 if it has none; None if the text there is no port."""
     try:
         return urlsplit(url).port or 0
     except ValueError:
@@ -185,7 +185,7 @@ def _port(url: str) -> int | None:
 
 
 def _reason(body: bytes) -> str:
-    """What the broker gives as reason, as one bounded line."""
+    """The broker's reason, as one bounded line."""
     try:
         document = json.loads(body)
         text = str(document.get("reason", "")) if isinstance(document, dict) else ""

@@ -1,16 +1,16 @@
-"""BookKeeper's wire protocol, version 2, as far as reading needs it: bytes only, no sockets.
+"""The part of BookKeeper's wire protocol, version 2, that reading needs: bytes only, no sockets.
 
-A request reads one entry, or as many from one on as fit into a number of bytes; the bookie answers with what
-it has, so that the reader must know where a ledger ends. Frames are big-endian:
+A request asks for one entry, or for as many successive ones as fit into a number of bytes; the bookie answers
+with those it has, so that the reader must know where a ledger ends. Frames are big-endian:
 
     request  := size:u32 header:u32 ledger_id:i64 entry_id:i64 [request_id:i64 count:i32 bytes:i64]
     response := size:u32 header:u32 status:i32 ledger_id:i64 entry_id:i64 [request_id:i64 (size:i32 entry)*]
     header   := version:u8 operation:u8 flags:u16
     entry    := ledger_id:i64 entry_id:i64 last_confirmed:i64 length:i64 digest payload
 
-Pure. Invariants: a frame is bounded before it is read; an entry is handed on only if its digest is right and
-it is the one that was asked for; anything else is a ``WireError``. Entries stay in the frame that they came
-in: with millions of small ones, an object for each is what reading would cost.
+Pure. Invariants: a frame is bounded before it is read; an entry is passed on only if its digest is right and
+it is the requested one; everything else is a ``WireError``. Entries stay in their frame: with millions of
+small ones, an object for each would dominate the cost of reading.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Int64Array = npt.NDArray[np.int64]
 
 
 class Status(IntEnum):
-    """What a bookie answers; others are possible."""
+    """A bookie's answer; others are possible."""
 
     OK = 0
     NO_LEDGER = 1
@@ -66,7 +66,7 @@ class Status(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Where entries are in some bytes: the first byte of each, and the one after its last."""
+    """The places of entries in some bytes: the first byte of each, and the one after its last."""
 
     begins: list[int]
     ends: list[int]
@@ -76,7 +76,7 @@ class Spans:
 
 
 class Payloads:
-    """What the managed ledger has stored as several entries in a row: parts of one piece of bytes."""
+    """Successive entries as the managed ledger stored them: parts of one piece of bytes."""
 
     __slots__ = ("begins", "data", "ends")
 
@@ -87,7 +87,7 @@ class Payloads:
 
     @classmethod
     def of(cls, payloads: Sequence[bytes]) -> Self:
-        """Of payloads that are apart."""
+        """From separate payloads."""
         ends = np.array([0, *accumulate(map(len, payloads))], np.int64)
         return cls(b"".join(payloads), ends[:-1], ends[1:])
 
@@ -104,7 +104,10 @@ class Payloads:
 
 
 class Response(NamedTuple):
-    """An answer. ``entries`` are whole, with their digests, in ``frame``; none unless ``status`` is OK."""
+    """An answer.
+
+    ``entries`` are whole, with their digests, in ``frame``; there are none unless ``status`` is OK.
+    """
 
     status: int
     ledger_id: int
@@ -136,7 +139,7 @@ def batch_read_request(ledger_id: int, entry_id: int, request_id: int, count: in
 
 
 def frame_size(head: bytes | bytearray) -> int:
-    """How long the frame is whose first four bytes these are. Raises ``WireError``."""
+    """The length of the frame that begins with these four bytes. Raises ``WireError``."""
     size = int(_SIZE.unpack(head)[0])
     if not _HEADER.size <= size <= FRAME_MAX_BYTES:
         raise WireError(f"a bookie announces a frame of {size} bytes")
@@ -172,10 +175,10 @@ def parse_response(frame: bytes) -> Response:
 
 
 def payloads_of(response: Response, ledger_id: int, first: int, digest: str) -> Payloads:
-    """What the managed ledger has stored as the entries from ``first`` on, from the answer with just these.
+    """The managed ledger's payloads of the entries from ``first`` on, from an answer with exactly these.
 
-    ``digest``: as the ledger's metadata say, ``CRC32C``, ``CRC32`` or ``DUMMY``. Raises ``WireError`` if one
-    is another entry or damaged.
+    ``digest``: from the ledger's metadata, ``CRC32C``, ``CRC32`` or ``DUMMY``. Raises ``WireError`` if one is
+    another entry or damaged.
     """
     if digest not in _DIGEST_DTYPES:
         raise WireError(f"entries with the digest {digest} cannot be checked: read through the broker")
@@ -204,7 +207,7 @@ def payloads_of(response: Response, ledger_id: int, first: int, digest: str) -> 
 
 
 def _numbers(data: bytes, at: Int64Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """The numbers at these places, wherever they begin."""
+    """The numbers at these places, aligned or not."""
     found = np.frombuffer(data, np.uint8)[at[:, np.newaxis] + np.arange(dtype.itemsize)]
     numbers: npt.NDArray[Any] = found.view(dtype)[:, 0]
     return numbers

@@ -1,8 +1,8 @@
 """Entries of a ledger straight from its bookies, over sockets.
 
-Invariants: every entry from first to last is handed on once, in order, its digest checked; one that a bookie
-does not have, or gives damaged, is asked from the next one that should have it; nothing is fenced, opened or
-written. While one answer is worked on, the next request is under way.
+Invariants: every entry from first to last is passed on once, in order, its digest checked; an entry that a
+bookie lacks, or has damaged, is requested from the next bookie that should have it; nothing is fenced, opened
+or written. While the reader handles one answer, the next request is under way.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
 
 
 class MissingError(TopicError):
-    """No bookie of the ledger has an entry that should be there; the ledger may be deleted by now."""
+    """No bookie of the ledger has an entry that should be there; the ledger may have been deleted."""
 
 
 class Batch(NamedTuple):
@@ -79,7 +79,7 @@ class Bookie:
         self._socket.close()
 
     def _exactly(self, size: int) -> bytearray:
-        # Grown as bytes come: what a frame claims is not allocated before it is there.
+        # Grown as bytes arrive: the size that a frame claims is not allocated in advance.
         data = bytearray(min(size, _RECEIVE_BUFFER_BYTES))
         at = 0
         while at < size:
@@ -94,9 +94,9 @@ class Bookie:
 
 
 class Bookies:
-    """The bookies of a cluster, connected to when first needed; a context manager.
+    """The bookies of a cluster, connected at first need; a context manager.
 
-    addresses: where bookies are whose id is no ``host:port`` that is reachable from here.
+    addresses: the addresses of bookies whose id is no ``host:port`` reachable from here.
     """
 
     def __init__(self, addresses: Mapping[str, str] | None = None, timeout_s: float = TIMEOUT_S) -> None:
@@ -106,7 +106,7 @@ class Bookies:
         self._away: dict[str, UnreachableError] = {}
 
     def __enter__(self) -> Self:
-        """Nothing is opened yet."""
+        """No connection is open yet."""
         return self
 
     def __exit__(
@@ -118,10 +118,10 @@ class Bookies:
         self._connected.clear()
 
     def entries(self, ledger: Ledger, first: int, last: int) -> Iterator[Batch]:
-        """The entries first … last of a ledger, some at a time.
+        """The entries first … last of a ledger, in batches.
 
         Raises ``UnreachableError`` if none of the bookies that should have an entry answers, ``MissingError``
-        if they answer that they do not have it, ``WireError`` if all of them give it damaged.
+        if they answer that they lack it, ``WireError`` if all of them have it damaged.
         """
         for segment, begin, end in _segments(ledger, first, last):
             # Each bookie has every entry only if there are as many copies as bookies.
@@ -183,7 +183,7 @@ class Bookies:
                 if entry_id not in found:
                     name = segment.bookies[(entry_id + copy) % len(segment.bookies)]
                     asked.setdefault(name, []).append(entry_id)
-            # All are asked before the first answers, so that they work at the same time.
+            # Ask all before the first answers, so that they work at the same time.
             under_way = [name for name in asked if self._ask(name, ledger, asked[name], failures)]
             for name in under_way:
                 self._collect(name, ledger, set(asked[name]), found, failures)
@@ -211,7 +211,7 @@ class Bookies:
         found: dict[int, bytes],
         failures: dict[str, TopicError],
     ) -> None:
-        """The answers of one bookie, which come in any order."""
+        """The answers of one bookie, in any order."""
         try:
             bookie = self._bookie(name)
             for _ in range(len(entry_ids)):
@@ -235,7 +235,7 @@ class Bookies:
             try:
                 self._connected[name] = Bookie(name, self._address(name), self._timeout_s)
             except UnreachableError as error:
-                # A reader lives for a few seconds: who is away then is not tried for each ledger anew.
+                # A reader lives for a few seconds: a missing bookie is not tried again for each ledger.
                 self._away[name] = error
                 raise
         return self._connected[name]
@@ -259,7 +259,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def _segments(ledger: Ledger, first: int, last: int) -> Iterator[tuple[Segment, int, int]]:
-    """(segment, first, last) for each segment that has some of the entries."""
+    """(segment, first, last) for each segment with some of the entries."""
     if not ledger.segments or ledger.write_quorum < 1 or ledger.digest is None:
         raise UnreachableError(
             f"where ledger {ledger.ledger_id} is stored is not known: the admin API does not say, as of a "

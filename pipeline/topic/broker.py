@@ -1,11 +1,11 @@
-"""Entries of a topic through a broker: a reader that keeps no cursor, on Pulsar's binary protocol.
+"""Entries of a topic through a broker: a reader without a cursor, on Pulsar's binary protocol.
 
-The broker leaves out what no consumer gets: markers, messages of aborted transactions, and everything from
+The broker omits entries that no consumer gets: markers, messages of aborted transactions, and everything from
 the first open transaction on. It sends delayed messages at once, because such a reader is no Shared
 subscription.
 
 Invariants: entries come in the topic's order, each once, whatever reconnects happen in between; the start is
-inclusive; a reader asks for no more than it has room for.
+inclusive; a reader requests no more than it has room for.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _TRY_AGAIN = {1, 2, 6, 14}
 
 
 class ServiceUrl(NamedTuple):
-    """Where a broker, or a proxy, listens."""
+    """The address of a broker or a proxy."""
 
     tls: bool
     host: str
@@ -61,7 +61,7 @@ class ServiceUrl(NamedTuple):
     def parse(cls, text: str) -> ServiceUrl:
         """From ``pulsar://host:port`` or ``pulsar+ssl://host:port``. Raises ``OptionError``.
 
-        Of several hosts (``pulsar://a,b``) the first is taken.
+        Of several hosts (``pulsar://a,b``) it takes the first.
         """
         check_no_password("a service URL", text)
         scheme, _, rest = text.partition("://")
@@ -81,10 +81,10 @@ class ServiceUrl(NamedTuple):
 
 
 class BrokerConnection:
-    """One connection, its handshake done. Answers pings and challenges by itself."""
+    """One connection after its handshake. Answers pings and challenges by itself."""
 
     def __init__(self, url: ServiceUrl, access: Access, via: str = "") -> None:
-        """Connect; ``via``: the broker that a proxy is to connect to. Raises ``TopicError``."""
+        """Connect; ``via``: the broker behind a proxy. Raises ``TopicError``."""
         self.url = url
         self._access = access
         self._decoder = FrameDecoder()
@@ -120,7 +120,7 @@ class BrokerConnection:
             raise UnreachableError(f"{self.url}: {error.strerror or error}") from error
 
     def next_request_id(self) -> int:
-        """An id that no request of this connection has had."""
+        """An id that no request of this connection has used."""
         self._request_id += 1
         return self._request_id
 
@@ -145,7 +145,7 @@ class BrokerConnection:
                 return frame
 
     def answer(self, request_id: int, name: str) -> Frame:
-        """The answer to a request, an ERROR included. Nothing else can be under way then."""
+        """The answer to a request, including an ERROR. No other answer may be pending."""
         while True:
             frame = self.receive()
             if frame.name in (name, "error") and frame.command.request_id == request_id:
@@ -187,7 +187,7 @@ class BrokerConnection:
 
 
 class SilentError(UnreachableError):
-    """A broker is connected and says nothing."""
+    """A broker is connected and silent."""
 
 
 class StalledError(UnreachableError):
@@ -195,7 +195,7 @@ class StalledError(UnreachableError):
 
 
 class TopicReader:
-    """Reads one topic, or one partition of it. Holds no connection between two calls."""
+    """Reads one topic, or one partition of it. Has no connection between two calls."""
 
     def __init__(self, service_url: str, access: Access, topic: str) -> None:
         self._service_url = ServiceUrl.parse(service_url)
@@ -203,7 +203,7 @@ class TopicReader:
         self._topic = topic
 
     def last_position(self) -> Position | None:
-        """The last entry that a consumer can get now, None if there is none. Raises ``TopicError``."""
+        """The last entry that a consumer can get now, None without one. Raises ``TopicError``."""
         failures = 0
         while True:
             try:
@@ -235,13 +235,13 @@ class TopicReader:
                             return
                     return
             except StalledError as error:
-                # Once more only: a broker that has a ledger to wait for is silent for ever.
+                # Only once more: a broker that waits for a ledger is silent for ever.
                 failures = _tolerated(max(failures, _ATTEMPTS - 2), error)
             except (UnreachableError, _MovedError) as error:
                 failures = _tolerated(failures, error)
 
     def _received(self, connection: BrokerConnection) -> Iterator[tuple[int, Entry]]:
-        """What the broker sends, until the topic's end if it has been terminated."""
+        """The broker's frames, until the topic's end if it has been terminated."""
         connection.send(encode("flow", consumer_id=_CONSUMER_ID, message_permits=PERMITS))
         used, seen_s = 0, time.monotonic()
         while True:
@@ -256,7 +256,7 @@ class TopicReader:
             if frame.name == "reached_end_of_topic":
                 return
             if frame.name != "message":
-                # Pings keep a connection alive on which no message comes any more.
+                # Pings keep a connection alive even when messages no longer come.
                 if time.monotonic() - seen_s > TIMEOUT_S:
                     raise self._stalled(connection)
                 continue
@@ -308,7 +308,7 @@ class TopicReader:
         if frame.name == "error":
             raise _refused(frame, self._topic)
         found = frame.command.last_message_id
-        # -1 as an unsigned number stands for nothing.
+        # As an unsigned number, -1 means no entry.
         if found.ledger_id >= 1 << 63 or found.entry_id >= 1 << 63:
             return None
         return Position(found.ledger_id, found.entry_id)
@@ -340,11 +340,11 @@ class TopicReader:
 
 
 class _MovedError(Exception):
-    """The topic was unloaded: its next owner goes on."""
+    """The topic was unloaded: its next owner continues."""
 
 
 def _tolerated(failures: int, error: Exception) -> int:
-    """One failure more, after a pause that grows. Raises ``UnreachableError`` if it is one too many."""
+    """One failure more, after a growing pause. Raises ``UnreachableError`` if it is one too many."""
     if failures + 1 >= _ATTEMPTS:
         raise UnreachableError(str(error)) from error
     time.sleep(_PAUSE_S * 2**failures)
@@ -377,7 +377,7 @@ def _opened(url: ServiceUrl, access: Access) -> socket.socket:
 
 
 def _refused(frame: Frame, topic: str) -> TopicError:
-    """The error that an answer stands for."""
+    """The error in an answer."""
     code, said = frame.command.error, " ".join(str(frame.command.message).split())
     said = "".join(one if one.isprintable() else "?" for one in said)[:_SHOWN]
     for known in (_NOT_THERE, _NOT_ALLOWED):

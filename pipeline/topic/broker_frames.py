@@ -1,9 +1,9 @@
-"""Pulsar's binary protocol, as far as a reader needs it: bytes only, no sockets.
+"""The part of Pulsar's binary protocol that a reader needs: bytes only, no sockets.
 
     frame   := size:u32 command_size:u32 command [magic checksum metadata payload]
 
-Commands are protobuf messages (`schema.py`); what follows one is an entry as it is stored (`entry.py`).
-Pure. Invariant: a frame is bounded before it is read; anything that is not a frame is a ``WireError``.
+Commands are protobuf messages (`schema.py`); the bytes after one are an entry as it is stored (`entry.py`).
+Pure. Invariant: a frame is bounded before it is read; every other input is a ``WireError``.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _NAMES = {number: name for name, number in COMMANDS.items()}
 
 
 class Frame(NamedTuple):
-    """A command by its field's name, and the entry that follows it (empty if none does).
+    """A command by its field's name, and the entry after it (empty without one).
 
-    ``name`` is empty for a command that nothing here understands.
+    ``name`` is empty for a command unknown here.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Frame(NamedTuple):
 def encode(name: str, **fields: Any) -> bytes:
     """The bytes of a command, such as ``encode("flow", consumer_id=1, message_permits=10)``.
 
-    A field that is a message itself is given as a dictionary.
+    A field that is itself a message is a dictionary.
     """
     message = BaseCommand(type=COMMANDS[name])
     command = getattr(message, name)
@@ -57,13 +57,13 @@ def encode(name: str, **fields: Any) -> bytes:
 
 
 class FrameDecoder:
-    """Takes a stream of bytes apart into frames."""
+    """Splits a stream of bytes into frames."""
 
     def __init__(self) -> None:
         self._data = bytearray()
 
     def feed(self, data: bytes) -> list[Frame]:
-        """The frames that are complete now. Raises ``WireError``."""
+        """The frames that are now complete. Raises ``WireError``."""
         self._data += data
         frames = []
         at = 0
@@ -76,7 +76,7 @@ class FrameDecoder:
         return frames
 
     def _complete(self, at: int) -> int:
-        """The size of the frame that begins there; 0 if it is not all there."""
+        """The size of the frame at that place; 0 if it is incomplete."""
         if len(self._data) - at < _SIZE.size:
             return 0
         (size,) = _SIZE.unpack_from(self._data, at)

@@ -1,4 +1,4 @@
-"""A Pulsar cluster: where it is, how to get in, and which way its entries are read.
+"""A Pulsar cluster: its addresses, its credentials, and the way its entries are read.
 
 Needs no package of the extras, so that ``--help`` works without them.
 """
@@ -13,7 +13,7 @@ from tidegate.pipeline.topic.access import Access
 
 
 class ReadFrom(StrEnum):
-    """Which way entries come."""
+    """The way of reading entries."""
 
     AUTO = "auto"
     BOOKIES = "bookies"
@@ -22,7 +22,7 @@ class ReadFrom(StrEnum):
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where a Pulsar cluster is and how to get in. Holds no secret, so that it may travel to workers.
+    """A Pulsar cluster's addresses and credentials. Holds no secret, so that it may travel to workers.
 
     bookies: addresses of bookies that are not reachable under their own ids.
     """

@@ -1,7 +1,7 @@
-"""What is in an entry of a topic's ledger: metadata and payload of a message, or of a batch of them.
+"""The content of an entry of a topic's ledger: metadata and payload of a message, or of a batch.
 
-Pure. Invariant: bytes that are not as Pulsar writes them raise ``WireError``; nothing is allocated that the
-bytes only claim.
+Pure. Invariant: bytes that Pulsar would not write raise ``WireError``; no memory is allocated for a size that
+the bytes only claim.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NO_MARKER = NOT_SET["marker_type"]
 
 
 class Entry(NamedTuple):
-    """One entry, understood but for its payload."""
+    """One entry, parsed except for its payload."""
 
     entry_id: int
     metadata: Any
@@ -41,17 +41,17 @@ class Entry(NamedTuple):
 
 
 def is_marker(metadata: Any) -> bool:
-    """Whether the broker wrote it for itself: no consumer ever gets it."""
+    """True if the broker wrote it for itself: no consumer ever gets it."""
     return bool(metadata.marker_type != _NO_MARKER)
 
 
 def is_transactional(metadata: Any) -> bool:
-    """Whether it is part of a transaction: only the broker knows if that was aborted."""
+    """True if it is part of a transaction: only the broker knows if that was aborted."""
     return bool(metadata.HasField("txnid_most_bits") and metadata.HasField("txnid_least_bits"))
 
 
 def parse_entry(entry_id: int, data: bytes, *, checked: bool = False) -> Entry:
-    """An entry from its bytes. With ``checked`` Pulsar's own checksum is not compared again.
+    """An entry from its bytes. With ``checked`` Pulsar's own checksum is not verified again.
 
     Raises ``WireError``.
     """
@@ -80,9 +80,9 @@ def parse_entry(entry_id: int, data: bytes, *, checked: bool = False) -> Entry:
 class Single(NamedTuple):
     """One message of an entry.
 
-    batch_index: -1 if the entry is no batch.
-    size_bytes: of its payload as the producer gave it; of a chunk as it is stored. None if it cannot be told.
-    payload: None unless asked for, and where it cannot be had: encrypted, or a chunk.
+    batch_index: -1 if the entry is no batch. size_bytes: of the payload as the producer passed it; for a
+    chunk as it is stored. None if unknown. payload: None unless requested, and where it is unavailable:
+    encrypted, or a chunk.
     """
 
     batch_index: int
@@ -115,13 +115,13 @@ def messages(entry: Entry, *, payloads: bool = False) -> Iterator[Single]:
 
 
 def decompressed(entry: Entry) -> bytes:
-    """The payload as the producer gave it. Raises ``WireError``."""
+    """The payload as the producer passed it. Raises ``WireError``."""
     codec, size = entry.metadata.compression, entry.metadata.uncompressed_size
     if codec == _NONE:
         return entry.payload
     if size > UNCOMPRESSED_MAX_BYTES:
         raise WireError(f"entry {entry.entry_id} claims to be {size} bytes long")
-    # Here, for who asks only when entries are due never unpacks one: it takes 0.1 s.
+    # Here: a caller that asks only for due times never unpacks an entry, and the import takes 0.1 s.
     import pyarrow as pa  # noqa: PLC0415
 
     try:
@@ -142,7 +142,7 @@ def decompressed(entry: Entry) -> bytes:
 
 def _alone(entry: Entry, payloads: bool) -> Single:
     metadata = entry.metadata
-    # A chunk is a part of what was compressed as a whole.
+    # A chunk is a part of a whole that was compressed at once.
     is_chunk = metadata.chunk_id != _NO_CHUNK
     size = metadata.uncompressed_size if metadata.compression and not is_chunk else len(entry.payload)
     readable = payloads and not is_chunk and not metadata.encryption_keys

@@ -1,4 +1,4 @@
-"""Names of topics, as people write them and as the broker's two interfaces want them."""
+"""Names of topics, as people write them and in the forms of the broker's two interfaces."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class TopicName(NamedTuple):
 
     @property
     def partition(self) -> int:
-        """The number of the partition that this names, -1 for a whole topic."""
+        """The number of the partition, -1 for a whole topic."""
         found = _PARTITION.search(self.local)
         return int(found[1]) if found else -1
 
@@ -61,12 +61,12 @@ class TopicName(NamedTuple):
         return self._replace(local=_PARTITION.sub("", self.local))
 
     def partitions(self, count: int) -> list[TopicName]:
-        """The topics of its partitions; itself alone if it has none (``count`` 0)."""
+        """The topics of its partitions; the topic alone if it has none (``count`` 0)."""
         if count == 0:
             return [self]
         return [self._replace(local=f"{self.local}-partition-{number}") for number in range(count)]
 
 
 def cursor_name(subscription: str) -> str:
-    """What the managed ledger calls the cursor of ``subscription``: encoded as Java's URLEncoder does."""
+    """The managed ledger's name for the cursor of ``subscription``: encoded as by Java's URLEncoder."""
     return quote_plus(subscription, safe="*").replace("~", "%7E")

@@ -1,7 +1,7 @@
-"""What is to be read of a topic now, decided once, before anything is read.
+"""The entries of a topic to read, fixed once, before the reading.
 
-The end is what a consumer could get at this moment: what is stored for sure, but not beyond the first open
-transaction. Both ways of reading are bounded by it, and so give the same entries.
+The end is the last entry that a consumer could get at this moment: confirmed as stored, and before the first
+open transaction. It bounds both ways of reading, which so give the same entries.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidegate.pipeline.topic.state import TopicState, parse_state
 
 @dataclass(frozen=True)
 class Planned:
-    """One topic or partition with what can be read of it. ``end``: the last position, if any."""
+    """One topic or partition with its readable entries. ``end``: the last position, if any."""
 
     state: TopicState
     partition: int
@@ -28,21 +28,21 @@ class Planned:
 
 
 def survey(cluster: Cluster, topic: TopicName) -> list[Planned]:
-    """The topic, or each of its partitions, as it is now. Raises ``TopicError``."""
+    """The topic, or each of its partitions, in its present state. Raises ``TopicError``."""
     with Admin(cluster.admin_url, cluster.access) as admin:
         count = admin.partitions(topic)
         return [look(cluster, admin, one) for one in topic.partitions(count)]
 
 
 def look(cluster: Cluster, admin: Admin, topic: TopicName) -> Planned:
-    """One topic or partition as it is now. Raises ``TopicError``."""
+    """One topic or partition in its present state. Raises ``TopicError``."""
     state = parse_state(topic, admin.internal_stats(topic))
     end = TopicReader(cluster.service_url, cluster.access, str(topic)).last_position()
     return Planned(state, topic.partition, None if end is None else min(end, state.last_confirmed))
 
 
 def backlog(planned: Planned, subscription: str | None, bounds: Bounds) -> Iterator[EntryRange]:
-    """What is to be read of it: all that ``subscription`` has not acknowledged, or all if it is None.
+    """The entries to read: those that ``subscription`` has not acknowledged, or all if it is None.
 
     Raises ``TopicError`` if there is no such subscription.
     """
@@ -56,7 +56,7 @@ def backlog(planned: Planned, subscription: str | None, bounds: Bounds) -> Itera
 
 
 def check(found: Sequence[EntryRange], cluster: Cluster) -> None:
-    """Raise ``TopicError`` before anything is read if the ranges cannot be read in the way asked for."""
+    """Raise ``TopicError`` before the reading if the ranges cannot be read in the requested way."""
     if cluster.read_from is not ReadFrom.BOOKIES:
         return
     for one in found:

@@ -1,7 +1,7 @@
-"""Which entries of a topic are to be read: ranges of ledgers, less what a cursor has acknowledged.
+"""The entries of a topic to read: ranges of ledgers, less a cursor's acknowledgements.
 
-Pure: from what the admin API says to ranges of entries. Invariants: both ends of a range are inclusive; an
-acknowledged entry may be inside a range (it is then in ``acknowledged``), but long stretches of them are not.
+Pure: from the admin API's answers to ranges of entries. Invariants: both ends of a range are inclusive; an
+acknowledged entry may be inside a range (it is then in ``acknowledged``), but long stretches of them may not.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _POSITION = re.compile(r"(-?\d{1,19}):(-?\d{1,19})")
 
 
 class Position(NamedTuple):
-    """A place in a topic; they compare as the topic's order is."""
+    """A place in a topic; positions compare in the topic's order."""
 
     ledger_id: int
     entry_id: int
@@ -49,7 +49,7 @@ class Stretch(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """From ``first_entry`` on a ledger is on these bookies."""
+    """The bookies of a ledger from ``first_entry`` on."""
 
     first_entry: int
     bookies: tuple[str, ...]
@@ -57,10 +57,10 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True)
 class Ledger:
-    """A ledger of a topic with the entries it has now.
+    """A ledger of a topic with its present entries.
 
-    entries: how many can be read, the open ledger's too. digest: how they are checked, None if unknown.
-    write_quorum: on how many of a segment's bookies each entry is.
+    entries: how many are readable, in the open ledger too. digest: their checksum, None if unknown.
+    write_quorum: the number of a segment's bookies that have each entry.
     """
 
     ledger_id: int
@@ -120,9 +120,9 @@ class Acknowledged:
 
 @dataclass(frozen=True)
 class EntryRange:
-    """Entries of one ledger of one topic or partition, both ends inclusive: what one reader reads in a row.
+    """Entries of one ledger of one topic or partition, both ends inclusive, which one reader reads in a row.
 
-    topic: the full name, of the partition if there are any. acknowledged: stretches to be left out.
+    topic: the full name, the partition's if there are any. acknowledged: stretches to leave out.
     """
 
     topic: str
@@ -134,16 +134,16 @@ class EntryRange:
 
     @property
     def entries(self) -> int:
-        """How many are read."""
+        """The number of entries read."""
         return self.last - self.first + 1
 
     @property
     def live(self) -> int:
-        """How many of them are not acknowledged."""
+        """The number of unacknowledged ones among them."""
         return self.entries - sum(last - first + 1 for first, last in self.acknowledged)
 
     def part(self, first: int, last: int) -> EntryRange:
-        """A piece of it."""
+        """A part of the range."""
         return replace(
             self,
             first=first,
@@ -157,7 +157,7 @@ class EntryRange:
 
 
 class Bounds(NamedTuple):
-    """Only what lies between these positions, both inclusive."""
+    """Limits for positions, both inclusive."""
 
     first: Position = Position(-1, -1)
     last: Position = Position(ENTRY_ID_END, ENTRY_ID_END)
@@ -170,7 +170,7 @@ def ranges(
     acknowledged: Acknowledged | None,
     bounds: Bounds,
 ) -> Iterator[EntryRange]:
-    """What is to be read of a topic, ascending: everything in ``bounds`` that is not acknowledged."""
+    """The ranges of a topic to read, ascending: everything in ``bounds`` that is not acknowledged."""
     for ledger in ledgers:
         first = bounds.first.entry_id if ledger.ledger_id == bounds.first.ledger_id else 0
         last = ledger.entries - 1
@@ -184,7 +184,7 @@ def ranges(
 
 
 def split(found: Iterable[EntryRange], entries: int) -> list[list[EntryRange]]:
-    """Groups of ranges that are read together, of about ``entries`` entries each; large ranges are cut."""
+    """Groups of ranges to read together, of about ``entries`` entries each; large ranges are cut."""
     groups: list[list[EntryRange]] = []
     room = 0
     for one in found:
@@ -214,7 +214,7 @@ def _without_long_stretches(whole: EntryRange) -> Iterator[EntryRange]:
 
 
 def _joined(found: list[Stretch]) -> list[Stretch]:
-    """Ascending stretches, those that touch as one."""
+    """Ascending stretches, with adjacent ones joined."""
     joined: list[Stretch] = []
     for one in found:
         if joined and one.first <= joined[-1].last + 1:

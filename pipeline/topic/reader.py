@@ -1,8 +1,8 @@
-"""One reader for a range of entries, whichever way they come.
+"""One reader for a range of entries, for both ways.
 
-Straight from the bookies where they can be reached, through the broker everywhere else; the same entries
-either way. Invariants: markers, acknowledged entries and messages of aborted transactions are left out; a way
-that fails in the middle is gone on with at the entry where it failed, on the other way, if that is allowed.
+Straight from the bookies where they are reachable, through the broker elsewhere; the entries are the same.
+Invariants: markers, acknowledged entries and messages of aborted transactions are left out; after a failure
+in the middle, the other way continues at that entry, if it is allowed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ class Chunk(NamedTuple):
 
 
 class Delayed(NamedTuple):
-    """The delayed ones of some entries of one ledger, ascending. ``looked_at``: how many these were."""
+    """The delayed ones among some entries of one ledger, ascending.
+
+    ``looked_at``: the number of entries examined.
+    """
 
     ledger_id: int
     entry_ids: Int64Array
@@ -47,14 +50,14 @@ class Delayed(NamedTuple):
 
 
 class EntryReader:
-    """Reads ranges one after another, over connections that it keeps; a context manager."""
+    """Reads ranges one after another, over persistent connections; a context manager."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._bookies = Bookies(cluster.bookies)
 
     def __enter__(self) -> Self:
-        """Nothing is opened yet."""
+        """No connection is open yet."""
         return self
 
     def __exit__(
@@ -64,11 +67,14 @@ class EntryReader:
         self._bookies.__exit__(kind, error, trace)
 
     def read(self, wanted: EntryRange) -> Iterator[Chunk]:
-        """What a consumer would get of a range and has not acknowledged. Raises ``TopicError``."""
+        """A range's entries that a consumer would get and has not acknowledged. Raises ``TopicError``."""
         return self._either(wanted, self._from_bookies, self._from_broker)
 
     def delayed(self, wanted: EntryRange) -> Iterator[Delayed]:
-        """When the delayed ones of the same entries are due, several times as fast. Raises ``TopicError``."""
+        """The due times of the delayed ones among the same entries, several times as fast.
+
+        Raises ``TopicError``.
+        """
         return self._either(wanted, self._delayed_from_bookies, self._delayed_from_broker)
 
     def _either(
@@ -102,7 +108,7 @@ class EntryReader:
             yield Chunk(wanted.ledger.ledger_id, self._visible(wanted, entries)), first + len(payloads)
 
     def _delayed_from_bookies(self, wanted: EntryRange) -> Iterator[tuple[Delayed, int]]:
-        """(the delayed of some entries, the entry after them) from the bookies."""
+        """(the delayed ones among some entries, the entry after them) from the bookies."""
         gone = np.array(wanted.acknowledged, np.int64).reshape(-1, 2)
         for first, payloads in self._stored(wanted):
             following = first + len(payloads)
@@ -127,7 +133,7 @@ class EntryReader:
         return self._bookies.entries(ledger, wanted.first, wanted.last)
 
     def _visible(self, wanted: EntryRange, entries: list[Entry]) -> list[Entry]:
-        """Without markers and without what the broker does not give away of transactions."""
+        """The entries without markers, and without those of transactions that the broker withholds."""
         suspects = [one.entry_id for one in entries if is_transactional(one.metadata)]
         if not suspects:
             return [one for one in entries if not is_marker(one.metadata)]
@@ -135,7 +141,7 @@ class EntryReader:
         return [one for one in entries if one.entry_id not in hidden and not is_marker(one.metadata)]
 
     def _hidden(self, wanted: EntryRange, suspects: Sequence[int]) -> set[int]:
-        """Which of these are of aborted transactions: only the broker knows that."""
+        """Those of aborted transactions, which only the broker knows."""
         ledger_id = wanted.ledger.ledger_id
         reader = self._reader(wanted)
         known = reader.entries(Position(ledger_id, suspects[0]), Position(ledger_id, suspects[-1]))
@@ -166,7 +172,7 @@ class EntryReader:
         return TopicReader(self._cluster.service_url, self._cluster.access, wanted.topic)
 
     def _was_trimmed(self, wanted: EntryRange) -> bool:
-        """Whether the ledger is gone because every subscription has acknowledged it."""
+        """True if the ledger is gone because every subscription has acknowledged it."""
         topic = TopicName.parse(wanted.topic)
         with Admin(self._cluster.admin_url, self._cluster.access) as admin:
             state = parse_state(topic, admin.internal_stats(topic))
@@ -174,7 +180,7 @@ class EntryReader:
 
 
 def _within(stretches: Int64Array, entry_ids: Int64Array) -> BoolArray:
-    """Which of the ids are in one of these ascending, disjoint (first, last)."""
+    """A mask of the ids inside one of these ascending, disjoint (first, last)."""
     if not len(stretches):
         return np.zeros(len(entry_ids), np.bool_)
     at = np.searchsorted(stretches[:, 0], entry_ids, side="right") - 1
@@ -183,7 +189,7 @@ def _within(stretches: Int64Array, entry_ids: Int64Array) -> BoolArray:
 
 
 class _Live:
-    """Which entries are not in some ascending stretches; asked with ascending ids only."""
+    """Finds entries outside some ascending stretches; ask with ascending ids only."""
 
     def __init__(self, acknowledged: Sequence[Stretch]) -> None:
         self._gone = acknowledged
@@ -195,7 +201,7 @@ class _Live:
         return self._at == len(self._gone) or entry_id < self._gone[self._at].first
 
     def of(self, first: int, payloads: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-        """(entry_id, payload) of those that are live."""
+        """(entry_id, payload) of the live ones."""
         numbered = enumerate(payloads, first)
         if not self._gone:
             return numbered

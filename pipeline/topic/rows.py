@@ -1,4 +1,4 @@
-"""Rows of a topic's backlog: one for each message, as Arrow batches.
+"""Rows of a topic's backlog, one for each message, as Arrow batches.
 
     topic            the whole topic's name        partition         its number, -1 if there are none
     ledger_id        \\ the position, which is      batch_index       -1 if the message is not in a batch
@@ -58,7 +58,7 @@ def arrow_schema(payloads: bool) -> pa.Schema:
 
 @dataclass(frozen=True)
 class Interval:
-    """What a column may be: low … high, both inclusive, and whether it may be null."""
+    """A column's permitted values: low … high, both inclusive, and perhaps null."""
 
     low: int = _INT64_MIN
     high: int = _INT64_MAX
@@ -66,18 +66,18 @@ class Interval:
     values: bool = True
 
     def has(self, value: int | None) -> bool:
-        """Whether a value may be."""
+        """True if a value is permitted."""
         return self.null if value is None else self.values and self.low <= value <= self.high
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which rows are wanted: an interval for each column that is restricted."""
+    """The wanted rows: an interval for each restricted column."""
 
     intervals: dict[str, Interval] = field(default_factory=dict)
 
     def of(self, column: str) -> Interval:
-        """What a column may be."""
+        """A column's interval."""
         return self.intervals.get(column, Interval(null=True))
 
 
@@ -97,7 +97,7 @@ class RowBuilder:
         }
 
     def batch(self, ledger_id: int, entries: Sequence[Entry]) -> pa.RecordBatch:
-        """The rows of these entries that are wanted. Raises ``WireError``."""
+        """The wanted rows of these entries. Raises ``WireError``."""
         try:
             return self._filtered(self._made(ledger_id, self._rows(entries)))
         except (UnicodeDecodeError, OverflowError, pa.ArrowException) as error:

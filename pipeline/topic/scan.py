@@ -1,9 +1,9 @@
-"""When many entries are due, and what else decides whether they are read, without an object for each.
+"""The due times of many entries, and other facts that decide their reading, without an object for each.
 
-All entries are walked at once: each step decodes one field of every one that has fields left, as arrays. It
-takes a tenth of the time of a message each. Pure. Invariant: what `parse_entry` says of an entry's metadata
-is said here too; an entry whose bytes are not walked without doubt is given to it (``odd``), which then
-raises what there is to raise. What is inside a field is not looked at.
+It walks all entries at once: each step decodes one field of every entry that has fields left, as arrays. It
+takes a tenth of the time of parsing each message. Pure. Invariant: it agrees with `parse_entry` about an
+entry's metadata; an entry with doubtful bytes goes to that function (``odd``), which raises any error. The
+content of nested messages is not examined.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class Scanned(NamedTuple):
 
 
 def scan(first: int, payloads: Payloads) -> Scanned:
-    """Look at the entries ``first``, ``first + 1``, … as the managed ledger stored them.
+    """Examine the entries ``first``, ``first + 1``, … as the managed ledger stored them.
 
-    Raises ``WireError`` for one that is none of Pulsar's.
+    Raises ``WireError`` for an entry that is not Pulsar's.
     """
     data = np.frombuffer(b"".join([payloads.data, _PADDING]), np.uint8)
     walk = _Walk(data, payloads.begins, payloads.ends)
@@ -61,10 +61,10 @@ def scan(first: int, payloads: Payloads) -> Scanned:
 
 
 class _Walk:
-    """A place in each entry, moved on field by field.
+    """A place in each entry, moved field by field.
 
-    Places never leave an entry: one that would is odd, and walks no further. The padding after the last entry
-    lets a few bytes be looked at before that is known.
+    Places never leave an entry: an entry whose place would is odd, and walks no further. The padding after
+    the last entry permits reading a few bytes before that is known.
     """
 
     def __init__(self, data: _Bytes, begins: Int64Array, ends: Int64Array) -> None:
@@ -78,18 +78,18 @@ class _Walk:
 
     @property
     def transactional(self) -> BoolArray:
-        """Whether both halves of a transaction's id are there."""
+        """A mask of the entries with both halves of a transaction's id."""
         self._most &= self._least
         self._least = self._most
         return self._most
 
     def _metadata(self, begins: Int64Array, ends: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Where the metadata of each entry are."""
+        """The place of each entry's metadata."""
         at = begins.copy()
         enveloped = (ends - at >= _BROKER_BYTES) & (self._number(at, 2) == _BROKER_MAGIC)
         if enveloped.any():
             at += np.where(enveloped, _BROKER_BYTES + self._number(np.where(enveloped, at + 2, 0), 4), 0)
-        # What is too short, or does not begin as usual, is rare enough to be looked at one by one.
+        # Entries that are too short, or begin unusually, are rare enough for one-by-one treatment.
         short = ends - at < _CHECKSUM_BYTES
         at = np.where(short, 0, at)
         checked = self._number(at, 2) == _CHECKSUM_MAGIC
@@ -100,7 +100,7 @@ class _Walk:
         return start, stop
 
     def _number(self, at: Int64Array, size: int) -> Int64Array:
-        """The big-endian number of so many bytes at each place."""
+        """The big-endian number of ``size`` bytes at each place."""
         number = np.zeros(len(at), np.int64)
         for step in range(size):
             number = number << 8 | self._data[at + step]
@@ -139,7 +139,7 @@ class _Walk:
         value: npt.NDArray[np.uint64],
         fine: BoolArray,
     ) -> None:
-        """Keep the fields that are asked for; a later one of the same number counts."""
+        """Keep the wanted fields; of a repeated number the later field counts."""
         if not (number >= min(_DELIVER_AT, _MARKER, _TXN_LEAST, _TXN_MOST)).any():
             return
         plain = plain & fine
@@ -153,7 +153,7 @@ class _Walk:
     def _varint(
         self, at: Int64Array, end: Int64Array
     ) -> tuple[npt.NDArray[np.uint64], Int64Array, BoolArray]:
-        """(number, the place after it, whether it is one) at each place."""
+        """(number, the place after it, true if it is valid) at each place."""
         byte = self._data[np.minimum(at, len(self._data) - 1)].astype(np.uint64)
         number, following = byte & np.uint64(0x7F), at + 1
         fine = following <= end

@@ -1,8 +1,8 @@
 """The messages of Pulsar's binary protocol that a reader needs, for the protobuf library.
 
-They are described here, not generated: code made by protoc runs only with the protobuf version that it was
-made for or a newer one, and the workers of a Spark cluster have their own. Numbers and types are those of
-Pulsar 4.0.8; fields that nothing here reads are left out and skipped by the library.
+They are described here, not generated: protoc's code runs only with its own protobuf version or a newer one,
+and the workers of a Spark cluster have their own. Numbers and types are those of Pulsar 4.0.8; fields that no
+code here reads are omitted, and the library skips them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TYPES: Final = {
     "uint64": _TYPE.TYPE_UINT64,
 }
 
-# Enumerations are plain int32 here: a value of a newer Pulsar must not make a message unreadable.
+# Enumerations are plain int32 here: a new value in a newer Pulsar must not make a message unreadable.
 _MESSAGES: Final[dict[str, dict[str, tuple[int, str]]]] = {
     "MessageIdData": {
         "ledger_id": (1, "uint64"),
@@ -155,7 +155,7 @@ COMMANDS: Final = {name: number for name, (number, _) in _MESSAGES["BaseCommand"
 
 
 def field_number(message: str, name: str) -> int:
-    """The number of a field, for who walks the bytes himself."""
+    """The number of a field, for code that walks the bytes itself."""
     return _MESSAGES[message][name][0]
 
 
@@ -177,7 +177,7 @@ def _file() -> descriptor_pb2.FileDescriptorProto:
     return file
 
 
-# A pool of our own: the default one may know other messages of the same name.
+# A pool of our own: the default one may have other messages of the same name.
 _POOL = descriptor_pool.DescriptorPool()
 _POOL.Add(_file())
 

@@ -1,6 +1,6 @@
-"""What the admin API says of a topic, understood: its ledgers, where they are, and its cursors.
+"""The admin API's account of a topic, parsed: its ledgers, their places, and its cursors.
 
-Pure. Invariant: what does not have the form that Pulsar gives it is a ``WireError``, never a traceback.
+Pure. Invariant: input that Pulsar would not send is a ``WireError``, never a traceback.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ENSEMBLE = re.compile(r"(\d+)=\[([^\]]*)\]")
 
 @dataclass(frozen=True)
 class TopicState:
-    """One topic or partition. ``last_confirmed``: the last entry that is stored for sure."""
+    """One topic or partition. ``last_confirmed``: the last entry confirmed as stored."""
 
     topic: TopicName
     ledgers: tuple[Ledger, ...]
@@ -31,11 +31,11 @@ class TopicState:
 
     @property
     def subscriptions(self) -> list[str]:
-        """The names of those that last; a reader's cursor goes with the reader, and delays nothing."""
+        """The names of durable subscriptions: a reader's cursor vanishes with it, and delays nothing."""
         return sorted(unquote_plus(name) for name, cursor in self.cursors.items() if not _is_readers(cursor))
 
     def acknowledged(self, subscription: str) -> Acknowledged:
-        """What a subscription has acknowledged. Raises ``NoSubscriptionError`` if there is none."""
+        """The acknowledgements of a subscription. Raises ``NoSubscriptionError`` if it does not exist."""
         cursor = self.cursors.get(cursor_name(subscription))
         if cursor is None:
             raise NoSubscriptionError(
@@ -47,7 +47,7 @@ class TopicState:
             raise WireError(f"the cursor {subscription[:80]!r} of {self.topic} lacks {error}") from error
 
     def seal(self, subscription: str) -> int:
-        """The random number that Tidegate has put into the cursor; 0 if there is none.
+        """The random number that Tidegate has put into the cursor; 0 without one.
 
         Raises ``NoSubscriptionError``.
         """
@@ -62,7 +62,7 @@ class TopicState:
 
 
 def _is_readers(cursor: dict[str, Any]) -> bool:
-    """Whether it is a reader's: open from the beginning, and never stored."""
+    """True for a reader's cursor: open from the beginning, and never stored."""
     return cursor.get("state") == "Open" and cursor.get("cursorLedger") == -1
 
 
@@ -79,7 +79,7 @@ def parse_state(topic: TopicName, document: dict[str, Any]) -> TopicState:
 
 def _ledger(document: dict[str, Any], last: Position) -> Ledger:
     ledger_id, entries = int(document["ledgerId"]), int(document["entries"])
-    # Of the open ledger the broker reports no entries: what is confirmed can be read.
+    # The broker reports no entries of the open ledger: those confirmed are readable.
     if ledger_id == last.ledger_id:
         entries = last.entry_id + 1
     elif ledger_id > last.ledger_id:

@@ -1,1 +1,1 @@
-"""Which slice width fits a traffic: predicted from a trace, checked against the real index, and applied."""
+"""The slice width that fits a traffic: predicted from a trace, checked on the real index, and applied."""

@@ -1,8 +1,8 @@
-"""What things cost on this machine, and how well the model predicts: from short runs of the real index.
+"""The costs on this machine, and the model's accuracy, from short runs of the real index.
 
-Made traces tell what blocks, slices, entries and journal records cost; a part of the trace itself tells how
-its entries pack. Three further runs of that part, at widths that the model has not seen, tell the error: of
-each time where and when the trial has looked, while what is predicted for users is the worst.
+Generated traces show the cost of blocks, slices, entries and journal records; a part of the user's trace
+shows how its entries pack. Three further runs of that part, at widths unknown to the model, give the error:
+for each time at the places where the trial measured, while users get predictions for the worst.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ class Trace(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """A run of the real index beside what was predicted for it."""
+    """A run of the real index and its prediction."""
 
     measured: Measured
     predicted: Prediction
 
     def errors_percent(self) -> dict[str, float]:
-        """How far the prediction is off, of what was measured."""
+        """The prediction's error, relative to the measurement."""
         found = {}
         for name in COMPARED:
             measured, predicted = getattr(self.measured, name), getattr(self.predicted, name)
@@ -75,7 +75,7 @@ class Compared(NamedTuple):
 
 
 class Calibration(NamedTuple):
-    """Costs, and runs at three widths that they were not taken from."""
+    """Costs, and runs at three widths that did not enter them."""
 
     costs: Costs
     compared: list[Compared]
@@ -102,11 +102,11 @@ class Played:
         return len(self._trace)
 
     def activity(self, width_ms: int, costs: Costs | None = None) -> Activity:
-        """What an index does with it at one width; without ``costs``, one that has time for everything."""
+        """An index's work on it at one width; without ``costs``, for an index with unlimited time."""
         return Activity.of(width_ms, self.spills, self._filled(width_ms, costs))
 
     def restart(self, width_ms: int, costs: Costs) -> Restart:
-        """What an index has that is killed when the last entry has arrived, all that is due popped."""
+        """The state of an index killed after the last arrival, with everything due popped."""
         block, filled = self.options.block_entries, self._filled(width_ms, None)
         left = filled.left
         begun = [number for number in left if number * width_ms <= self._end_ms]
@@ -124,7 +124,7 @@ class Played:
         )
 
     def _records(self) -> int:
-        """Of the journal of a trial: one for what comes between two seconds in which something is due."""
+        """Journal records of a trial: one for the arrivals between two seconds in which an entry is due."""
         since_ms = self.spills.at_ms[-1] if len(self.spills.at_ms) else self._trace.arrival_ms[0]
         seconds = [
             len(np.unique(times[(times > since_ms) & (times <= self._end_ms)] // STEP_MS))
@@ -133,7 +133,7 @@ class Played:
         return 2 * min(seconds) + 1
 
     def left(self, width_ms: int) -> dict[int, list[int]]:
-        """The runs of each slice that is there then."""
+        """The runs of each slice present then."""
         return self._filled(width_ms, None).left
 
     def _filled(self, width_ms: int, costs: Costs | None) -> Filled:
@@ -143,14 +143,14 @@ class Played:
 
 
 class Plan(NamedTuple):
-    """A trial to be run."""
+    """A trial to run."""
 
     trace: Trace
     setting: Setting
 
 
 class Run(NamedTuple):
-    """A trial, and what the model knows of it."""
+    """A trial, and the model's knowledge of it."""
 
     played: Played
     width_ms: int
@@ -158,12 +158,12 @@ class Run(NamedTuple):
 
     @property
     def activity(self) -> Activity:
-        """What the index has done in it."""
+        """The index's work in it."""
         return self.played.activity(self.width_ms)
 
     @property
     def boundaries(self) -> list[tuple[Opening, float]]:
-        """Of slices that began and were spilled: what it took, and how many ms."""
+        """(opening, ms) for each slice that began and had been spilled."""
         left = self.played.left(self.width_ms)
         block = self.played.options.block_entries
         return [
@@ -193,13 +193,13 @@ def calibrate(
 
 
 def _recommended(played: Played) -> int:
-    """The width that the index's own measure prefers: it does not depend on what things cost here."""
+    """The width that the index's own measure prefers: it does not depend on the costs here."""
     predictions = [predict(played.activity(one), NO_COSTS, played.options) for one in WIDTHS_MS]
     return recommend(predictions, played.options).width_ms
 
 
 def predicted_for(run: Run, costs: Costs, options: IndexOptions) -> Prediction:
-    """What is predicted for a trial: not at its worst, but where and when the trial has looked."""
+    """The prediction for a trial, not at its worst but at the places and times of the measurements."""
     done, restart = run.activity, run.played.restart(run.width_ms, costs)
     begun = [costs.first_pop_s(opening) for opening, _ in run.boundaries]
     return predict(done, costs, options)._replace(
@@ -210,7 +210,7 @@ def predicted_for(run: Run, costs: Costs, options: IndexOptions) -> Prediction:
 
 
 def measure_costs(folder: Path, run_trials: RunTrials = run_trials) -> Costs:
-    """What blocks and entries cost on this machine, from made traces. Raises ``PipelineError``."""
+    """The costs of blocks and entries on this machine, from generated traces. Raises ``PipelineError``."""
     return _costs(_run(folder, _made_plans(), run_trials))
 
 
@@ -228,20 +228,20 @@ def _run(folder: Path, plans: Sequence[Plan], run_trials: RunTrials) -> list[Run
 
 
 def _before_a_boundary(trace: Trace, width_ms: int) -> Trace:
-    """Moved in time, so that a slice of this width begins soon after the end: every width has a boundary."""
+    """The trace moved in time: a slice of this width begins soon after its end, so each has a boundary."""
     later_ms = -(int(trace.arrival_ms[-1]) + _BOUNDARY_AFTER_MS) % width_ms
     return Trace(trace.arrival_ms + later_ms, trace.deliver_at_ms + later_ms)
 
 
 def sample_budget(sample: Trace) -> int:
-    """Staging for a trial: such that the sample comes in several spills, as a whole trace does."""
+    """A staging budget for a trial that splits the sample into several spills, as a whole trace is."""
     return max(len(sample) * ENTRY_BYTES // _SPILLS, 65_536)
 
 
 def _costs(made: Sequence[Run], own: tuple[Run, ...] = ()) -> Costs:
-    """From runs that differ in blocks, slices, entries, runs, records, what is staged and what is passed.
+    """From runs that differ in blocks, slices, entries, runs, records, staged and passed entries.
 
-    own: of the user's trace.
+    own: runs of the user's trace.
     """
     runs = [*made, *own * _OWN_WEIGHT]
     done, seen = [one.activity for one in runs], [one.measured for one in runs]
@@ -259,7 +259,7 @@ def _costs(made: Sequence[Run], own: tuple[Run, ...] = ()) -> Costs:
         one.played.restart(one.width_ms, costs)._replace(logged_bytes=one.measured.logged_bytes)
         for one in runs
     ]
-    # The first pop of a process takes longer for other reasons, which are no slice's.
+    # A process's first pop takes longer for reasons unrelated to slices.
     pops = [[1, 1, *one.first] for one in restarts]
     took_ms = [one.first_pop_ms for one in seen]
     for one in runs:
@@ -279,12 +279,12 @@ def _costs(made: Sequence[Run], own: tuple[Run, ...] = ()) -> Costs:
 
 
 def _packed(costs: Costs, run: Run) -> Costs:
-    """With what entries of the trace itself take: in slices, in the log, and in the sets of what is held."""
+    """Add the costs of the trace's own entries: in slices, in the log, and in the sets of held positions."""
     done, measured = run.activity, run.measured
     entry_bytes = (measured.bytes - done.blocks_max * costs.block_bytes) / max(done.stored_max, 1)
     counted = memory_bytes(done, run.played.restart(run.width_ms, costs).first.entries, costs)
     held_bytes = (measured.memory_bytes - counted) / max(done.stored_max + done.staged_max, 1)
-    # The smaller the groups are in which they come, the more of the log is keys and headers.
+    # The smaller the groups of arriving entries, the larger the share of keys and headers in the log.
     of_entries = measured.logged_bytes - done.blocks_written * costs.logged_block_bytes
     logged_bytes = max(of_entries / max(len(run.played), 1), costs.logged_entry_bytes)
     return costs._replace(
@@ -295,7 +295,7 @@ def _packed(costs: Costs, run: Run) -> Costs:
 
 
 def _fitted(features: Sequence[Sequence[float]], values: Sequence[float]) -> list[float]:
-    """Least squares of relative errors; what comes out negative counts nothing, and is left out."""
+    """Least squares of relative errors; negative results are set to zero and left out."""
     wanted = np.maximum(np.array(values, np.float64), 1e-12)
     matrix = np.array(features, np.float64) / wanted[:, None]
     kept = list(range(matrix.shape[1]))
@@ -311,7 +311,7 @@ def _fitted(features: Sequence[Sequence[float]], values: Sequence[float]) -> lis
 
 
 def _widths_around(width_ms: int) -> list[int]:
-    """One width to learn from, then three to be compared: the best one and two well apart from it."""
+    """One width to learn from, then three to compare: the best one and two well apart from it."""
     at = WIDTHS_MS.index(width_ms)
     below = [one for one in WIDTHS_MS[:at] if one * _APART <= width_ms][::-1]
     above = [one for one in WIDTHS_MS[at + 1 :] if one >= width_ms * _APART]
@@ -321,11 +321,11 @@ def _widths_around(width_ms: int) -> list[int]:
 
 
 class Shape(NamedTuple):
-    """A made trace: entries that arrive in so many bulks, each of which is spilled, and are due in no order,
-    evenly over so many hours that begin when all are there.
+    """A generated trace: entries arrive in ``bulks``, each spilled, and are due evenly in random order.
 
-    half: then time goes on until the first hour is half over. seconds: then so many seconds bring some more
-    each, one of which is due before the next second. staged: then so many arrive that no spill takes.
+    hours: the span of due times, which begins after the last arrival.
+    half: time then passes until the first hour is half over. seconds: then each of so many seconds brings
+    some more, one of which is due before the next second. staged: then so many arrive that no spill takes.
     """
 
     entries: int
@@ -343,7 +343,7 @@ class Shape(NamedTuple):
         bulk_ms = _START_MS + np.arange(self.bulks, dtype=np.int64) * 2 * apart_ms
         due_ms = np.random.default_rng(1).permutation(place * self.hours * _HOUR_MS // self.entries)
         parts = [(bulk_ms[place * self.bulks // self.entries], _DUE_MS + due_ms)]
-        # After each bulk comes an entry, with which the index finds the bulk old enough.
+        # An entry follows each bulk: with it the index finds the bulk old enough.
         after_ms = bulk_ms + apart_ms
         if self.half:
             after_ms = np.append(after_ms, _DUE_MS + _HOUR_MS // 2)

@@ -5,7 +5,7 @@
         └─► entries by spill and slice, for each width ─► what the slices do ─► activity ─┐
         └─► a part of it ─► the real index, short runs ─► what things cost ┴──────────────┴► predictions
 
-Of very narrow widths, which have as many slices as there are entries, some slices stand for all.
+For very narrow widths, with as many slices as entries, a sample of the slices stands for all.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _DAY_MS = 86_400_000
 
 
 class Span(NamedTuple):
-    """How many entries a trace has, and when the first and the last arrive."""
+    """The number of a trace's entries, and the first and last arrival."""
 
     entries: int
     first_ms: int
@@ -59,7 +59,7 @@ class Span(NamedTuple):
 
 
 def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
-    """Do a tuning; (result, exit code). Raises ``PipelineError``."""
+    """Run a tuning; (result, exit code). Raises ``PipelineError``."""
     wanted = TuneOptions.model_validate(options)
     spark, index = context.spark, IndexOptions(staging_budget_bytes=wanted.staging_bytes)
     where = wanted.trace or "the topic"
@@ -74,7 +74,7 @@ def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]
             "widths": [duration(width_ms) for width_ms in WIDTHS_MS],
         }, 0
     trace = traces.changed(trace, wanted.scale, wanted.delays, span.last_ms - span.first_ms)
-    # Kept, for what was drawn at random must be the same each time it is looked at.
+    # Persisted, since a random draw must be the same each time it is read.
     trace = trace.persist(StorageLevel.MEMORY_AND_DISK)
     try:
         with phase(spark, "counting arrivals"):
@@ -169,7 +169,7 @@ def _spills(trace: DataFrame, span: Span, index: IndexOptions) -> Spills:
 def _filled(
     trace: DataFrame, spills: Spills, entries: int, index: IndexOptions, costs: Costs
 ) -> dict[int, Filled]:
-    """What the slices of each width do: each group by itself, with its part of the time."""
+    """The work of the slices of each width: each group by itself, with its part of the time."""
     at_ms, carry_ms = spills.at_ms, index.carry_ms
     followed = {width_ms: Filled(0, 0, Changes.none(len(at_ms)), Fullest(0, 0), {}) for width_ms in WIDTHS_MS}
     if not len(at_ms):
@@ -220,7 +220,7 @@ def _filled(
 
 
 def _shares(base: DataFrame, entries: int, spills: int) -> tuple[dict[int, float], int]:
-    """(which part of the slices of each width is followed, how many entries reach slices).
+    """(the share of each width's slices to follow, the number of entries that reach slices).
 
     All of them, unless they are too many.
     """
@@ -229,7 +229,7 @@ def _shares(base: DataFrame, entries: int, spills: int) -> tuple[dict[int, float
         for width_ms in WIDTHS_MS
     ]
     *slices, reached = base.agg(*distinct, sf.sum("entries")).collect()[0]
-    # An entry may be the only one that its spill puts into its slice; no slice is filled by more than all.
+    # An entry may be the only one of its spill in its slice; no slice gets more than all.
     shares = {
         width_ms: min(1.0, _HISTORY_MAX / max(min(entries, number * spills), 1))
         for width_ms, number in zip(WIDTHS_MS, slices, strict=True)
@@ -238,7 +238,7 @@ def _shares(base: DataFrame, entries: int, spills: int) -> tuple[dict[int, float
 
 
 def _as_table(width_ms: int, filled: Filled) -> pa.Table:
-    """One row a spill that changes something, and one for the rest."""
+    """One row for each spill that changes the slices, and one for the rest."""
     changes = np.stack(filled.changes)
     at = np.flatnonzero(changes.any(axis=0))
     rest = (filled.spilled, filled.pairs, filled.fullest.entries, filled.fullest.runs, 0)
@@ -262,7 +262,7 @@ def _of_table(told: pa.Table, spills: int, times: float) -> Filled:
 
 
 def _sample(trace: DataFrame, span: Span, index: IndexOptions) -> Trace:
-    """Some time in the middle of the trace, whole: so that the real index sees it as it would."""
+    """A complete span in the middle of the trace, so that the real index meets it unthinned."""
     length_ms = min(span.last_ms - span.first_ms + 1, _SAMPLE_AGES * index.persist_age_ms)
     share = SAMPLE_MAX / max(span.entries, 1)
     length_ms = max(min(length_ms, int((span.last_ms - span.first_ms + 1) * share)), 1)

@@ -1,6 +1,6 @@
-"""What a slice width costs: predictions from what its slices do, in the figures that people ask for.
+"""The costs of a slice width: predictions from the work of its slices, in figures for users.
 
-Pure. The choice is by the index's own measure of cost (`width.py`): what blocks cost against what slices do.
+Pure. The index's own measure of cost decides (`width.py`): the cost of blocks against that of slices.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ TIDY_BYTES = 4 << 20
 
 
 class Activity(NamedTuple):
-    """What an index does with a trace at one width.
+    """An index's work on a trace at one width.
 
-    slices_max, blocks_max, stored_max: most slices, and blocks and entries in them, at any time. records_max:
-    most records in the journal, about. pairs: blocks that spills write,
-    one at least for each slice and spill. spilled: entries that reach slices.
+    slices_max, blocks_max, stored_max: the peak number of slices, and of blocks and entries in them.
+    records_max: the approximate peak of journal records. pairs: blocks written by spills, at least one for
+    each slice and spill. spilled: entries that reach slices.
     """
 
     width_ms: int
@@ -45,7 +45,7 @@ class Activity(NamedTuple):
 
     @classmethod
     def of(cls, width_ms: int, spills: Spills, filled: Filled) -> Activity:
-        """From what changes with each spill."""
+        """From the changes of each spill."""
         changes = filled.changes
         return cls(
             width_ms,
@@ -64,11 +64,10 @@ class Activity(NamedTuple):
 
 
 class Opening(NamedTuple):
-    """What a pop does before it has its first entry.
+    """The work of a pop before its first entry.
 
     queued: blocks of slices that begin, which become items of the heap. loaded: those of them that are read,
-    because they may have an entry that is due, and their ``entries``. passed: entries that are due and not
-    held any more.
+    because they may have a due entry, and their ``entries``. passed: due entries that are not held any more.
     """
 
     queued: float
@@ -77,15 +76,15 @@ class Opening(NamedTuple):
     passed: float = 0.0
 
     def plus(self, other: Opening) -> Opening:
-        """Both."""
+        """The sum of both."""
         return Opening(*(mine + its for mine, its in zip(self, other, strict=True)))
 
 
 class Restart(NamedTuple):
-    """What a killed index has, and what its first pop does.
+    """The state of a killed index, and the work of its first pop.
 
-    blocks, slices: stored. records, journaled: in its journal, and the entries in these. logged_bytes: that
-    its store has in no table yet.
+    blocks, slices: stored. records, journaled: records in its journal, and the entries in these.
+    logged_bytes: in its store's WAL and in no table yet.
     """
 
     blocks: float
@@ -97,11 +96,11 @@ class Restart(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """What things cost on this machine, from runs of the real index: seconds and bytes.
+    """Costs on this machine, from runs of the real index: seconds and bytes.
 
-    write_*: of the spills, merges included. pop_s: of a pop, then for each block that it queues, each that it
-    loads, each entry in these, and each that it passes. open_*: to open a killed index, as in `Restart`.
-    logged_*: bytes that the store's WAL grows by, for each entry that arrives and each block written.
+    write_*: for spills, merges included. pop_s: for a pop, then for each block queued, each block loaded,
+    each entry in these, and each entry passed. open_*: for opening a killed index, as in `Restart`. logged_*:
+    growth of the store's WAL in bytes, for each entry that arrives and each block written.
     """
 
     write_block_s: float
@@ -124,7 +123,7 @@ class Costs(NamedTuple):
     held_memory_bytes: float
 
     def first_pop_s(self, first: Opening) -> float:
-        """How long it takes until a pop has its first entry."""
+        """The time until a pop has its first entry."""
         return (
             self.pop_s
             + first.queued * self.queue_block_s
@@ -134,7 +133,7 @@ class Costs(NamedTuple):
         )
 
     def opened_s(self, restart: Restart) -> float:
-        """How long it takes to open a killed index."""
+        """The time to open a killed index."""
         return (
             self.open_s
             + restart.blocks * self.open_block_s
@@ -149,16 +148,16 @@ class Costs(NamedTuple):
         return self.opened_s(restart) + self.first_pop_s(restart.first)
 
     def logged_bytes(self, entries: float, blocks_written: float) -> float:
-        """What the log has after so much, on average: the store empties it when it is this long."""
+        """The average length of the log after so much work: at a fixed length the store empties it."""
         grown = entries * self.logged_entry_bytes + blocks_written * self.logged_block_bytes
         return grown if grown < TIDY_BYTES else TIDY_BYTES / 2
 
 
 def begins(runs: Sequence[float], width_ms: int, block_entries: int) -> Opening:
-    """A slice with these runs begins: of most of them the first block is not due with the very first entry.
+    """A slice with these runs begins: the first block of most runs is not due with the very first entry.
 
-    Entries count as due evenly over the slice. A run has one in the same millisecond as another with the
-    chance that it has one in any millisecond.
+    Entries count as due evenly over the slice. A run shares a millisecond with another run's entry with the
+    probability that it has an entry in any millisecond.
     """
     sizes = np.asarray(runs, np.float64)
     chance = -np.expm1(-sizes / width_ms)
@@ -172,7 +171,7 @@ def begins(runs: Sequence[float], width_ms: int, block_entries: int) -> Opening:
 
 
 def passes(runs: Sequence[float], share: float, block_entries: int) -> Opening:
-    """A slice with these runs is popped from its beginning, and that share of it is not held any more."""
+    """A slice with these runs is popped from its beginning, and ``share`` of it is not held any more."""
     sizes = np.asarray(runs, np.float64)
     blocks = np.ceil(sizes / block_entries)
     loaded = np.ceil(np.maximum(blocks * share, 1))
@@ -185,12 +184,11 @@ def passes(runs: Sequence[float], share: float, block_entries: int) -> Opening:
 
 
 class Prediction(NamedTuple):
-    """What a width would be like.
+    """The predicted figures of a width.
 
-    memory_bytes: most at any time, of entries, descriptors and sets. bytes: most in slices at any time.
-    work_s: of all spills and merges together. boundary_ms: of the pop with which a slice begins, if nothing
-    was read ahead. recovery_ms: from the start after a kill -9 to the first due entry. cost: the index's
-    measure.
+    memory_bytes: the peak for entries, descriptors and sets. bytes: the peak in slices. work_s: all spills
+    and merges together. boundary_ms: the pop with which a slice begins, without read-ahead. recovery_ms: from
+    the start after a kill -9 to the first due entry. cost: the index's measure.
     """
 
     width_ms: int
@@ -206,13 +204,13 @@ class Prediction(NamedTuple):
     fullest_entries: int
 
     def as_json(self) -> dict[str, Any]:
-        """Under the names of the JSON result."""
+        """By the names of the JSON result."""
         told = {name: _rounded(value) for name, value in self._asdict().items()}
         return {"width": duration(self.width_ms), **told}
 
 
 def memory_bytes(done: Activity, opened: float, costs: Costs) -> float:
-    """At its most, with so many entries of slices loaded."""
+    """The peak, with ``opened`` entries of slices loaded."""
     return (
         (done.staged_max + opened) * ENTRY_BYTES
         + done.blocks_max * BLOCK_MEMORY_BYTES
@@ -221,15 +219,15 @@ def memory_bytes(done: Activity, opened: float, costs: Costs) -> float:
 
 
 def predict(done: Activity, costs: Costs, options: IndexOptions) -> Prediction:
-    """What this activity comes to, at its worst: for the fullest slice, and killed when there is most of all.
+    """The figures for this work at their worst: for the fullest slice, and a kill at the peak.
 
-    To begin a slice costs most when it is full, to pass one when nearly all of it is done.
+    Beginning a slice costs most when it is full, passing one when nearly all of it is done.
     """
     fill = done.spilled / max(done.pairs, 1)
     runs, block = max(done.fullest.runs, 1), options.block_entries
     fullest = [done.fullest.entries / runs] * runs
     first = begins(fullest, done.width_ms, block)
-    # When it is killed the log may be just about to be emptied.
+    # At the kill the log may be just before its emptying.
     restart = Restart(
         done.blocks_max,
         done.slices_max,
@@ -255,14 +253,14 @@ def predict(done: Activity, costs: Costs, options: IndexOptions) -> Prediction:
 
 
 class Recommendation(NamedTuple):
-    """A width, and why."""
+    """A width, and the reason for it."""
 
     width_ms: int
     reason: str
 
 
 def recommend(predictions: Sequence[Prediction], options: IndexOptions) -> Recommendation:
-    """The width that costs least. ``predictions`` is not empty."""
+    """The width of the least cost. ``predictions`` must not be empty."""
     if not any(one.spills for one in predictions):
         return Recommendation(
             options.slice_width_ms,

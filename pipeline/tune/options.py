@@ -1,4 +1,4 @@
-"""What a tuning is asked for, as it travels to the job."""
+"""The options of a tuning, in the form that travels to the job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHARE = re.compile(r"(\d+(?:\.\d+)?)%:([^,-]+)(?:-([^,-]+))?")
 
 
 class Delays(BaseModel):
-    """A part of a traffic: that share of it has a delay between these two, evenly."""
+    """A part of the traffic: ``share`` of it has delays spread evenly between these two."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -33,9 +33,9 @@ class Topic(BaseModel):
 class TuneOptions(BaseModel):
     """A tuning.
 
-    trace: a file, directory, pattern or URL of Parquet or CSV; None if it is a topic. scale: so many times
-    the traffic. delays: another mix of delays than the trace's, None for its own. staging_bytes: of the
-    daemon. report: directory of the report, None for none. dry_run: only look at the trace.
+    trace: a file, directory, pattern or URL of Parquet or CSV; None if it is a topic. scale: a factor for the
+    traffic. delays: another mix of delays than the trace's, None for its own. staging_bytes: the daemon's
+    setting. report: directory of the report, None for none. dry_run: only examine the trace.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

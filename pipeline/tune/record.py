@@ -1,7 +1,7 @@
-"""A trace from a running daemon: what arrives while it is watched, as a CSV file.
+"""A trace from a running daemon: the arrivals during a watch, as a CSV file.
 
-The daemon samples (`plugin/daemon/recorder.py`): of a trace of every eighth entry the traffic is eight times
-as much. Invariant: the file is there whole or not at all.
+The daemon samples (`plugin/daemon/recorder.py`): a trace of every eighth entry stands for eight times the
+traffic. Invariant: the file is complete or absent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LOOK_S = 2.0
 
 
 class Recording(NamedTuple):
-    """A trace that was written; the traffic is ``stride`` times as much."""
+    """A written trace; the traffic is ``stride`` times as large."""
 
     path: Path
     entries: int
@@ -39,10 +39,10 @@ def record(  # noqa: PLR0917 all of it is asked for
     note: Callable[[str], None],
     end: threading.Event | None = None,
 ) -> Recording:
-    """Watch for so long, or until ``end`` is set. Raises ``UserError``.
+    """Watch for ``seconds``, or until ``end`` is set. Raises ``UserError``.
 
-    subscription: as ``TOPIC:SUBSCRIPTION``, None for all. note: told as soon as the daemon records, so that
-    who starts the traffic knows that none of it is missed, and then of each change.
+    subscription: as ``TOPIC:SUBSCRIPTION``, None for all. note: called as soon as the daemon records, so that
+    the user can start the traffic without loss, and then at each change.
     """
     request: dict[str, Any] = {"what": "record", **_named(subscription)}
     with DaemonSession(socket) as session:

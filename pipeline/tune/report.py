@@ -1,4 +1,4 @@
-"""The report of a tuning: the recommendation, the widths side by side, and how well the model does."""
+"""The report of a tuning: the recommendation, the widths side by side, and the model's errors."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""What becomes of slices of one width, spill after spill: blocks, compactions, and what is stored when.
+"""The history of slices of one width, spill after spill: blocks, compactions, and stored entries.
 
-Pure. A slice is filled by spills, each of which adds a run of blocks; when it has as many runs as the index
-compacts at, small ones become one (the rule is the index's, `choose_runs`), when there is time: between two
-spills, the most crowded slice first, and where spills follow upon each other, as much as the index's own
-pace gives (`CompactionPace`). So runs pile up in a rush, as in the index, and each compaction merges more of
-them. After its end a slice is dropped. But for the time that they share, slices have nothing to do with each
-other: some of them, with their share of the time, stand for all.
+Pure. Spills fill a slice, each with a run of blocks; at the index's limit of runs, small ones become one (by
+the index's rule, `choose_runs`), when there is time: between two spills, the most crowded slice first, and
+where spills are consecutive, as much as the index's own pace gives (`CompactionPace`). So runs pile up in a
+rush, as in the index, and each compaction merges more of them. After its end a slice is dropped. Slices share
+nothing but time: some of them, with their share of the time, stand for all.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Float64 = npt.NDArray[np.float64]
 
 
 class History(NamedTuple):
-    """How slices were filled: an element for each slice and spill, ascending by slice, then spill."""
+    """The filling of slices: an element for each slice and spill, ascending by slice, then spill."""
 
     slice_number: Int64
     spill: Int64
@@ -32,10 +31,9 @@ class History(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """What changes with each spill, one element a spill and one more for what comes after the last.
+    """The changes of each spill, one element a spill and one more for those after the last.
 
-    slices, blocks, entries: how many are stored more, or fewer; what is compacted after a spill counts with
-    the next.
+    slices, blocks, entries: the change of the stored number; a compaction after a spill counts with the next.
     blocks_written, entries_written: compactions included.
     """
 
@@ -56,18 +54,18 @@ class Changes(NamedTuple):
 
 
 class Fullest(NamedTuple):
-    """The most that any one slice has when its time comes: entries, and runs that begin with it."""
+    """The maximum over slices at their beginning: entries, and runs that begin with it."""
 
     entries: int
     runs: int
 
     def or_more(self, other: Fullest) -> Fullest:
-        """The larger of both, each by itself."""
+        """The larger of both, field by field."""
         return Fullest(max(self.entries, other.entries), max(self.runs, other.runs))
 
 
 class Time(NamedTuple):
-    """What spills and compactions cost, in seconds, and which part of all slices is followed."""
+    """The costs of spills and compactions, in seconds, and the share of all slices that is followed."""
 
     write_block_s: float
     write_entry_s: float
@@ -75,10 +73,10 @@ class Time(NamedTuple):
 
 
 class Filled(NamedTuple):
-    """What slices of one width do.
+    """The work of slices of one width.
 
-    spilled: entries. pairs: of a slice and a spill that fills it. left: the entries of each run, by slice, of
-    those that are there after the last spill; none where only sums are told.
+    spilled: entries. pairs: of a slice and a spill that fills it. left: the entries of each run, by slice,
+    after the last spill; empty where only sums are known.
     """
 
     spilled: float
@@ -89,7 +87,7 @@ class Filled(NamedTuple):
 
 
 def history(deliver_at_ms: Int64, spill: Int64, width_ms: int) -> History:
-    """The history of slices from the entries that reach them."""
+    """The history of slices from their entries."""
     number = deliver_at_ms // width_ms
     order = np.lexsort((spill, number))
     number, spill = number[order], spill[order]
@@ -102,7 +100,7 @@ def history(deliver_at_ms: Int64, spill: Int64, width_ms: int) -> History:
 def follow(
     found: History, width_ms: int, spills_at_ms: Float64, options: IndexOptions, time: Time | None = None
 ) -> Filled:
-    """What the slices of a history do; without ``time`` there is enough of it. O(history log history)."""
+    """The work of the slices of a history; without ``time`` it is unlimited. O(history log history)."""
     spills = len(spills_at_ms)
     if not len(found.slice_number):
         return Filled(0, 0, Changes.none(spills), Fullest(0, 0), {})
@@ -133,7 +131,7 @@ def follow(
 
 
 def _dropped(found: History, width_ms: int, spills_at_ms: Float64) -> dict[int, list[int]]:
-    """Which slices are dropped with each spill: the first one after their end that does not fill them."""
+    """The slices dropped with each spill: the first one after their end that does not fill them."""
     last = np.flatnonzero(np.append(found.slice_number[1:] != found.slice_number[:-1], True))
     numbers = found.slice_number[last]
     first_after = np.searchsorted(spills_at_ms, (numbers + 1) * width_ms, side="left")
@@ -146,7 +144,7 @@ def _dropped(found: History, width_ms: int, spills_at_ms: Float64) -> dict[int, 
 
 
 class _Followed:
-    """The slices as they are at one spill: the entries of each of their runs."""
+    """The slices at one spill: the entries of each of their runs."""
 
     def __init__(self, spills: int, options: IndexOptions) -> None:
         self.changes = Changes.none(spills)
@@ -179,7 +177,7 @@ class _Followed:
 
     @property
     def most_runs(self) -> int:
-        """Of the most crowded slice, 0 if none is crowded."""
+        """The number of runs of the most crowded slice, 0 if none is crowded."""
         while self._crowded and not self._is_true(self._crowded[0]):
             heapq.heappop(self._crowded)
         return -self._crowded[0][0] if self._crowded else 0
@@ -216,10 +214,10 @@ class _Followed:
 
 
 class _Room:
-    """How many seconds there are for compactions after each spill.
+    """The seconds for compactions after each spill.
 
-    What a spill takes longer than until the next one is taken from the time after that; meanwhile the index's
-    pace gives compactions their part, and one that takes longer than its part is paid for by those after it.
+    The overrun of a spill beyond the next one's start is taken from the time after that; meanwhile the
+    index's pace gives compactions their share, and the overrun of one is taken from those after it.
     """
 
     def __init__(self, spills_at_ms: Float64, options: IndexOptions, time: Time | None) -> None:
@@ -230,17 +228,17 @@ class _Room:
         self._behind_s = self._idle_s = self._allowance_s = 0.0
 
     def cost_s(self, changes: Changes, spill: int) -> float:
-        """What has been written so far that shows with spill number ``spill``."""
+        """The cost of the writes so far that show with spill number ``spill``."""
         return self.merge_s(float(changes.blocks_written[spill]), float(changes.entries_written[spill]))
 
     def merge_s(self, blocks: float, entries: float) -> float:
-        """To write so many."""
+        """The cost of writing so many."""
         if self._time is None:
             return 0.0
         return blocks * self._time.write_block_s + entries * self._time.write_entry_s
 
     def after(self, spill: int, took_s: float, runs: int) -> float:
-        """The room after spill number ``spill``, which has taken so long."""
+        """The room after spill number ``spill``, which took ``took_s``."""
         left_s = float(self._gaps_s[spill]) - took_s - self._behind_s
         self._behind_s, self._idle_s = max(-left_s, 0.0), max(left_s, 0.0)
         if self._time is None:
@@ -253,7 +251,7 @@ class _Room:
         return self._allowance_s
 
     def spent(self, took_s: float) -> None:
-        """Compactions have taken so long."""
+        """Compactions took ``took_s``."""
         over_s = max(took_s - self._idle_s, 0.0)
         self._allowance_s -= over_s
         self._behind_s += over_s

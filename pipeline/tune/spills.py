@@ -1,7 +1,7 @@
-"""When an index would spill, from how many entries arrive when and are due how soon.
+"""The times at which an index would spill, from arrivals and their delays.
 
 Pure. Time is cut into steps; an entry's delay is known to a step, up to the age at which the index spills
-anyway. Entries that are due before that never reach a slice: they are popped out of staging.
+anyway. Entries due before that never reach a slice: they are popped out of staging.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Spills(NamedTuple):
-    """When an index spills.
+    """The spills of an index.
 
-    at_ms: when each spill is, ascending. staged_max: most entries in staging at any time. records_max: most
-    records in the journal, if as much is acknowledged as arrives.
+    at_ms: the time of each spill, ascending. staged_max: the peak of entries in staging. records_max: the
+    peak of records in the journal, if acknowledgements match arrivals.
     """
 
     at_ms: Float64
@@ -39,35 +39,35 @@ class Spills(NamedTuple):
     records_max: int
 
     def number_of(self, arrival_ms: Int64, deliver_at_ms: Int64) -> Int64:
-        """Which spill takes these entries; as many as there are spills if none does.
+        """The spill that takes each of these entries; the number of spills if none does.
 
-        Of entries that arrive in one millisecond some come before others, whichever: a bulk that comes at
-        one instant is in as many spills as it takes.
+        Entries that arrive in one millisecond have an arbitrary order: a bulk at one instant is in as many
+        spills as it takes.
         """
         place = (deliver_at_ms.astype(np.uint64) * _SPREAD >> _PLACE_SHIFT).astype(np.float64) / _PLACES
         return np.searchsorted(self.at_ms, arrival_ms + place, side="right").astype(np.int64)
 
 
 def choose_step_ms(first_ms: int, last_ms: int, options: IndexOptions) -> int:
-    """How long a step is for a trace over this time: a fraction of the age, less for short traces."""
+    """The step for a trace of this length: a fraction of the age, less for short traces."""
     return max(1, min(options.persist_age_ms // _STEPS_IN_AGE, (last_ms - first_ms) // STEPS_MAX + 1))
 
 
 def classes(step_ms: int, options: IndexOptions) -> int:
-    """How many delays are told apart; the last one stands for all longer ones."""
+    """The number of distinct delays; the last stands for all longer ones."""
     return options.persist_age_ms // step_ms + 2
 
 
 def find_spills(first_ms: int, step_ms: int, arrivals: Int64, options: IndexOptions) -> Spills:
     """The spills of a trace.
 
-    arrivals: of the shape (steps, delays), how many entries arrive in each step that are due so many steps
-    later. O(steps x delays).
+    arrivals: of the shape (steps, delays), the number of entries that arrive in each step and are due so many
+    steps later. O(steps x delays).
     """
     budget = max(options.staging_budget_bytes // ENTRY_BYTES, 1)
     steps, delays = arrivals.shape
     at_ms: list[float] = []
-    # Entries in staging by the step in which they are due; the last place holds all that are due later.
+    # Entries in staging by the step in which they are due; the last place has all later ones.
     due = np.zeros(delays, np.float64)
     oldest: int | None = None
     staged_max = 0.0
@@ -102,9 +102,9 @@ def find_spills(first_ms: int, step_ms: int, arrivals: Int64, options: IndexOpti
 
 
 def records_in(entries: int, span_ms: float) -> int:
-    """How many journal records so many entries come to that arrive evenly within a time, or nearly so many.
+    """The approximate number of journal records for so many entries that arrive evenly within a time.
 
-    What comes within one group commit is one record, and what is acknowledged meanwhile another.
+    The arrivals within one group commit are one record, and the acknowledgements meanwhile another.
     """
     commits = max(span_ms / GROUP_COMMIT_MS, 1)
     return 2 * math.ceil(commits * -math.expm1(-entries / commits))
@@ -113,7 +113,7 @@ def records_in(entries: int, span_ms: float) -> int:
 def arrivals_of(
     arrival_ms: Int64, deliver_at_ms: Int64, first_ms: int, step_ms: int, options: IndexOptions
 ) -> Int64:
-    """The matrix for `find_spills` from entries themselves."""
+    """The matrix for `find_spills` from the entries themselves."""
     delays = classes(step_ms, options)
     number = (arrival_ms - first_ms) // step_ms
     delay = np.clip(deliver_at_ms // step_ms - arrival_ms // step_ms, 0, delays - 1)

@@ -1,4 +1,4 @@
-"""A trace as a Spark table of arrival_ms and deliver_at_ms, changed as a what-if asks for."""
+"""A trace as a Spark table of arrival_ms and deliver_at_ms, changed as a what-if requires."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CSV = (".csv", ".csv.gz")
 
 
 def read(spark: SparkSession, wanted: TuneOptions) -> DataFrame:
-    """The trace; of what is not delayed nothing. Raises ``TraceError``."""
+    """The trace; messages without delay are left out. Raises ``TraceError``."""
     if wanted.topic is not None:
         register(spark)
         found = spark.read.format(FORMAT).options(**wanted.topic.options).load()

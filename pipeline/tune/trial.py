@@ -1,16 +1,16 @@
-"""The real index with one slice width: a trace is played to it, it is killed, and opened again.
+"""The real index with one slice width: plays a trace to it, kills it, and opens it again.
 
 ``python -m tidegate.pipeline.tune.trial PHASE FOLDER…`` with ``trial.json`` (a `Setting`) and ``trace.npy``
 (arrival_ms and deliver_at_ms, two rows, by arrival) in each FOLDER does one phase for all of them and prints
 their figures as JSON:
 
-- ``play`` gives the index the entries as they arrive, by a clock that is set to their times; what is due is
-  popped and acknowledged, and the index spills when it wants to. Then it ends without closing anything;
-- ``recover`` opens what is there and pops the first due entry, then goes on from slice to slice. It does so
-  several times, with a copy of the folder each, and all folders in turn: what else the machine does at one
-  moment must not count for one of them.
+- ``play`` passes the entries to the index as they arrive, by a clock set to their times; it pops and
+  acknowledges due entries, and the index spills when it wants to. Then it ends without closing anything;
+- ``recover`` opens the folder and pops the first due entry, then continues from slice to slice. It does so
+  several times, each with a copy of the folder, and with all folders in turn: a disturbance of the machine
+  must not count for one of them only.
 
-Everything is as in the daemon, but for the work of a spill, which is done on the spot.
+Everything is as in the daemon, except that a spill's work is done on the spot.
 """
 
 from __future__ import annotations
@@ -60,24 +60,24 @@ INDEX, NOW = "index", "now"
 
 
 class Setting(BaseModel):
-    """How the index of a trial is set."""
+    """The index settings of a trial."""
 
     width_ms: int
     staging_bytes: int
 
     def options(self) -> IndexOptions:
-        """As the daemon's, but that it looks ahead no further than it must: boundaries are to be seen."""
+        """As the daemon's, but with the shortest possible look-ahead, so that boundaries show."""
         return IndexOptions(
             slice_width_ms=self.width_ms, staging_budget_bytes=self.staging_bytes, prefetch_ms=0
         )
 
 
 class Measured(BaseModel):
-    """What a trial has shown; most names are those of a prediction.
+    """The figures of a trial; most names are those of a prediction.
 
-    boundary_ms: of the first pop of a slice, on average; None if no slice began. boundaries: each of them,
-    (when the slice begins, ms). recovery_ms: opened_ms, then first_pop_ms. All of these are the least of
-    several. logged_bytes: of the store's WAL, when it was killed.
+    boundary_ms: the first pop of a slice, on average; None if no slice began. boundaries: each of them, (the
+    slice's beginning, ms). recovery_ms: opened_ms, then first_pop_ms. Each of these is the least of several.
+    logged_bytes: the store's WAL at the kill.
     """
 
     memory_bytes: int
@@ -96,12 +96,12 @@ class Measured(BaseModel):
 
     @property
     def starts_ms(self) -> list[int]:
-        """When the slices begin that were looked at."""
+        """The beginnings of the measured slices."""
         return [start_ms for start_ms, _ in self.boundaries]
 
 
 class Trial(NamedTuple):
-    """A trace and the index that it is to be played to. ``name`` is a file's."""
+    """A trace and the index to play it to. ``name`` is a file name."""
 
     name: str
     setting: Setting
@@ -153,14 +153,14 @@ def _failed(phase: str, folder: Path, why: str) -> PipelineError:
 
 
 class Inline(Executor):
-    """Does what it is given on the spot, and takes the time."""
+    """Runs submitted work on the spot, and takes the time."""
 
     def __init__(self) -> None:
         self.jobs = 0
         self.work_s = 0.0
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Do it now."""
+        """Run it now."""
         future: Future[Any] = Future()
         began_s = time.perf_counter()
         try:
@@ -173,7 +173,7 @@ class Inline(Executor):
 
 
 class Opened(NamedTuple):
-    """An index with what drives it: time passes as it is told to."""
+    """An index with its driver, whose time passes on command."""
 
     catalog: Catalog
     delays: DelayIndex
@@ -182,26 +182,26 @@ class Opened(NamedTuple):
 
     @classmethod
     def open(cls, folder: Path, setting: Setting, now_ms: int) -> Opened:
-        """What is in the folder, or a new one."""
+        """Open the folder's index, or a new one."""
         clock, executor = ManualClock(now_ms), Inline()
         catalog = Catalog.open(RocksStore.open(folder), clock, setting.options(), executor)
         return cls(catalog, catalog.subscription(_NAME, _INCARNATION), clock, executor)
 
     def pass_until(self, now_ms: int) -> None:
-        """Time passes: what is due is popped and acknowledged."""
+        """Let time pass: due entries are popped and acknowledged."""
         self._set(now_ms)
         while (due_ms := self.delays.next_due_ms()) is not None and due_ms <= self.clock.now_ms():
             self._pop()
 
     def pop_first(self) -> None:
-        """Time passes until there is a due entry, which is popped."""
+        """Let time pass until an entry is due, and pop it."""
         while (due_ms := self.delays.next_due_ms()) is not None:
             self._set(due_ms)
             if self._pop():
                 return
 
     def boundaries_s(self, starts_ms: Int64Array) -> dict[int, float]:
-        """Time passes; how long the first pop of each slice that begins then takes, in seconds."""
+        """Let time pass; returns the duration of the first pop of each slice that begins, in seconds."""
         found = {}
         for start_ms in starts_ms.tolist():
             self.pass_until(start_ms - 1)
@@ -232,7 +232,7 @@ _KEPT: list[Opened] = []
 
 
 class Player:
-    """Plays a trace to an index, and keeps what it sees."""
+    """Plays a trace to an index, and records figures."""
 
     def __init__(self, opened: Opened) -> None:
         self._opened = opened
@@ -241,7 +241,7 @@ class Player:
         self._spills = 0
 
     def play(self, arrival_ms: Int64Array, deliver_at_ms: Int64Array) -> dict[str, Any]:
-        """All of it; the figures."""
+        """Play all of it; returns the figures."""
         place = np.arange(len(arrival_ms), dtype=np.int64)
         ledger, entry = 1 + place // _LEDGER_ENTRIES, place % _LEDGER_ENTRIES
         begin = uncommitted = 0
@@ -252,7 +252,7 @@ class Player:
             self._opened.pass_until(now_ms)
             batch = slice(begin, end)
             self._index.add(Entries(deliver_at_ms[batch], ledger[batch], entry[batch]))
-            # How often the journal is synced has nothing to do with slices.
+            # The journal's sync interval is irrelevant to slices.
             uncommitted += end - begin
             if begin == 0 or uncommitted >= _COMMIT:
                 self._catalog.commit()
@@ -275,16 +275,16 @@ class Player:
         if self._executor.jobs == jobs:
             return
         self._spills += self._index.upkeep.staged_entries < staged
-        self._catalog.maintain(now_ms)  # takes over what was done
+        self._catalog.maintain(now_ms)  # takes finished work over
         stats = self._index.stats()
-        # Memory is at its most when a spill begins.
+        # Memory peaks when a spill begins.
         self._memory = max(self._memory, stats.memory_bytes + staged * ENTRY_BYTES)
         self._blocks = max(self._blocks, stats.blocks)
         self._bytes = max(self._bytes, stats.disk_bytes - stats.journal_bytes)
 
 
 class Start(NamedTuple):
-    """A killed index is opened again. Seconds; boundaries_s: of the first pop of each slice."""
+    """The reopening of a killed index. Seconds; boundaries_s: of the first pop of each slice."""
 
     opened_s: float
     first_pop_s: float
@@ -305,18 +305,18 @@ def _start(folder: Path, setting: Setting, now_ms: int, boundaries: Int64Array) 
 
 
 def _some(boundaries: Int64Array) -> Int64Array:
-    """All of them, or so many that are spread over all."""
+    """All of them, or a number of them spread over all."""
     step = -(-len(boundaries) // _BOUNDARIES)
     return boundaries[:: max(step, 1)]
 
 
 def play(folders: Sequence[Path]) -> list[dict[str, Any]]:
-    """The phase; its figures."""
+    """Run the phase; returns its figures."""
     told = []
     for folder in folders:
         arrival_ms, deliver_at_ms = np.load(folder / "trace.npy")
         opened = Opened.open(folder / INDEX, _setting(folder), int(arrival_ms[0]))
-        # What nobody refers to any more is closed: a killed index is not.
+        # Python closes an object without references: a killed index must stay open.
         _KEPT.append(opened)
         told.append(Player(opened).play(arrival_ms, deliver_at_ms))
         (folder / NOW).write_text(str(opened.clock.now_ms()))
@@ -324,7 +324,7 @@ def play(folders: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def recover(folders: Sequence[Path]) -> list[dict[str, Any]]:
-    """The phase; its figures."""
+    """Run the phase; returns its figures."""
     starts: list[list[Start]] = [[] for _ in folders]
     for number in range(_STARTS):
         for folder, mine in zip(folders, starts, strict=True):
@@ -337,7 +337,7 @@ def recover(folders: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def _boundaries(folder: Path, setting: Setting, now_ms: int) -> Int64Array:
-    """When the slices begin that are looked at."""
+    """The beginnings of the slices to measure."""
     _, deliver_at_ms = np.load(folder / "trace.npy")
     numbers, entries = np.unique(deliver_at_ms // setting.width_ms, return_counts=True)
     starts_ms = numbers[entries >= entries.max() / _WORTH_A_LOOK] * setting.width_ms
@@ -370,7 +370,7 @@ PHASES = {"play": play, "recover": recover}
 
 
 def main(phase: str, folders: Sequence[Path]) -> None:
-    """Do one phase, tell its figures or what the disk says, and end without closing anything."""
+    """Do one phase, print its figures or the disk's error, and end without closing anything."""
     told: list[dict[str, Any]] | str
     try:
         told = PHASES[phase](folders)
