@@ -5,9 +5,9 @@ even if the value is corrupt. `append` changes memory only. The core's thread ta
 thread writes it. A failed commit puts its records back, so no appended record is lost.
 
 The rule for the commit thread: it touches only the records that `begin` has taken. Taken records are not
-joined with later ones, and `begin` has already omitted the superfluous ones. So the thread reads
-nothing of a `SubscriptionJournal` but the subscription's number, and nothing of an index. Its result, an
-error or none, is in place before any waiter continues.
+joined with later ones, and `begin` has already omitted the superfluous ones. So the thread reads nothing of a
+`SubscriptionJournal` but the subscription's number, and nothing of an index. Its result, an error or none, is
+in place before any waiter continues.
 
 Invariants: at most one commit is being written; `durable_token` never exceeds the extent of a synced write;
 only `Journal` writes to a `SubscriptionJournal`, on the core's thread, and all others read it. `check` walks

@@ -223,8 +223,8 @@ class LogWriter:
     async def ship(self) -> None:
         """Bring the log up to date.
 
-        Raises HomeError, StorageError, CorruptRecordError, and the errors of `may_count`. Call again later
-        then.
+        Raises HomeError, StorageError, CorruptRecordError, and the errors of `may_count`: then call again
+        later.
         """
         if self._ledger is None or self._too_long:
             if self.wants_to_ship:
@@ -330,8 +330,7 @@ class LogWriter:
     async def _delete(self, ledger_id: int) -> None:
         """Delete a ledger that does not count, now if possible, else after the next one has been made.
 
-        The pointer names it until its next change, which does no harm; many such ledgers cause a change at
-        once.
+        The pointer names it until its next change, which does no harm; many such ledgers force a change.
         """
         if self._may_count(ledger_id):
             return
