@@ -101,7 +101,7 @@ class BrokerClient:
         stream = BrokerStream(len(self._streams) + 1)
         self._streams[stream.stream_id] = stream
         request = Open(
-            bytes(16), 1, 1, horizon_ms, credit, (-1, -1), name.topic, name.subscription, PositionSet()
+            bytes(range(16)), 1, 1, horizon_ms, credit, (-1, -1), name.topic, name.subscription, PositionSet()
         )
         self._send(request, stream.stream_id)
         return stream
