@@ -2,11 +2,11 @@
 
 One producer and one consumer, processes of their own with Pulsar's client. Messages are sent evenly at the
 rate, each with a delay drawn evenly from 1 to 10 s, so that the same rate falls due; both the near tier (due
-within the horizon when sent) and the way through the daemon take part. Arrival is stamped in the client when
-``receive`` returns and held against the deliver_at of the payload: the same machine, the same clock.
+within the horizon when sent) and the way through the daemon take part. The client stamps the arrival when
+``receive`` returns and compares it with the payload's deliver_at: the same machine, the same clock.
 
-The broker is a JVM that has just started and still compiles: what is sent in the first ``WARM_UP_S`` has a
-percentile of its own. Whether anything was early, lost or duplicated is asked of all.
+The broker is a JVM that has just started and still compiles: messages sent in the first ``WARM_UP_S`` have a
+percentile of their own. Early, lost and duplicated messages count for the whole run.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def schedule(rate_per_s: int, seconds: int, start_ms: int, seed: int) -> NDArray
 def record(
     recorder: Recorder, scenario: str, peer: str, records: NDArray[np.void], sent: int, warm_up: int
 ) -> NDArray[np.float64]:
-    """Turn a consumer's log into the metrics of one round; the first ``warm_up`` messages are told apart.
+    """Turn a consumer's log into the metrics of one round; the first ``warm_up`` messages are separate.
 
     Returns the lateness in ms of each of the others.
     """

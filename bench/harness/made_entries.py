@@ -104,7 +104,7 @@ class Tally:
         self.number_sum += int(number.sum())
 
     def check(self, count: int, held: int = 0) -> dict[str, float]:
-        """The verdict: of ``count`` entries from ``first`` on, those not popped are still held."""
+        """The verdict on ``count`` entries from ``first`` on, of which ``held`` are still in the index."""
         repeated = self.popped == count and self.number_sum != count * (2 * self.first + count - 1) // 2
         return {
             "missing": count - self.popped - held,

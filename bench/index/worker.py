@@ -1,9 +1,8 @@
 """The index in a process of its own, so that its memory is its own and it can be killed.
 
 ``python -m bench.index.worker fill DIR COUNT`` adds COUNT entries over 7 days in batches of 10,000 and
-commits each batch, prints its figures as JSON and waits to be killed. ``… drain DIR`` opens what is there,
-pops the first due entry, then everything, acknowledging and committing as the daemon does, and prints its
-figures.
+commits each batch, prints its figures as JSON and waits to be killed. ``… drain DIR`` opens the folder, pops
+the first due entry, then everything, acknowledging and committing as the daemon does, and prints its figures.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ def settle(catalog: Catalog, clock: ManualClock) -> None:
         catalog.commit()
         if catalog.stats().persists != persists:
             persists, since_s = catalog.stats().persists, time.perf_counter()
-        time.sleep(0.01)  # that nothing more happens is no event
+        time.sleep(0.01)  # the absence of work is no event
 
 
 def drain(folder: Path, count: int) -> dict[str, float]:
@@ -105,7 +104,7 @@ def drain(folder: Path, count: int) -> dict[str, float]:
         catalog.maintain(clock.now_ms())
     first_pop_s = time.perf_counter() - opened_s
     memory, pauses = PeakMemory(), Pauses()
-    # As many as a batch fall due between two looks.
+    # About a batch falls due between two looks.
     step_ms = max(1, SPAN_MS * BATCH // count)
     popped, pop_s, last_ms = len(first), 0.0, 0
     ordered = True

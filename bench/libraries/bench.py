@@ -1,8 +1,8 @@
-"""Libraries that leave the interpreter for the hot loop: merge eight sorted runs, drop what is not held.
+"""Libraries that leave the interpreter for the hot loop: merge eight sorted runs, drop positions not held.
 
-Each in a process of its own, in every round in another order, with the same input and, checked, the same
-result. NumPy's way is the one that the index has; the ratios are its own. A library that is not installed is
-left out, with a note (they are the optional dependencies ``bench``).
+Each runs in a process of its own, in another order each round, with the same input and (checked) the same
+result. The index uses NumPy's way; the ratios compare with it. Ways whose library is not installed are left
+out, with a note (they are the optional dependencies ``bench``).
 """
 
 from __future__ import annotations

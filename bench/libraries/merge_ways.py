@@ -1,8 +1,8 @@
-"""Ways to merge sorted runs and drop what is not held, each with another library that leaves the interpreter.
+"""Ways to merge sorted runs and drop positions not held, each with a library that leaves the interpreter.
 
 A run is an ascending array of 64-bit keys, due time in the upper bits and the number of a position in the
-lower ``NUMBER_BITS``; a set of held positions is an array of bits. Every way takes the same arrays and gives
-the same one back, so that only the work differs. A library that is not installed is no way here.
+lower ``NUMBER_BITS``; a set of held positions is an array of bits. Every way takes the same arrays and
+returns the same one, so that only the work differs. Without its library a way does not exist here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Way = Callable[[list[Keys], Bits | None], Keys]
 
 
 def is_held(keys: Keys, held: Bits) -> NDArray[np.bool_]:
-    """Whether the position of each key is held."""
+    """A mask of the keys whose position is held."""
     number = keys & MASK
     found: NDArray[np.bool_] = ((held[number >> 3] >> (number & 7).astype(np.uint8)) & 1).astype(np.bool_)
     return found
@@ -44,7 +44,7 @@ def numpy_way() -> Way:
 
 
 def polars_way() -> Way:
-    """The same in Polars, with all its threads; the bits are looked at by a gather."""
+    """The same in Polars, with all its threads; a gather reads the bits."""
     polars = importlib.import_module("polars")
 
     def merge(runs: list[Keys], held: Bits | None) -> Keys:
@@ -97,7 +97,7 @@ def numba_way() -> Way:
 
 
 def _merge_heads(keys: Keys, heads: Keys, ends: Keys, held: Bits) -> Keys:
-    """Take the least head again and again; kept if ``held`` has its bit, or if ``held`` is empty."""
+    """Take the least head again and again; keep it if ``held`` has its bit, or if ``held`` is empty."""
     merged = np.empty_like(keys)
     kept, runs = 0, len(heads)
     for _ in range(len(keys)):

@@ -1,7 +1,7 @@
 """One of ``bench.libraries.merge_ways`` in a process of its own: ``python -m bench.libraries.worker WAY``.
 
-It prints its figures as one line of JSON: time and processor time an entry, what the library costs to have
-(seconds to import and warm up, memory), and how long another thread waits for the interpreter meanwhile.
+It prints its figures as one line of JSON: time and processor time an entry, the library's fixed cost (seconds
+to import and warm up, memory), and the time for which another thread waits for the interpreter meanwhile.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def rates(way: Way, runs: list[Keys], held: Bits | None, repeats: int) -> tuple[
 
 
 def longest_wait_ms(way: Way, runs: list[Keys], held: Bits) -> float:
-    """How late this thread wakes from naps while another one merges; the 99th percentile."""
+    """The delay with which this thread wakes from naps while another one merges; the 99th percentile."""
     stop = threading.Event()
 
     def work() -> None:
@@ -58,7 +58,7 @@ def longest_wait_ms(way: Way, runs: list[Keys], held: Bits) -> float:
 
 
 def measure(name: str) -> dict[str, Any]:
-    """All figures of a way. Raises BenchError if it gives another result than NumPy's."""
+    """All figures of a way. Raises BenchError if its result differs from NumPy's."""
     inputs = {size: runs_and_held(entries, RUNS) for size, entries in SIZES.items()}
     right = {
         size: (numpy_way()(runs, None), numpy_way()(runs, held)) for size, (runs, held) in inputs.items()

@@ -1,1 +1,1 @@
-"""The others: what Tidegate is measured against, each the real thing."""
+"""Tidegate's peers, each the real thing."""

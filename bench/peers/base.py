@@ -1,4 +1,4 @@
-"""What a peer is: the interface of those written here, and the figures that every one of them reports.
+"""The interface of the peers written here, and the figures that every peer reports.
 
 A peer keeps entries (deliver_at_ms, ledger_id, entry_id) until they are due. It runs in a process of its own
 that takes five arguments, ``PEER PHASE DIR WORKLOAD COUNT``:
@@ -7,9 +7,9 @@ that takes five arguments, ``PEER PHASE DIR WORKLOAD COUNT``:
   arrival) and the same columns as raw little-endian ``.bin``; the peer's own files go to DIR/data;
 - PHASE is one of ``PHASES``; when it is done the process prints one JSON object on one line: ``FillFigures``,
   ``RecoverFigures``, ``DrainFigures`` or ``LatenessFigures``. Nothing else goes to standard output;
-- then it waits on its standard input: a line ``settle`` asks it to finish its background work (compaction)
-  and to print ``{"settled": true}``; a line ``drain``, possible after ``fill``, asks for the drain phase in
-  the same process; the end of the input ends it. It may be killed -9 at any time;
+- then it reads its standard input: on a line ``settle`` it finishes its background work (compaction) and
+  prints ``{"settled": true}``; on a line ``drain``, possible after ``fill``, it runs the drain phase in the
+  same process; it ends with the input. It may be killed -9 at any time;
 - the environment has ``BENCH_STARTED_NS`` (wall clock before the process and its server were started),
   ``BENCH_BUDGET_S`` (a phase that takes longer stops by itself and says ``stopped``), ``BENCH_LATENESS_S``
   (seconds of the lateness phase) and, for a server's client, ``BENCH_SERVER_PID``.
@@ -17,13 +17,13 @@ that takes five arguments, ``PEER PHASE DIR WORKLOAD COUNT``:
 Phases:
 
 - ``fill`` adds the workload in batches of ``BATCH``, each as durable as the peer makes it before the next;
-- ``recover`` opens what is there and pops once, at the earliest deliver_at_ms + 1 s;
+- ``recover`` opens the folder and pops once, at the earliest deliver_at_ms + 1 s;
 - ``drain`` pops everything, with a simulated clock that goes to the deliver_at_ms of every 10,000th entry, in
-  batches of at most ``POP_LIMIT`` until a pop is empty, and removes what was popped;
-- ``lateness`` adds the workload, moved so that nothing of it is due, then entries due at ``LATENESS_PER_S``
-  in real time, and runs the peer's own loop.
+  batches of at most ``POP_LIMIT`` until a pop is empty, and removes each popped batch;
+- ``lateness`` adds the workload, moved so that none of it is due, then entries due at ``LATENESS_PER_S`` in
+  real time, and runs the peer's own loop.
 
-A pop is early if deliver_at_ms is after the clock's time, out of order if a later one came before it.
+A pop is early if deliver_at_ms is after the clock's time, out of order if it follows a later one.
 """
 
 from __future__ import annotations
@@ -52,12 +52,11 @@ COLUMNS = ("deliver_at_ms", "ledger_id", "entry_id", "arrive_at_ms")
 class PeerInfo:
     """A peer in words, for the tables' notes.
 
-    scheme: whose idea it is and how it works, a sentence without a full stop.
-    durability: what a batch is worth once `add` has returned.
-    survives_kill: whether kill -9 leaves anything to recover.
-    tick_ms: how often its field looks for due entries; 0 if it waits for the earliest one's time.
-    may_look_faster: the tick is a habit, not part of the scheme: lateness is measured with a short one as
-    well. slack_ms: how much later than its time, by design, an entry may come: the tick, or the rounding.
+    scheme: its origin and principle, a sentence without a full stop. durability: the guarantee for a batch
+    once `add` has returned. survives_kill: true if something is recoverable after kill -9. tick_ms: the usual
+    interval of its looks for due entries; 0 if it waits for the time of the earliest one. may_look_faster:
+    the tick is a habit, not part of the scheme: lateness is also measured with a short one. slack_ms: the
+    lateness by design: the tick, or the rounding.
     """
 
     name: str
@@ -72,7 +71,7 @@ class PeerInfo:
 class Peer(ABC):
     """A way of keeping delayed entries, used by one thread. Made by a class that takes (folder, clock).
 
-    The folder is there; what an earlier life has left in it is opened. Times are ms since the epoch; `clock`
+    The folder exists; the peer opens any data of an earlier life in it. Times are ms since the epoch; `clock`
     is simulated in all phases but lateness.
     """
 
@@ -84,34 +83,34 @@ class Peer(ABC):
 
     @abstractmethod
     def add(self, entries: Entries, arrive_at_ms: Int64Array) -> None:
-        """Take a batch; it is as durable as `info.durability` says when this returns."""
+        """Take a batch; at return it is as durable as `info.durability` says."""
 
     @abstractmethod
     def pop_due(self, now_ms: int, limit: int) -> Entries:
         """Hand out at most `limit` entries due at `now_ms`. Empty: there are no more now."""
 
     def done(self, popped: Entries) -> None:  # noqa: B027 some remove what they hand out
-        """What the last `pop_due` has handed out is delivered: remove it. Called before the next one."""
+        """The entries of the last `pop_due` are delivered: remove them. Called before the next one."""
 
     def flush(self) -> None:  # noqa: B027 most have nothing left to write
-        """Make everything as durable as `info.durability` says, if `done` has left that for later."""
+        """Make everything as durable as `info.durability` says, if `done` has deferred that."""
 
     def next_due_ms(self) -> int | None:
-        """When the earliest entry is due; None if there is none. Asked of peers with `tick_ms` 0 only."""
+        """The due time of the earliest entry; None without one. Called only for peers with `tick_ms` 0."""
         return None
 
     @abstractmethod
     def count(self) -> int:
-        """How many entries it knows. May be slow."""
+        """The number of entries that it knows. May be slow."""
 
     def maintain(self) -> None:  # noqa: B027 most have no background work
-        """Called between operations: background work that the peer's owner has to drive."""
+        """Called between operations, for background work that the peer's owner has to drive."""
 
     def settle(self) -> None:  # noqa: B027 most have no background work
-        """Finish background work, so that the files are as small as they get."""
+        """Finish background work, so that the files reach their smallest size."""
 
     def close(self) -> None:  # noqa: B027 most hold nothing
-        """Release what is held. Not called before a kill -9."""
+        """Release all resources. Not called before a kill -9."""
 
     def remarks(self) -> dict[str, float]:
         """Further figures of the fill phase, by title with unit."""
@@ -119,13 +118,13 @@ class Peer(ABC):
 
 
 class Figures(BaseModel):
-    """What a phase reports. Memory is that of the process, or of the server for a server's client."""
+    """The report of a phase. Memory is that of the process, or of the server for a server's client."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class FillFigures(Figures):
-    """``longest_pause_ms`` is the longest single add, its durability included."""
+    """``longest_pause_ms`` is the longest single add, with its durability."""
 
     added: int
     took_s: float
@@ -139,7 +138,7 @@ class FillFigures(Figures):
 
 
 class RecoverFigures(Figures):
-    """``first_pop_s`` counts from BENCH_STARTED_NS; None if there was nothing to pop."""
+    """``first_pop_s`` counts from BENCH_STARTED_NS; None if no entry could be popped."""
 
     first_pop_s: float | None
     popped: int
@@ -147,7 +146,7 @@ class RecoverFigures(Figures):
 
 
 class DrainFigures(Figures):
-    """``again``: entries handed out more than once; ``missing``: those that never were."""
+    """``again``: entries handed out more than once; ``missing``: those never handed out."""
 
     popped: int
     took_s: float
@@ -172,7 +171,7 @@ class LatenessQuantiles(Figures):
 
 
 class LatenessFigures(Figures):
-    """Handed out minus deliver_at, in ms, and what one look costs when nothing is due."""
+    """Handed out minus deliver_at, in ms, and the cost of a look when nothing is due."""
 
     handed_out: int
     missing: int

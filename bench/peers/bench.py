@@ -2,8 +2,8 @@
 
 Each peer runs in processes of its own (`bench.peers`). Full measures on one workload: fill, kill -9, restart,
 first due pop, drain; fill and drain on the other workloads; fill, kill -9 and restart of a large backlog;
-lateness in real time before a backlog. A phase that takes longer than its budget stops, and a note says after
-how many entries; a peer that cannot run here, or fails, has a note that says why.
+lateness in real time before a backlog. A phase beyond its budget stops, and a note says after how many
+entries; for a peer that cannot run here, or fails, a note gives the reason.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FILLED, SETTLED = "files when filled", "files when settled"
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many entries, and how long a phase may take."""
+    """The numbers of entries, and the budget of each phase."""
 
     full: int
     others: int
@@ -62,7 +62,7 @@ QUICK = Sizes(60_000, 20_000, 110_000, 2.0, 3.0, lateness_s=0.5, shapes=OTHERS_Q
 
 @dataclass
 class Stops:
-    """Phases that their budget has stopped: told once a peer and phase, with the range over the rounds."""
+    """Phases stopped by their budget: reported once a peer and phase, with the range over the rounds."""
 
     _counts: dict[tuple[str, str, str, float], list[int]] = field(default_factory=dict)
 
@@ -80,7 +80,7 @@ class Stops:
 
 @dataclass
 class Measuring:
-    """One run of the bench: what its steps share."""
+    """One run of the bench: the state that its steps share."""
 
     plan: Plan
     recorder: Recorder
@@ -108,7 +108,7 @@ class Measuring:
         )
         metric.add(peer, round(value, 4))
 
-    # ---- what is measured of one peer in one round
+    # ---- measurements of one peer in one round
 
     def measure(self, launcher: Launcher) -> None:
         """Everything, on one peer."""
@@ -120,7 +120,7 @@ class Measuring:
         self.lateness(launcher)
 
     def whole(self, launcher: Launcher) -> None:
-        """Fill, kill -9, restart, first due pop, settle, kill -9, drain; no kill if nobody survives it."""
+        """Fill, kill -9, restart, first due pop, settle, kill -9, drain; kills only if the peer survives."""
         peer, scenario = launcher.info.name, _scenario(self.main)
         budget = Budget(self.sizes.budget_s, self.sizes.lateness_s)
         with _session(launcher, self.main, budget) as (session, data):
@@ -180,7 +180,7 @@ class Measuring:
         self._lost(peer, scenario, filled.added - recovered.held_after)
 
     def lateness(self, launcher: Launcher) -> None:
-        """How late entries are handed out while a backlog waits behind them."""
+        """The lateness of entries handed out before a waiting backlog."""
         peer = launcher.info.name
         scenario = f"{LATENESS_PER_S:,} due a second before a backlog of {len(self.main):,}"
         with _session(launcher, self.main, Budget(self.sizes.budget_s, self.sizes.lateness_s)) as (
@@ -199,7 +199,7 @@ class Measuring:
             name = f"p99 if it looked every {FAST_TICK_MS} ms"
             self.add(peer, scenario, name, "ms", late.fast.p99_ms)
         elif not launcher.info.tick_ms and late.handed_out:
-            # Nothing is gained by looking more often than when something is due.
+            # More frequent looks gain nothing for a peer that looks when an entry is due.
             self.add(peer, scenario, f"p99 if it looked every {FAST_TICK_MS} ms", "ms", late.p99_ms)
         self.add(peer, scenario, "early", "entries", late.early, target=0)
         self.add(peer, scenario, "not handed out", "entries", late.missing, target=0, headline=False)
@@ -246,7 +246,7 @@ class Measuring:
 
     def _bytes(self, launcher: Launcher, scenario: str, title: str, data: Path, entries: int) -> None:
         if not launcher.info.survives_kill:
-            return  # nothing on disk is no merit here
+            return  # an empty disk is no merit here
         size_bytes = max(0, disk_bytes(data) - launcher.empty_bytes())
         if entries > 0:
             self.add(launcher.info.name, scenario, title, "B an entry", size_bytes / entries)
@@ -270,12 +270,12 @@ def _scenario(workload: Workload) -> str:
 
 @contextmanager
 def _session(launcher: Launcher, workload: Workload, budget: Budget) -> Iterator[tuple[Session, Path]]:
-    """A folder with the workload in it and a session there; both are gone afterwards.
+    """A folder with the workload in it and a session there; both are removed at the end.
 
-    With TIDEGATE_BENCH_KEEP in the environment the folder of a peer that failed stays, with its logs.
+    With TIDEGATE_BENCH_KEEP in the environment the folder of a failed peer stays, with its logs.
     """
     folder = Path(tempfile.mkdtemp(prefix="tidegate-bench-"))
-    # A server's own user has to get to its files below.
+    # A server's own user needs access to its files below.
     folder.chmod(0o711)
     keep = False
     try:
@@ -291,7 +291,7 @@ def _session(launcher: Launcher, workload: Workload, budget: Budget) -> Iterator
 
 
 def chosen(plan: Plan, sizes: Sizes) -> tuple[Workload, list[Workload], Workload | None]:
-    """(the one with full measures, the others, the large one): of the trace alone if there is one."""
+    """(the workload with full measures, the others, the large one): only the trace if there is one."""
     if plan.trace is not None:
         return workloads.from_trace(plan.trace), [], None
     main = workloads.seeded(workloads.UNIFORM, sizes.full, SEED)
@@ -300,7 +300,10 @@ def chosen(plan: Plan, sizes: Sizes) -> tuple[Workload, list[Workload], Workload
 
 
 def present(plan: Plan, recorder: Recorder) -> dict[str, Launcher]:
-    """The launchers of the peers that can run here; who cannot has a note. Raises BenchError if none can."""
+    """The launchers of the peers that can run here, with a note for each other one.
+
+    Raises BenchError if none can.
+    """
     found = {}
     for name in plan.peers:
         launcher = roster.launcher(name)

@@ -1,12 +1,11 @@
-"""Heaps in memory, an entry a node: what a program does before it needs anything else.
+"""Heaps in memory, an entry a node: the simplest program.
 
 ``heapq``: a binary heap of tuples, as Pulsar's in-memory tracker keeps its priority queue. ``heapdict``: a
 heap that also finds and moves an entry by its position, as a scheduler with cancellation needs.
 
-Durability: none; after a kill everything has to be read again from the topic. Tick: none, the earliest entry
-is at the top. Favourable: nothing is written anywhere. Unfavourable: an entry costs a hundred bytes and more
-of Python objects, and each is touched by the interpreter; turning what was popped into arrays is in the
-figures.
+Durability: none; after a kill everything must be read again from the topic. Tick: none, the earliest entry is
+at the top. Favourable: no file is written. Unfavourable: an entry costs a hundred bytes and more of Python
+objects, and each passes through the interpreter; the figures include turning popped entries into arrays.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class HeapqPeer(Peer):
         return self._heap[0][0] if self._heap else None
 
     def count(self) -> int:
-        """How many are in the heap."""
+        """The size of the heap."""
         return len(self._heap)
 
 
@@ -87,5 +86,5 @@ class HeapdictPeer(Peer):
         return self._heap.peekitem()[1][0] if self._heap else None
 
     def count(self) -> int:
-        """How many are in the heap."""
+        """The size of the heap."""
         return len(self._heap)

@@ -1,4 +1,4 @@
-"""The workload as files in a peer's folder: written by the bench, read by the peer's process.
+"""The workload as files in a peer's folder: the bench writes them, the peer's process reads them.
 
 ``workload.COLUMN.npy`` for Python and the same as raw little-endian int64 in ``workload.COLUMN.bin`` for
 others.
@@ -22,7 +22,7 @@ _POPPED = "popped.npy"
 
 @dataclass(frozen=True)
 class Input:
-    """The entries in order of arrival, and when each arrives."""
+    """The entries in order of arrival, with their arrival times."""
 
     entries: Entries
     arrive_at_ms: Int64Array
@@ -50,7 +50,7 @@ def write(folder: Path, workload: Workload) -> None:
 
 
 def read(folder: Path, count: int) -> Input:
-    """The first ``count`` entries; raises BenchError if they are not there."""
+    """The first ``count`` entries; raises BenchError if they are missing."""
     columns = {}
     for name in ("deliver_at_ms", "ledger_id", "entry_id", "arrive_at_ms"):
         path = folder / f"workload.{name}.npy"
@@ -65,11 +65,11 @@ def read(folder: Path, count: int) -> Input:
 
 
 def note_popped(folder: Path, sequence: Int64Array) -> None:
-    """Remember what the recover phase has handed out, so that the drain phase does not miss it."""
+    """Record the entries handed out in the recover phase, so that the drain phase does not miss them."""
     np.save(folder / _POPPED, sequence)
 
 
 def popped(folder: Path) -> Int64Array:
-    """What an earlier phase has handed out."""
+    """The entries handed out in an earlier phase."""
     path = folder / _POPPED
     return np.load(path, allow_pickle=False) if path.exists() else np.empty(0, dtype=np.int64)

@@ -1,8 +1,8 @@
-"""How the bench runs a peer: a `Launcher` for each kind, a `Session` for each process that it starts.
+"""Starting peers: a `Launcher` for each kind, a `Session` for each process that it starts.
 
 `PythonLauncher` starts `bench.peers.worker`. A peer whose process is not Python (a JVM) overrides `command`;
-one with a server overrides `start_server` and `kill_server`, and it is the server that kill -9 is for. The
-figures that a process prints are checked here, so that a peer that reports something else fails at once.
+one with a server overrides `start_server` and `kill_server`, and kill -9 goes to that server. The figures of
+a process are validated here, so that a peer with other ones fails at once.
 """
 
 from __future__ import annotations
@@ -38,30 +38,30 @@ class Launcher(ABC):
         self.info = info
 
     def missing(self) -> str | None:
-        """Why it cannot be run here and what to do about it; None if it can."""
+        """The reason why it cannot run here, with the remedy; None if it can."""
         return None
 
     def versions(self) -> dict[str, str]:
-        """Versions of what takes part besides the packages that every bench names."""
+        """Versions of its parts besides the packages that every bench names."""
         return {}
 
     @abstractmethod
     def command(self, phase: str, folder: Path, workload: str, count: int) -> list[str]:
-        """The process that does a phase."""
+        """The command for a phase."""
 
     def environment(self) -> Mapping[str, str]:
         """Added to the process's environment."""
         return {}
 
     def start_server(self, folder: Path) -> int:  # noqa: ARG002
-        """Start the server that the process needs, its files in ``folder``; its pid, 0 for none."""
+        """Start the server for the process, with its files in ``folder``; returns its pid, 0 without one."""
         return 0
 
     def kill_server(self) -> None:  # noqa: B027 most peers have no server
         """Kill -9 the server, if one runs."""
 
     def empty_bytes(self) -> int:
-        """Bytes that a server's folder has before anything is in it; not counted for the entries."""
+        """The initial size of a server's folder, which is subtracted. not counted for the entries."""
         return 0
 
 
@@ -76,7 +76,7 @@ class PythonLauncher(Launcher):
 
 @dataclass(frozen=True)
 class Budget:
-    """How long a phase may take before it stops by itself, and how long the lateness phase is to last."""
+    """The time after which a phase stops by itself, and the length of the lateness phase."""
 
     phase_s: float
     lateness_s: float
@@ -104,7 +104,7 @@ class Session:
     def start(self, phase: str, expected: type[FiguresT], count: int | None = None) -> FiguresT:
         """Start the server and the process, and wait for the phase's figures; raises BenchError.
 
-        ``count``: only so many entries of the workload take part, because the fill was stopped after them.
+        ``count``: use only so many entries of the workload, because the fill was stopped after them.
         """
         started_ns = time.time_ns()
         data = self._folder / "data"
@@ -129,17 +129,17 @@ class Session:
         return self._answer(phase, expected)
 
     def ask(self, request: str, expected: type[FiguresT]) -> FiguresT:
-        """Send a line, wait for the figures that answer it; raises BenchError."""
+        """Send a line, and wait for its answer; raises BenchError."""
         self._send(request)
         return self._answer(request, expected)
 
     def settle(self) -> None:
-        """Have background work finished; raises BenchError."""
+        """Let background work finish; raises BenchError."""
         self._send("settle")
         self._line("settle")
 
     def kill(self) -> None:
-        """Kill -9 the process and the server, and wait for them to be gone."""
+        """Kill -9 the process and the server, and wait for their end."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

@@ -1,14 +1,14 @@
 """Eighteen fixed delays with a queue each, after RocketMQ 4's delay levels (1 s … 2 h).
 
 An entry is appended to the queue of its delay, so that each queue is in order of time without any sorting:
-only the heads are looked at. Other delays are rounded up to a level, and a delay above 2 h goes through the
-2 h level again and again, as users of such brokers do it; how much later than asked an entry comes for that
-is a figure of its own (``rounded up by``).
+only the heads are examined. Other delays are rounded up to a level, and a delay above 2 h goes through the 2
+h level again and again, as users of such brokers do it; the resulting lateness is a figure of its own
+(``rounded up by``).
 
-A queue is a file every 262,144 records; the offsets until which each queue has been handed out are written
+A queue is a file every 262,144 records; the offsets up to which each queue has been handed out are written
 after every look (RocketMQ does so every 10 s). Durability: page cache, not synced (RocketMQ's asynchronous
-flush): kill -9 loses nothing. Tick: 100 ms. Favourable: the fastest thing there is for delays that are
-levels. Unfavourable: anything else comes late, or is written again every 2 h.
+flush): kill -9 loses nothing. Tick: 100 ms. Favourable: nothing is faster for delays that are levels.
+Unfavourable: every other delay comes late, or is rewritten every 2 h.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _LEVELS = np.array(LEVELS_MS, dtype=np.int64)
 
 
 def levels_of(delay_ms: Int64Array) -> Int64Array:
-    """The level of each delay: the shortest that is not shorter, or the longest there is."""
+    """The level of each delay: the shortest that is long enough, or the longest."""
     found = np.searchsorted(_LEVELS, delay_ms, side="left").astype(np.int64)
     return np.minimum(found, len(_LEVELS) - 1)
 
 
 def rounded_up_ms(delay_ms: Int64Array) -> Int64Array:
-    """How much later than asked an entry comes: whole turns through the longest level, then one level."""
+    """The lateness of an entry by design: whole turns through the longest level, then one level."""
     longest = LEVELS_MS[-1]
     rest = delay_ms - np.maximum(0, -(-delay_ms // longest) - 1) * longest
     late_ms: Int64Array = _LEVELS[levels_of(rest)] - rest
@@ -45,7 +45,7 @@ def rounded_up_ms(delay_ms: Int64Array) -> Int64Array:
 
 
 class Queue:
-    """Records in order, in segment files; a segment's file goes when its last record is handed out."""
+    """Records in order, in segment files; a segment's file is deleted when its last record is handed out."""
 
     def __init__(self, folder: Path, name: str, read: int) -> None:
         self._folder = folder
@@ -61,7 +61,7 @@ class Queue:
         self.written = max(self.written, read)
 
     def append(self, rows: Table) -> None:
-        """Behind all others."""
+        """Append behind all others."""
         while len(rows):
             segment, used = divmod(self.written, SEGMENT_RECORDS)
             part = rows[: SEGMENT_RECORDS - used]
@@ -124,7 +124,7 @@ class LevelsPeer(Peer):
         self._append(table, arrive_at_ms)
 
     def pop_due(self, now_ms: int, limit: int) -> Entries:
-        """Hand out what leaves a level at its time, send round what has to wait longer."""
+        """Hand out entries at the end of their level; send those with a remaining delay round again."""
         taken: list[Table] = []
         moved = True
         while moved and limit:
@@ -152,7 +152,7 @@ class LevelsPeer(Peer):
         return sum(queue.written - queue.read for queue in self._queues)
 
     def remarks(self) -> dict[str, float]:
-        """How much later than asked they come."""
+        """Their lateness by design."""
         late_ms = np.concatenate(self._rounded)
         return {
             "rounded up by, median (s)": float(np.median(late_ms)) / 1e3,
@@ -166,7 +166,7 @@ class LevelsPeer(Peer):
             queue.close()
 
     def _append(self, table: Table, from_ms: Int64Array) -> None:
-        """Into the levels that the delays from ``from_ms`` on choose. A queue stays in order of time."""
+        """Append to the levels chosen by the delays from ``from_ms`` on. A queue stays in order of time."""
         for level, places in dealt(levels_of(np.maximum(0, table[:, 0] - from_ms))):
             rows = np.empty((len(places), COLUMNS), dtype=LITTLE_INT64)
             leave_ms = np.maximum.accumulate(from_ms[places] + LEVELS_MS[level])

@@ -1,4 +1,4 @@
-"""Memory, processor time and pauses of a peer: of this process, or of the server that it talks to."""
+"""Memory, processor time and pauses of a peer: of this process, or of its server."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Pauses:
 
 
 class Measured:
-    """The process whose figures count, with its children.
+    """The measured process, with its children.
 
     ``server_pid`` 0: this process. A server's processes share pages, so that its memory is the sum of the
-    proportional sizes, which a look at takes longer; its processor time has the client's added.
+    proportional sizes, which takes longer to read; its processor time includes the client's.
     """
 
     def __init__(self, server_pid: int) -> None:
@@ -41,11 +41,11 @@ class Measured:
 
     @property
     def interval_s(self) -> float:
-        """How often memory is looked at."""
+        """The interval between looks at memory."""
         return SERVER_INTERVAL_S if self._server else OWN_INTERVAL_S
 
     def memory_bytes(self) -> int:
-        """Resident memory now."""
+        """The present resident memory."""
         if self._server is None:
             return int(self._own.memory_info().rss)
         total = 0
@@ -57,7 +57,7 @@ class Measured:
         return total
 
     def cpu_s(self) -> float:
-        """Processor time until now, user and system."""
+        """The processor time so far, user and system."""
         total = time.process_time()
         for process in self._family():
             try:
@@ -77,7 +77,7 @@ class Measured:
 
 
 class PeakMemory:
-    """The highest memory while it runs, looked at by a thread."""
+    """The peak of memory while it runs, sampled by a thread."""
 
     def __init__(self, measured: Measured) -> None:
         self._measured = measured
@@ -87,7 +87,7 @@ class PeakMemory:
         self._thread.start()
 
     def stop(self) -> int:
-        """End the looking; the peak in bytes."""
+        """Stop sampling; returns the peak in bytes."""
         self._end.set()
         self._thread.join()
         self._look()

@@ -1,10 +1,10 @@
 """Tidegate's index as its daemon uses it: catalog, RocksDB, group commit in another thread, upkeep.
 
 Durability: each batch of adds is committed and synced before the next (`begin_commit`, the write in an
-executor thread, `finish_commit`). What was popped is acknowledged; acknowledgements are committed and synced
-together, in the same thread, while the next entries are popped. Tick: none, the catalog tells when the
-earliest entry is due. Favourable: batches come as arrays, as they come from the daemon's socket. The socket,
-and the broker behind it, are not in the figures of any peer here; `lateness` and `failover` measure those.
+executor thread, `finish_commit`). Popped entries are acknowledged; acknowledgements are committed and synced
+together, in the same thread, while the next entries are popped. Tick: none, the catalog gives the due time of
+the earliest entry. Favourable: batches come as arrays, as they do from the daemon's socket. No peer's figures
+here include the socket or the broker behind it; `lateness` and `failover` measure those.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class TidegatePeer(Peer):
         self.flush()
 
     def pop_due(self, now_ms: int, limit: int) -> Entries:
-        """Pop; a few in a row may be looked at in vain."""
+        """Pop; several pops in a row may be empty."""
         while True:
             popped = self._index.pop_due(now_ms, limit)
             due_ms = None if len(popped) else self._index.next_due_ms()
@@ -64,7 +64,7 @@ class TidegatePeer(Peer):
                 return popped
 
     def done(self, popped: Entries) -> None:
-        """Acknowledge; a commit is written meanwhile, what comes while it is goes with the next."""
+        """Acknowledge; a commit is written meanwhile, and acknowledgements during it go with the next."""
         self._index.acknowledge(PositionSet.of_entries(popped))
         self._next_commit()
 
@@ -74,16 +74,16 @@ class TidegatePeer(Peer):
             self._finish_commit()
 
     def next_due_ms(self) -> int | None:
-        """What the daemon's timer waits for."""
+        """The time that the daemon's timer waits for."""
         first = self._catalog.next_due()
         return None if first is None else first[0]
 
     def count(self) -> int:
-        """How many it holds."""
+        """The number of held entries."""
         return self._catalog.stats().held
 
     def maintain(self) -> None:
-        """Apply and start persists, read ahead, write what waits for a commit."""
+        """Apply and start persists, read ahead, write pending commits."""
         self._next_commit()
         self._catalog.maintain(self.clock.now_ms())
 
@@ -96,7 +96,7 @@ class TidegatePeer(Peer):
             self.flush()
             if self._catalog.stats().persists != persists:
                 persists, since_s = self._catalog.stats().persists, time.perf_counter()
-            time.sleep(0.01)  # that nothing more happens is no event
+            time.sleep(0.01)  # the absence of work is no event
 
     def close(self) -> None:
         """Close the store."""
@@ -104,7 +104,7 @@ class TidegatePeer(Peer):
         self._catalog.close()
 
     def _next_commit(self) -> bool:
-        """Begin to write what was appended, unless a commit is still being written; whether one is."""
+        """Begin to write the appended records, unless a commit is under way; returns true if one is."""
         if self._in_flight is not None:
             if not self._in_flight[1].done():
                 return True

@@ -1,10 +1,10 @@
-"""PostgreSQL as a delay queue: a table with an index on the time, and a scan of what is due.
+"""PostgreSQL as a delay queue: a table with an index on the time, and a scan for due rows.
 
-A batch is one COPY in binary form and a commit. A look deletes the earliest due rows (FOR UPDATE SKIP
-LOCKED, so that several scanners could share the work) and gets them back, in binary form as well; the
-transaction is committed once they are delivered.
+A batch is one COPY in binary form and a commit. A look deletes the earliest due rows (FOR UPDATE SKIP LOCKED,
+so that several scanners could share the work) and returns them, in binary form as well; the transaction is
+committed once they are delivered.
 
-Durability: each commit synced: nothing is lost. Tick: 1 s, as job queues in databases commonly look.
+Durability: each commit synced: nothing is lost. Tick: 1 s, as is common for job queues in databases.
 Favourable: COPY both ways instead of rows of values, a Unix socket, no other column, no other index.
 Unfavourable: a row costs a row header, an index entry, its share of the log, and a vacuum later on.
 """
@@ -22,7 +22,7 @@ from tidegate.index import Clock, Entries, Int64Array, sort_entries
 
 
 class PostgresqlPeer(Peer):
-    """A client of the server that the launcher has started."""
+    """A client of the launcher's server."""
 
     info = INFO
 
@@ -56,11 +56,11 @@ class PostgresqlPeer(Peer):
         return popped
 
     def done(self, popped: Entries) -> None:  # noqa: ARG002
-        """Commit what was deleted."""
+        """Commit the deletion."""
         self._connection.commit()
 
     def count(self) -> int:
-        """Counts the rows."""
+        """Count the rows."""
         with self._connection.cursor() as cursor:
             row = cursor.execute("SELECT count(*) FROM delayed").fetchone()
         self._connection.commit()

@@ -43,7 +43,7 @@ def decoded(content: bytes) -> Entries:
 
 
 def copy_out(now_ms: int, limit: int) -> str:
-    """The statement that deletes and returns what is due. COPY takes no parameters."""
+    """The statement that deletes and returns due rows. COPY takes no parameters."""
     return (
         "COPY (DELETE FROM delayed WHERE ctid = ANY (ARRAY ("  # noqa: S608 two integers
         f"SELECT ctid FROM delayed WHERE deliver_at <= {int(now_ms)} ORDER BY deliver_at LIMIT {int(limit)} "

@@ -1,7 +1,7 @@
-"""Starts PostgreSQL for `bench.peers.postgresql_client`: the real server on a cluster of its own, made by
-initdb in the bench's folder; no system service is needed or touched.
+"""Starts PostgreSQL for `bench.peers.postgresql_client`: the real server on a cluster of its own.
 
-As commonly run: every commit synced; 512 MiB of shared buffers, else the server's defaults.
+initdb makes the cluster in the bench's folder; no system service is needed or touched.
+In a common configuration: every commit synced; 512 MiB of shared buffers, else the server's defaults.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def sockets_of(data: Path) -> Path:
 
 
 class PostgresqlLauncher(PythonLauncher):
-    """The worker as its client; the server is what is killed."""
+    """The worker as its client; the kill goes to the server."""
 
     def __init__(self) -> None:
         super().__init__(INFO)
@@ -56,7 +56,7 @@ class PostgresqlLauncher(PythonLauncher):
         self._empty_bytes = 0
 
     def missing(self) -> str | None:
-        """Without the server or its client."""
+        """If the server or its client is missing."""
         if programs() is None:
             return f"postgresql is not installed; {INSTALL}"
         return missing_package("psycopg")
@@ -71,11 +71,11 @@ class PostgresqlLauncher(PythonLauncher):
         return {"postgresql": version or "unknown", "psycopg": metadata.version("psycopg")}
 
     def empty_bytes(self) -> int:
-        """A new cluster's."""
+        """The size of a new cluster."""
         return self._empty_bytes
 
     def start_server(self, folder: Path) -> int:
-        """Make the cluster if there is none, start it, and wait until it has recovered."""
+        """Make the cluster if there is none, start it, and wait for its recovery."""
         found = programs()
         if found is None:
             raise BenchError("postgresql is not installed")
@@ -99,7 +99,7 @@ class PostgresqlLauncher(PythonLauncher):
         return self._server.pid
 
     def kill_server(self) -> None:
-        """Kill -9, and give back the shared memory segment that only a graceful end would."""
+        """Kill -9, and release the shared memory segment, which otherwise only a graceful end does."""
         if self._server is None or self._home is None:
             return
         self._server.kill()
@@ -122,7 +122,7 @@ class PostgresqlLauncher(PythonLauncher):
 
 
 def is_ready(sockets: Path, cluster: Path) -> bool:
-    """Whether connections are taken: the server's own word for it, and a socket that answers."""
+    """True if connections are accepted: by the server's own word, and by a socket that answers."""
     try:
         lines = (cluster / "postmaster.pid").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -1,16 +1,16 @@
 """Pulsar's InMemory and Bucket trackers as peers: their own classes in a JVM (bench/java/TrackerPeer.java).
 
-They run with Pulsar's default settings, but for two things. The in-memory tracker's look-ahead for fixed
+They run with Pulsar's default settings, with two exceptions. The in-memory tracker's look-ahead for fixed
 delays is off: with it the dispatcher stops reading at 50,000 messages of one delay. And Bucket's snapshots go
 to files that are synced (bench/java/SnapshotFiles.java) instead of to BookKeeper: no replica, no socket, in
-its favour. A bucket is sealed when a ledger ends (50,000 entries) and 50,000 are in it, so that what came
-after the last seal is not on disk when the process is killed.
+its favour. A bucket is sealed when a ledger ends (50,000 entries) and it has 50,000, so that entries since
+the last seal are not on disk at the kill.
 
-What is lost with the process is not lost to Pulsar's user: the broker reads it from the topic again, which
+Entries lost with the process are not lost to Pulsar's user: the broker reads them from the topic again, which
 the bench ``failover`` measures with a real broker.
 
 The collector is G1: with ZGC, which Pulsar's start script chooses, the kernel counts the pages of the heap
-several times, and no resident size could be compared. Speeds and pauses are alike with both.
+several times, so that resident sizes would not compare. Speeds and pauses are alike with both.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ MEMORY = ("-Xms64m", "-Xmx4g", "-XX:MaxDirectMemorySize=4g", "-XX:+UseG1GC")
 
 
 class TrackerLauncher(Launcher):
-    """Starts the JVM with one tracker, named as the peer is."""
+    """Starts the JVM with one tracker, by the peer's name."""
 
     def missing(self) -> str | None:
-        """Pulsar's distribution and a JDK are needed."""
+        """If Pulsar's distribution or a JDK is missing."""
         try:
             jvm.compiled()
         except BenchError as error:

@@ -1,15 +1,15 @@
 """A wheel of two levels, after QMQ: an append-only file an hour on disk, and 500 ms slots in memory.
 
-An entry is appended to the file of its hour. The current hour and the next are in memory, dealt out to slots
-of 500 ms; a slot is handed out when its 500 ms are over. What was handed out is noted in a dispatch log
-beside the hour's file (the places of its records); when an hour is over and all of it was handed out, both
-files go. After a restart the hour's file is read again, less what the dispatch log names.
+An entry is appended to the file of its hour. The current hour and the next are in memory, distributed to
+slots of 500 ms; a slot is handed out when its 500 ms are over. A dispatch log beside the hour's file has the
+places of the records handed out; when an hour is over and all of it was handed out, both files are deleted.
+After a restart the hour's file is read again, without the records in the dispatch log.
 
 Durability: written to the page cache batch by batch, not synced (QMQ flushes in the background): kill -9
-loses nothing, a power failure the last moments. Tick: 500 ms. Favourable: appending is nearly all there is
-to an add, nothing is ever sorted by more than its slot, and a year needs no more memory than two hours.
-Unfavourable: all of an hour is in memory, however large; within a slot the order is that of arrival; an hour
-costs two files, however few entries it has. Empty slots are not ticked through, which favours it when the
+loses nothing, a power failure the last moments. Tick: 500 ms. Favourable: appending is nearly all there is to
+an add, nothing is ever sorted by more than its slot, and a year needs no more memory than two hours.
+Unfavourable: all of an hour is in memory, however large; the order within a slot is that of arrival; an hour
+costs two files, however few entries it has. It does not tick through empty slots, which favours it when the
 clock jumps.
 """
 
@@ -32,7 +32,7 @@ COLUMNS = 3
 
 @dataclass
 class Hour:
-    """An hour: how many records its file has, how many of them are still to be handed out."""
+    """An hour: the number of records in its file, and how many of them are still to be handed out."""
 
     number: int
     records: int = 0
@@ -43,7 +43,7 @@ class Hour:
 class Wheel:
     """Slots in memory: rows (deliver_at_ms, ledger_id, entry_id, hour, place in its file).
 
-    What was loaded from an hour's file lies dealt out by slot in one array; what came later, slot by slot.
+    The rows from an hour's file are in one array, distributed by slot; later ones are slot by slot.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class Wheel:
                 heapq.heappush(self._heap, slot)
 
     def due(self, last: int) -> bool:
-        """Whether a slot up to ``last`` has something."""
+        """True if a slot up to ``last`` has rows."""
         return any(len(slots) and slots[0] <= last for slots, _ in self._loaded) or (
             bool(self._heap) and self._heap[0] <= last
         )
@@ -139,7 +139,7 @@ class QmqPeer(Peer):
                 self._forget(hour)
 
     def add(self, entries: Entries, arrive_at_ms: Int64Array) -> None:  # noqa: ARG002
-        """Append to the hours' files; what belongs to an hour in memory goes to its slot as well."""
+        """Append to the hours' files; entries of an hour in memory go to their slots as well."""
         table = table_of(entries)
         hours = np.maximum(entries.deliver_at_ms // HOUR_MS, self._current)
         for number, places in dealt(hours):
@@ -170,7 +170,7 @@ class QmqPeer(Peer):
         return entries_of(taken)
 
     def done(self, popped: Entries) -> None:  # noqa: ARG002
-        """Note it in the dispatch logs."""
+        """Record it in the dispatch logs."""
         rows = np.concatenate(self._taken)
         self._taken = []
         for number, places in dealt(rows[:, 3]):
@@ -198,7 +198,7 @@ class QmqPeer(Peer):
         return hour
 
     def _load_until(self, number: int, last_slot: int) -> None:
-        """Bring hours up to ``number`` into memory, the earliest first, while nothing in memory is due."""
+        """Load hours up to ``number``, the earliest first, while nothing in memory is due."""
         while self._unloaded and self._unloaded[0] <= number and not self._wheel.due(last_slot):
             hour = self._hours.get(heapq.heappop(self._unloaded))
             if hour is None or hour.loaded:

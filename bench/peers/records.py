@@ -1,6 +1,6 @@
-"""Files of fixed-size records, and how entries are dealt out to them: what the peers that keep files share.
+"""Files of fixed-size records, and the distribution of entries to them: shared by the peers with files.
 
-A record is three little-endian int64: deliver_at_ms, ledger_id, entry_id. A torn one at the end of a file,
+A record is three little-endian int64: deliver_at_ms, ledger_id, entry_id. A torn record at the end of a file,
 left by a kill, is not read.
 """
 
@@ -30,7 +30,7 @@ def table_of(entries: Entries) -> Table:
 
 
 def entries_of(parts: list[Table]) -> Entries:
-    """The entries of some tables, one after another; columns beyond the third are left out."""
+    """The entries of some tables, one after another; columns beyond the third are dropped."""
     if not parts:
         return Entries.empty()
     table = parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -58,13 +58,13 @@ def dealt(keys: Int64Array) -> Iterator[tuple[int, npt.NDArray[np.intp]]]:
 
 
 class Appenders:
-    """Files open for appending, unbuffered; past a number of them the one longest unused is closed."""
+    """Files open for appending, unbuffered; beyond a number of them the one unused for longest is closed."""
 
     def __init__(self) -> None:
         self._open: OrderedDict[str, int] = OrderedDict()
 
     def append(self, path: str, content: bytes) -> None:
-        """Write at the end of a file, made if it is not there."""
+        """Append to a file, made if missing."""
         file = self._open.get(path)
         if file is None:
             if len(self._open) >= OPEN_FILES_MAX:
@@ -77,7 +77,7 @@ class Appenders:
             raise OSError(f"only {written} of {len(content)} bytes were written to {path}")
 
     def remove(self, path: str) -> None:
-        """Close and delete a file, if it is there."""
+        """Close and delete a file, if it exists."""
         file = self._open.pop(path, None)
         if file is not None:
             os.close(file)

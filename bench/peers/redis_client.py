@@ -1,15 +1,15 @@
-"""Redis as a delay queue: a hash as message pool and 16 sorted sets by time, as Youzan has described it and
-many projects do it.
+"""Redis as a delay queue: a hash as message pool and 16 sorted sets by time, as described by Youzan and used
+in many projects.
 
-An entry's position is its id, spread over the sets by its number; the pool has its record. A batch is one
-pipeline: HSET and 16 ZADD. A look is one pipeline of 16 ZRANGEBYSCORE and an HMGET for what they found; once
-delivered, ZREM and HDEL go in one MULTI.
+An entry's position is its id, assigned to a set by its number; the pool has its record. A batch is one
+pipeline: HSET and 16 ZADD. A look is one pipeline of 16 ZRANGEBYSCORE and an HMGET for their results; after
+delivery, ZREM and HDEL go in one MULTI.
 
-Durability: append-only file, synced every second: kill -9 of the server loses nothing that it has answered, a
-power failure the last second. Tick: 1 s, as the projects' timers look; a look costs so little that ten a
-second would be no burden. Favourable: the client sends packed bytes in large commands (hiredis), a Unix
-socket, no network. Unfavourable: everything is in the server's memory; each set is in order, but not the
-sixteen together.
+Durability: append-only file, synced every second: kill -9 of the server loses no answered write, a power
+failure the last second. Tick: 1 s, as in the projects' timers; a look costs so little that ten a second would
+be no burden. Favourable: the client sends packed bytes in large commands (hiredis), a Unix socket, no
+network. Unfavourable: everything is in the server's memory; each set is in order, but not the sixteen
+together.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tidegate.index import Clock, Entries, Int64Array, sort_entries
 
 
 class RedisPeer(Peer):
-    """A client of the server that the launcher has started."""
+    """A client of the launcher's server."""
 
     info = INFO
 
@@ -77,7 +77,7 @@ class RedisPeer(Peer):
         return sum(sizes)
 
     def settle(self) -> None:
-        """Rewrite the append-only file. Redis tells only when asked whether it is done."""
+        """Rewrite the append-only file. Redis reports its end only on request."""
         while self._rewriting():
             time.sleep(0.05)
         self._redis.bgrewriteaof()

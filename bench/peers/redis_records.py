@@ -1,5 +1,4 @@
-"""What Redis keeps of an entry, for `bench.peers.redis_client`: an id of 16 bytes, a record of 24, a sorted
-set.
+"""Redis' form of an entry, for `bench.peers.redis_client`: an id of 16 bytes, a record of 24, a sorted set.
 
 The id is the position, the record the position and the time, all big-endian.
 """
@@ -17,7 +16,7 @@ _BIG = np.dtype(">i8")
 
 
 def packed(entries: Entries) -> tuple[list[bytes], list[bytes]]:
-    """(ids, records), one of each an entry."""
+    """(ids, records), one of each for an entry."""
     table = np.empty((len(entries), 3), dtype=_BIG)
     table[:, 0], table[:, 1], table[:, 2] = entries.ledger_id, entries.entry_id, entries.deliver_at_ms
     whole = table.tobytes()

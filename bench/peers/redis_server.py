@@ -1,7 +1,7 @@
 """Starts Redis for `bench.peers.redis_client`: the real server, on a Unix socket in the bench's folder.
 
-As commonly run for data that matters: append-only file, synced every second; no snapshots besides (they would
-fork and copy while it fills). Everything else is the server's default.
+In a common configuration for important data: append-only file, synced every second; without snapshots (they
+would fork and copy during the fill). Everything else is the server's default.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ INFO = PeerInfo(
 
 
 def socket_path(data: Path) -> Path:
-    """Where the server listens."""
+    """The server's address."""
     return data / FOLDER / SOCKET
 
 
 def answers(path: Path) -> bool:
-    """Whether a server answers PING there, that is, has loaded its data."""
+    """True if a server there answers PING, and so has loaded its data."""
     try:
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(30.0)
@@ -45,14 +45,14 @@ def answers(path: Path) -> bool:
 
 
 class RedisLauncher(PythonLauncher):
-    """The worker as its client; the server is what is killed."""
+    """The worker as its client; the kill goes to the server."""
 
     def __init__(self) -> None:
         super().__init__(INFO)
         self._server: Server | None = None
 
     def missing(self) -> str | None:
-        """Without the server or its client."""
+        """If the server or its client is missing."""
         if shutil.which("redis-server") is None:
             return f"redis-server is not installed; {INSTALL}"
         return missing_package("redis") or missing_package("hiredis")
@@ -64,7 +64,7 @@ class RedisLauncher(PythonLauncher):
         return {"redis-server": found[0] if found else "unknown", "redis-py": metadata.version("redis")}
 
     def start_server(self, folder: Path) -> int:
-        """Start it on what its folder holds, and wait until that is loaded."""
+        """Start it on its folder's data, and wait until they are loaded."""
         user = user_for("redis", "nobody")
         folder.chmod(0o711)
         home = folder / FOLDER

@@ -1,12 +1,12 @@
-"""Plain RocksDB with the time in the key, as DiDi's Chronos keeps its delayed messages.
+"""Plain RocksDB with the time in the key, as in DiDi's Chronos.
 
 Key: deliver_at_ms, ledger_id, entry_id, big-endian, 24 bytes; no value. A batch is a WriteBatch, a look scans
-from where the last one ended, what was popped goes with one delete_range.
+from the last one's end, and one delete_range removes the popped keys.
 
 Durability: in RocksDB's WAL, not synced (its default): kill -9 loses nothing, a power failure the last second
-or more. Tick: 1 s, as Chronos looks. Favourable: no sync, no value, one range tombstone a pop instead of one
-an entry. Unfavourable: keys pass through the interpreter one at a time, which a C++ or Java program does not
-pay; about half of its processor time is that.
+or more. Tick: 1 s, as in Chronos. Favourable: no sync, no value, one range tombstone a pop instead of one an
+entry. Unfavourable: keys pass through the interpreter one at a time, which a C++ or Java program avoids; that
+is about half of its processor time.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class RocksPeer(Peer):
         self._from = min(self._from, *keys)
 
     def pop_due(self, now_ms: int, limit: int) -> Entries:
-        """Scan from where the last scan ended."""
+        """Scan from the last scan's end."""
         end = (now_ms + 1).to_bytes(8, "big")
         keys: list[bytes] = []
         for key in self._db.keys(from_key=self._from):
@@ -90,7 +90,7 @@ class RocksPeer(Peer):
         self._db.write(batch)
 
     def count(self) -> int:
-        """Counts them, one at a time."""
+        """Count them, one at a time."""
         return sum(1 for _ in self._db.keys(from_key=self._from))
 
     def settle(self) -> None:

@@ -1,7 +1,7 @@
-"""The peers by name, in the order of the tables: what the bench runs, and what the worker makes.
+"""The peers by name, in the order of the tables, for the bench and the worker.
 
-A module of a peer is imported only when it is asked for, so that no peer pays for another one's imports, and
-one whose packages are not installed hinders nobody else.
+A peer's module is imported only on request, so that no peer pays for another one's imports, and missing
+packages of one do not affect the others.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ NAMES = (
 
 
 def peer_class(name: str) -> type[Peer]:
-    """The class of a peer that runs in `bench.peers.worker`; raises BenchError that lists the names."""
+    """The class of a peer that runs in `bench.peers.worker`; raises BenchError with a list of the names."""
     if name not in _CLASSES:
         raise BenchError(f"no peer {name!r}; there are {', '.join(_CLASSES)}")
     module, _, attribute = _CLASSES[name].partition(":")
@@ -59,7 +59,7 @@ def peer_class(name: str) -> type[Peer]:
 
 
 def launcher(name: str) -> Launcher:
-    """What starts a peer's processes; raises BenchError for an unknown name."""
+    """The launcher of a peer's processes; raises BenchError for an unknown name."""
     if name not in _LAUNCHERS:
         return PythonLauncher(peer_class(name).info)
     module, _, attribute = _LAUNCHERS[name].partition(":")

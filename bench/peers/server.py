@@ -1,7 +1,7 @@
-"""A server as a process of its own user, in a folder of its own, that one can kill -9 with all its children.
+"""A server under its own user, in its own folder, that can be killed -9 with all its children.
 
-A server is never run as root: if the bench is, the server gets the user that its package has made. It
-listens on a Unix socket in its folder only.
+A server never runs as root: under a root bench it gets the user that its package has made. It listens only on
+a Unix socket in its folder.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ def user_for(*names: str) -> str | None:
 
 
 def give_to(folder: Path, user: str | None) -> None:
-    """Make a folder, for that user's eyes only."""
+    """Make a folder that only this user can access."""
     folder.mkdir(mode=0o700, exist_ok=True)
     if user is not None:
         shutil.chown(folder, user, pwd.getpwnam(user).pw_gid)
 
 
 def missing_package(name: str) -> str | None:
-    """What to do about a Python package that is not installed; None if it is."""
+    """The remedy for a Python package that is not installed; None if it is."""
     return None if find_spec(name) else f"the Python package {name} is not installed; {INSTALL}"
 
 
 class Server:
-    """A running server. ``log`` takes what it prints."""
+    """A running server. ``log`` takes its output."""
 
     def __init__(self, command: Sequence[str], *, user: str | None, folder: Path, log: Path) -> None:
         self._log = log
@@ -70,11 +70,11 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """Of its first process."""
+        """The pid of its first process."""
         return self._process.pid
 
     def wait_ready(self, ready: Callable[[], bool]) -> None:
-        """Return once ``ready``; raises BenchError with the server's last words if that never comes."""
+        """Return once ``ready``; raises BenchError with the server's last words at the deadline."""
         deadline_s = time.monotonic() + START_TIMEOUT_S
         while not ready():
             if self._process.poll() is not None:
@@ -83,7 +83,7 @@ class Server:
                 raise BenchError(
                     f"the server was not ready within {START_TIMEOUT_S:.0f} s: {self.last_words()}"
                 )
-            time.sleep(0.005)  # a server that was started by somebody else's program tells nobody
+            time.sleep(0.005)  # a server started by somebody else's program notifies nobody
 
     def last_words(self) -> str:
         """The end of its log."""
@@ -91,7 +91,7 @@ class Server:
         return " / ".join(text.splitlines()[-5:])
 
     def kill(self) -> None:
-        """Kill -9 it and all its children, and wait for them to be gone."""
+        """Kill -9 it and all its children, and wait for their end."""
         try:
             first = psutil.Process(self._process.pid)
             family = [first, *first.children(recursive=True)]
@@ -107,7 +107,7 @@ class Server:
 
 
 def _lives(process: psutil.Process) -> bool:
-    """Whether it still runs. Orphans that nobody has waited for yet hold nothing any more."""
+    """True if it still runs. Zombie orphans hold no resources any more."""
     try:
         return bool(process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

@@ -1,15 +1,14 @@
 """A hierarchical timing wheel with a file a slot, as delay services on Kafka keep one (Kafka's own purgatory
 has such a wheel in memory).
 
-Four wheels: 60 slots of 1 s, 60 of 1 min, 24 of 1 h, and days. An entry is appended to the file of the slot
-that its remaining delay chooses. When a slot of a coarse wheel begins, its file is read, its entries are
-appended to slots of the finer wheels, and it is deleted; when a slot of 1 s is over, its file is read,
-handed out and deleted. The wheel ticks through all slots that have a file, however far the clock has jumped.
+Four wheels: 60 slots of 1 s, 60 of 1 min, 24 of 1 h, and days. An entry is appended to the file of a slot, by
+its remaining delay. When a slot of a coarse wheel begins, its file is read, its entries are appended to slots
+of the finer wheels, and it is deleted; when a slot of 1 s is over, its file is read, handed out and deleted.
+The wheel ticks through all slots that have a file, however far the clock has jumped.
 
 Durability: page cache, not synced (Kafka's default): kill -9 loses nothing; a kill in the middle of a slot
-hands some of it out again. Tick: 1 s. Favourable: one file is in memory at a time; a restart reads nothing
-but the folder's list. Unfavourable: every entry is written up to four times, and sparse entries cost a file
-each.
+repeats a part of it. Tick: 1 s. Favourable: one file is in memory at a time; a restart reads nothing but the
+folder's list. Unfavourable: every entry is written up to four times, and sparse entries cost a file each.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ Slot = tuple[int, int, int]
 
 
 def wheels_of(deliver_at_ms: Int64Array, now_ms: int) -> Int64Array:
-    """Which wheel takes each entry: 0 for seconds … 3 for days. A slot that has begun is never chosen."""
+    """The wheel for each entry: 0 for seconds … 3 for days. A slot that has begun is never chosen."""
     chosen = np.searchsorted(REACH_MS, deliver_at_ms - now_ms, side="right").astype(np.int64)
     widths = np.array(WIDTHS_MS, dtype=np.int64)
-    # A coarse slot that has begun already would not be looked at again.
+    # A coarse slot that has begun would not be read again.
     while True:
         begun = (chosen > 0) & (deliver_at_ms // widths[chosen] * widths[chosen] <= now_ms)
         if not begun.any():
@@ -72,7 +71,7 @@ class WheelFilePeer(Peer):
         self._place(table_of(entries), self._now_ms)
 
     def pop_due(self, now_ms: int, limit: int) -> Entries:
-        """Tick until there is enough to hand out, or all slots until now have been looked at."""
+        """Tick until there are enough entries, or all slots until now have been read."""
         taken: list[Table] = []
         while limit:
             if self._firing is None and not self._next_firing(now_ms):
@@ -98,7 +97,7 @@ class WheelFilePeer(Peer):
         self._files.close()
 
     def _next_firing(self, now_ms: int) -> bool:
-        """Look at the next slot until now, whichever wheel it is of; whether there was one."""
+        """Read the next slot until now, of any wheel; returns false without one."""
         if not self._heap or self._heap[0][0] > now_ms:
             self._now_ms = max(self._now_ms, now_ms)
             return False
@@ -119,7 +118,7 @@ class WheelFilePeer(Peer):
         for wheel, of_wheel in dealt(wheels_of(deliver_at_ms, now_ms)):
             rows = table[of_wheel]
             numbers = deliver_at_ms[of_wheel] // WIDTHS_MS[wheel]
-            if wheel == 0:  # looked at when its second is over
+            if wheel == 0:  # read when its second is over
                 numbers = np.maximum(-(-deliver_at_ms[of_wheel] // SECOND_MS), now_ms // SECOND_MS + 1)
             for number, places in dealt(numbers):
                 slot = _slot(wheel, number)

@@ -1,6 +1,6 @@
 """A peer in a process of its own: ``python -m bench.peers.worker PEER PHASE DIR WORKLOAD COUNT``.
 
-The phases and what they print are described in `bench.peers.base`.
+`bench.peers.base` describes the phases and their output.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ FAR_NS = 50_000_000
 
 @dataclass(frozen=True)
 class Settings:
-    """What the environment says; see `bench.peers.base`."""
+    """The settings in the environment; see `bench.peers.base`."""
 
     started_ns: int
     budget_s: float
@@ -63,7 +63,7 @@ class Settings:
 
     @classmethod
     def read(cls) -> Settings:
-        """From the environment, with what suits a run by hand."""
+        """From the environment, with defaults for a run by hand."""
         return cls(
             started_ns=int(os.environ.get("BENCH_STARTED_NS", time.time_ns())),
             budget_s=float(os.environ.get("BENCH_BUDGET_S", "60")),
@@ -108,7 +108,7 @@ def fill(peer: Peer, given: Input, settings: Settings) -> FillFigures:
 
 
 def recover(peer: Peer, clock: ManualClock, given: Input, settings: Settings, folder: Path) -> RecoverFigures:
-    """Pop the first due entries; one that a tick or a rounding holds back is waited for by the clock."""
+    """Pop the first due entries; the clock passes the delay of a tick or a rounding."""
     now_ms = int(given.entries.deliver_at_ms.min()) + 1_000
     last_ms = now_ms + peer.info.slack_ms
     while True:
@@ -130,7 +130,7 @@ def recover(peer: Peer, clock: ManualClock, given: Input, settings: Settings, fo
 
 @dataclass
 class Tally:
-    """What was handed out: how often each entry, how many early, how many after a later one."""
+    """The entries handed out: how often each, how many early, how many after a later one."""
 
     deliver_at_ms: Int64Array
     already: Int64Array
@@ -144,7 +144,7 @@ class Tally:
         self.times[self.already[self.already < len(self.times)]] = 1
 
     def count(self, popped: Entries, now_ms: int) -> None:
-        """Count one pop. Raises BenchError if the peer hands out what was never added."""
+        """Count one pop. Raises BenchError if the peer hands out an entry that was never added."""
         sequence = sequences(popped)
         if int(sequence.min()) < 0 or int(sequence.max()) >= len(self.times):
             raise BenchError("the peer hands out an entry that was never added")
@@ -158,7 +158,7 @@ class Tally:
 
 
 def clock_times(deliver_at_ms: Int64Array, slack_ms: int) -> Iterator[int]:
-    """Where the simulated clock goes: to every 10,000th entry's time, the last's, then through the slack."""
+    """The times of the simulated clock: every 10,000th entry's, the last's, then through the slack."""
     ordered = np.sort(deliver_at_ms)
     yield from ordered[BATCH - 1 :: BATCH].tolist()
     last_ms = int(ordered[-1])
@@ -168,7 +168,7 @@ def clock_times(deliver_at_ms: Int64Array, slack_ms: int) -> Iterator[int]:
 
 
 def drain(peer: Peer, clock: ManualClock, given: Input, settings: Settings, folder: Path) -> DrainFigures:
-    """Pop everything that ``given`` has added, in steps of the clock, until the budget is over."""
+    """Pop all added entries of ``given``, in steps of the clock, until the budget is over."""
     gc.collect()
     measured, pauses = Measured(settings.server_pid), Pauses()
     memory = PeakMemory(measured)
@@ -211,7 +211,7 @@ def drain(peer: Peer, clock: ManualClock, given: Input, settings: Settings, fold
 
 
 class DueLoop:
-    """The peer's own loop over real time: on its ticks, or waiting for the earliest entry."""
+    """The peer's own loop in real time: on its ticks, or waiting for the earliest entry."""
 
     def __init__(self, peer: Peer, tick_ms: int) -> None:
         self._peer = peer
@@ -220,13 +220,13 @@ class DueLoop:
         self._handed_out = 0
 
     def run(self, count: int, until_ms: int) -> npt.NDArray[np.float64]:
-        """Hand out ``count`` entries, or what comes until then; how late each was, in ms."""
+        """Hand out ``count`` entries, or those by ``until_ms``; returns the lateness of each, in ms."""
         while self._handed_out < count and time.time_ns() // 1_000_000 < until_ms:
             self._turn()
         return np.concatenate(self._late_ms) if self._late_ms else np.zeros(0)
 
     def _turn(self) -> None:
-        """Wait for the next instant to look at, and hand out all that is due then."""
+        """Wait for the next look, and hand out all entries due then."""
         self._wait()
         while len(popped := self._peer.pop_due(time.time_ns() // 1_000_000, POP_LIMIT)):
             now_ns = time.time_ns()
@@ -238,7 +238,7 @@ class DueLoop:
 
     def _wait(self) -> None:
         now_ns = time.time_ns()
-        if self._tick_ns:  # a wheel's slots end at multiples of its tick; nobody else minds
+        if self._tick_ns:  # a wheel's slots end at multiples of its tick; other peers do not mind
             next_ns = (now_ns // self._tick_ns + 1) * self._tick_ns
         else:
             due_ms = self._peer.next_due_ms()
@@ -249,7 +249,7 @@ class DueLoop:
 def in_real_time(
     peer: Peer, seconds: float, tick_ms: int, first_sequence: int
 ) -> tuple[int, npt.NDArray[np.float64]]:
-    """Add entries due evenly over ``seconds`` and hand them out: how many there were, how late each was."""
+    """Add entries due evenly over ``seconds`` and hand them out: (their number, the lateness of each)."""
     count = int(seconds * LATENESS_PER_S)
     now_ms = time.time_ns() // 1_000_000
     number = np.arange(count, dtype=np.int64)
@@ -308,19 +308,19 @@ def lateness(peer: Peer, given: Input, settings: Settings) -> LatenessFigures:
 
 
 def three_quantiles(late_ms: npt.NDArray[np.float64]) -> LatenessQuantiles:
-    """Of nothing they are zero: `LatenessFigures.handed_out` tells."""
+    """Zero without values: `LatenessFigures.handed_out` shows that."""
     p50_ms, p99_ms, max_ms = np.percentile(late_ms, [50, 99, 100]) if len(late_ms) else np.zeros(3)
     return LatenessQuantiles(p50_ms=float(p50_ms), p99_ms=float(p99_ms), max_ms=float(max_ms))
 
 
 def say(text: str) -> None:
-    """One line to who started us."""
+    """Write one line to the parent."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
 def main(argv: list[str]) -> None:
-    """Do one phase, print its figures, then what standard input asks for."""
+    """Do one phase, print its figures, then follow standard input."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the bench ends us
     name, phase, folder, _, count = argv[0], argv[1], Path(argv[2]), argv[3], int(argv[4])
     settings = Settings.read()

@@ -25,10 +25,10 @@ TITLE_WIDTH = 54
 
 
 def shown(result: Result) -> list[Metric]:
-    """The metrics that make a panel: headline ones with a peer or a target, in which somebody is not zero.
+    """The metrics with a panel: headline ones with a peer or a target, and a value other than zero.
 
-    A bar with nothing beside it says no more than its number in the table: it is drawn if there is no other.
-    So does one beside a target, with its verdict: it is left out where there are many panels.
+    A bar alone says no more than its number in the table: it is drawn only if there is no other. The same
+    goes for one beside a target, with its verdict: it is left out if there are many panels.
     """
     some = [
         metric
@@ -41,13 +41,13 @@ def shown(result: Result) -> list[Metric]:
 
 
 def logarithmic(medians: Sequence[float]) -> bool:
-    """Whether a panel needs a logarithmic axis: positive values more than 20 apart."""
+    """True if a panel needs a logarithmic axis: positive values more than 20 apart."""
     positive = [value for value in medians if value > 0]
     return len(positive) == len(medians) and max(positive) / min(positive) > 20
 
 
 def figure(result: Result) -> Figure:
-    """A panel a metric; below them, where the result has curves, a panel of those a scenario."""
+    """A panel a metric; for a result with curves, another panel a scenario below them."""
     metrics = shown(result)
     many = len(result.peers) > MANY_PEERS
     columns = max(1, min(COLUMNS + many, len(metrics)))
@@ -80,7 +80,7 @@ def _panel(axes: Axes, result: Result, metric: Metric) -> None:
     peers = [peer for peer in reversed(result.peers) if metric.samples.get(peer)]
     spreads = [Spread.of(metric.samples[peer]) for peer in peers]
     medians = [spread.median for spread in spreads]
-    # To clip a bar that ends within its axes takes bytes for nothing, as do ticks that stand close together.
+    # Clipping a bar that ends within its axes wastes bytes, as do ticks that stand close together.
     begins_within = not logarithmic(medians)
     axes.barh(peers, medians, color=[colour(peer) for peer in peers], height=0.6, clip_on=not begins_within)
     for place, spread in enumerate(spreads):
@@ -106,7 +106,7 @@ def _curves(axes: Axes, curves: Sequence[Series]) -> None:
         axes.plot(
             series.quantiles,
             [100 * step / steps for step in range(steps + 1)],
-            label="" if series.peer in named else series.peer,  # a curve a round, a name a peer
+            label="" if series.peer in named else series.peer,  # a curve for each round, a name for each peer
             color=colour(series.peer),
         )
         named.add(series.peer)

@@ -1,4 +1,4 @@
-"""A line for each metric of a result whose peers are points on an axis: what each place on it costs."""
+"""A line for each metric of a result whose peers are points on an axis: the cost of each place on it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def lines(result: Result, metrics: Sequence[Metric], colour: Callable[[str], str
 
 
 def _sorted(result: Result) -> tuple[list[str], list[str]]:
-    """(peers on the line in the order of the axis, the others: those that choose their place themselves)."""
+    """(peers on the line in the order of the axis, the others, which choose their place themselves)."""
     peers = [peer for peer in result.peers if peer in result.positions]
     chosen = [peer for peer in peers if not peer[:1].isdigit()]
     on_line = sorted((peer for peer in peers if peer not in chosen), key=lambda peer: result.positions[peer])

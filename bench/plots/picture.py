@@ -1,4 +1,4 @@
-"""The picture of a result, beside the JSON that it is drawn from: one SVG.
+"""The picture of a result, beside its JSON: one SVG.
 
 Bars of each metric, or lines where the peers are points on an axis. Profiles, bounds and results of many
 targets have pictures of their own.
@@ -18,7 +18,7 @@ from bench.plots.lines import lines
 
 
 def path_of(result_file: Path) -> Path:
-    """Where the picture of a result's JSON is."""
+    """The path of a result's picture."""
     return result_file.with_suffix(".svg")
 
 

@@ -8,12 +8,12 @@ from matplotlib.figure import Figure
 from bench.harness.results import EVERYTHING_ELSE, Metric, Result
 from bench.harness.stats import Spread
 
-FUNCTION_UNIT = "ns"  # of a function itself; a whole path is told in "ns an entry"
+FUNCTION_UNIT = "ns"  # of a function itself; a whole path has "ns an entry"
 SHOWN_MAX = 12
 
 
 def is_profile(result: Result) -> bool:
-    """Whether a result has times of functions."""
+    """True if a result has times of functions."""
     return any(metric.unit == FUNCTION_UNIT for metric in functions(result))
 
 

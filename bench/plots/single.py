@@ -1,4 +1,4 @@
-"""Plots of results without a peer: how much of each target is used, bounds beside what was measured."""
+"""Plots of results without a peer: the used share of each target, and bounds beside measurements."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from bench.plots import svg
 MET, MISSED, PARTS = "#0b7285", "#c92a2a", ("#0b7285", "#3bc9db", "#5f3dc4", "#f59f00", "#e8590c")
 PART_OF_MEMORY = "peak memory, part "
 PART_OF_BOUND = "… "
-PANELS_MAX = 24  # of single metrics; a result with more of them is drawn as one panel of its targets
+PANELS_MAX = 24  # of single metrics; a result with more is drawn as one panel of its targets
 
 
 def has_bounds(result: Result) -> bool:
-    """Whether a result tells what its measurements are bound by."""
+    """True if a result has the bounds of its measurements."""
     return bool(bounds(result))
 
 
 def has_many_targets(result: Result) -> bool:
-    """Whether a result without peers has too many metrics for a panel each."""
+    """True if a result without peers has too many metrics for a panel each."""
     return result.peers == [result.ours] and len(result.metrics) > PANELS_MAX and bool(shares(result))
 
 
 def share(metric: Metric, ours: str) -> float | None:
-    """How much of its target the worst round uses: up to 1 it is met; None without a target above 0."""
+    """The worst round's share of the target: up to 1 it is met; None without a target above 0."""
     samples = metric.samples.get(ours)
     if not metric.target or not samples:
         return None
@@ -45,7 +45,7 @@ def shares(result: Result) -> list[tuple[str, float]]:
 
 
 def targets_figure(result: Result) -> Figure:
-    """One bar a target; beside it, where it was noted in parts, memory over the run."""
+    """One bar a target; beside it memory over the run, if it was recorded in parts."""
     used, marks = shares(result), memory_marks(result)
     figure = Figure(figsize=(11, 0.2 * len(used) + 1.2), layout="constrained")
     figure.suptitle(f"{result.bench}: {result.machine.cpu}, {result.machine.cores} cores", fontsize=9)
@@ -103,7 +103,7 @@ def _median(metric: Metric, peer: str) -> float:
 
 
 def bounds_figure(result: Result) -> Figure:
-    """One panel a path: what was measured, and below it the parts of its bound, one after another."""
+    """One panel a path: the measurement, and below it the parts of its bound, one after another."""
     found = bounds(result)
     figure = Figure(figsize=(8.4, 1.5 * len(found) + 0.4), layout="constrained")
     figure.suptitle(f"{result.bench}, ns an entry: {result.machine.cpu}", fontsize=9)

@@ -1,7 +1,7 @@
-"""Writing a figure as an SVG that is small in git and stays the same when nothing has changed.
+"""Writes a figure as an SVG that is small in git and stays the same for the same figure.
 
-Invariants: text is text (a reader can search it, and it takes few bytes); marks that come by the thousand are
-one image; the same figure gives the same bytes, whenever it is written.
+Invariants: text is text (searchable, and few bytes); marks by the thousand are one image; the same figure
+gives the same bytes at any time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _STYLES_END = "</style>"
 
 
 def write(make: Callable[[], Figure], path: Path, *, salt: str) -> None:
-    """Write what ``make`` makes to ``path``; the ids in it come from ``salt``, the same each time."""
+    """Write the figure of ``make`` to ``path``; its ids come from ``salt``, the same each time."""
     style: Any = {"font.family": _FONT, "svg.fonttype": "none", "svg.hashsalt": salt}
     text = io.StringIO()
     with mpl.rc_context(style):
@@ -51,7 +51,7 @@ def write(make: Callable[[], Figure], path: Path, *, salt: str) -> None:
 
 
 def logarithmic(axis: Axis) -> None:
-    """Ticks at the powers of ten alone, with labels that are plain text."""
+    """Ticks only at the powers of ten, with plain text as labels."""
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(
         FuncFormatter(lambda value, _: f"{value:,.10g}" if value < 1e6 else f"{value:g}")
@@ -59,7 +59,7 @@ def logarithmic(axis: Axis) -> None:
 
 
 def compact(svg: str) -> str:
-    """The same picture in fewer bytes: hundredths of a point; font and styles said once; short ids."""
+    """The same picture in fewer bytes: hundredths of a point; font and styles only once; short ids."""
     svg = _PLACES.sub(_rounded, _COMMENT.sub("", svg))
     svg = svg.replace(_FONT_STYLE, "").replace("*{", f"text {{font-family: {_FONTS}}} *{{", 1)
     svg = _NO_TURN.sub("", _GROUP_ID.sub("<g", svg))
@@ -68,13 +68,13 @@ def compact(svg: str) -> str:
 
 
 def _short_ids(svg: str) -> str:
-    """A mark's or a clip's id is said at each use."""
+    """Shorten ids: each use repeats the id of a mark or a clip."""
     short = {name: f"i{n}" for n, name in enumerate(dict.fromkeys(_ID.findall(svg)))}
     return _ID_OR_USE.sub(lambda found: found[1] + short.get(found[2], found[2]), svg)
 
 
 def _without_plain_groups(svg: str) -> str:
-    """A group that says nothing of its own changes nothing of what is in it."""
+    """Remove groups without attributes: they do not change their content."""
     says_something: list[bool] = []
 
     def kept(tag: re.Match[str]) -> str:
@@ -88,7 +88,7 @@ def _without_plain_groups(svg: str) -> str:
 
 
 def _share_styles(svg: str) -> str:
-    """What several elements look like becomes a rule of the style sheet, if there is one."""
+    """Turn a style shared by several elements into a rule of the style sheet, if there is one."""
     if _STYLES_END not in svg:
         return svg
     uses = Counter(style for _, style in _STYLE.findall(svg))

@@ -1,1 +1,1 @@
-"""The bench ``profile``: where the nanoseconds go."""
+"""The bench ``profile``: the distribution of the nanoseconds."""

@@ -1,8 +1,8 @@
-"""Where the nanoseconds go: the hottest paths of the index by function, C functions too.
+"""The distribution of the nanoseconds: the hottest paths of the index by function, C functions too.
 
 Each path runs bare and under cProfile, in processes of its own; the difference of the two is the profiler's
-overhead and stands in the tables. A result that is called ``profile-before.json`` becomes a column beside
-``profile.json`` in the report, which is how a change is shown. No peer takes part.
+overhead and stands in the tables. A result named ``profile-before.json`` becomes a column beside
+``profile.json`` in the report, to show a change. No peer takes part.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def kept(functions_ns: dict[str, float], wall_ns: float) -> dict[str, float]:
 
 
 def hardware_counters() -> bool:
-    """Whether ``perf`` can count cycles here (in a virtual machine it often cannot)."""
+    """True if ``perf`` can count cycles here (in a virtual machine it often cannot)."""
     perf = shutil.which("perf")
     if perf is None:
         return False

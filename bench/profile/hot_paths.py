@@ -1,10 +1,10 @@
 """The hottest paths of the index, each on one thread: add and commit, spill, pop and acknowledge.
 
-And one that is not hot but dear: entries that come five at a time for each of 1,000 subscriptions.
+And one that is not hot but expensive: entries that come five at a time for each of 1,000 subscriptions.
 
-What the daemon gives to its executors (writing a commit, a persist) is done inline here, so that the time of
-a path is all of its work and a profiler of one thread sees all of it. Each path times only itself: what it
-needs before (the input, what is in the index already) is outside of its ``Region``.
+Work of the daemon's executors (writing a commit, a persist) is done inline here, so that a path's time
+includes all of its work and a profiler of one thread sees it. Each path times only itself: its preparation
+(the input, the index's earlier content) is outside of its ``Region``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tidegate.plugin.daemon.serve import index_options, open_store
 from tidegate.plugin.daemon.settings import Settings
 
 BATCH = 10_000
-SPILL = 1_000_000  # entries of one persist: about what the staging budget lets come together
+SPILL = 1_000_000  # entries of one persist: about what fits into the staging budget
 SUBSCRIPTIONS, FEW = 1_000, 5
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 NAME = subscription_name()
@@ -33,7 +33,7 @@ NAME = subscription_name()
 
 @dataclass
 class Region:
-    """The timed part of a path: seconds, processor seconds and what the kernel did, over all its pieces."""
+    """The timed part of a path: seconds, processor seconds and the kernel's work, over all its pieces."""
 
     profile: Profile | None = None
     wall_s: float = 0.0
@@ -43,7 +43,7 @@ class Region:
 
     @contextmanager
     def timed(self) -> Iterator[None]:
-        """A piece of it."""
+        """Time a piece of it."""
         before = resource.getrusage(resource.RUSAGE_THREAD)
         began_s = time.perf_counter()
         if self.profile is not None:
@@ -97,7 +97,7 @@ def trickle(folder: Path, count: int, region: Region) -> None:
 
 
 def spill(folder: Path, count: int, region: Region) -> None:
-    """A persist for every million entries over 7 days, with the merges that it comes to."""
+    """A persist for every million entries over 7 days, with the merges that follow."""
     source, clock = Source(7 * DAY_MS), ManualClock(START_MS - DAY_MS)
     catalog = opened(folder, clock)
     index = catalog.subscription(NAME, INCARNATION)
@@ -110,7 +110,7 @@ def spill(folder: Path, count: int, region: Region) -> None:
 
 
 def pop(folder: Path, count: int, region: Region) -> None:
-    """What is due in two hours, spilled before, in pops of the daemon's size, acknowledged and committed."""
+    """Pop spilled entries due in two hours, at the daemon's batch size, acknowledged and committed."""
     source, clock = Source(2 * HOUR_MS), ManualClock(START_MS - DAY_MS)
     spill_all(folder, count, source)
     clock.set_ms(START_MS)

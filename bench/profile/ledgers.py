@@ -1,8 +1,8 @@
-"""What an index costs whose positions are in many ledgers, beside one of few: each thing that happens to it.
+"""The cost of an index with positions in many ledgers, beside one with few: by operation.
 
 ``python -m bench.profile.ledgers [LEDGERS]`` prints a table: CPU milliseconds with 1,000 ledgers, with
-``LEDGERS`` (100,000 unless told), and the ratio. What is proportional to what has changed has a ratio near 1;
-opening and counting look at all of it. The best of ``REPEATS``, since others use the machine too.
+``LEDGERS`` (100,000 unless told), and the ratio. An operation proportional to its change has a ratio near 1;
+opening and counting read everything. The best of ``REPEATS``, since the machine has other work.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidegate.plugin.daemon.settings import Settings
 
 FEW, MANY = 1_000, 100_000
 EACH = 10  # entries of a ledger
-STEP = 7  # from one ledger id to the next: others have those between
+STEP = 7  # from one ledger id to the next: other topics have those between
 REPEATS = 5
 SMALL, LARGE = 100, 5_000
 DAY_MS = 86_400_000
@@ -32,7 +32,7 @@ NAME = subscription_name()
 
 
 class World:
-    """An index of so many ledgers, all but the last few entries of each in slices and not acknowledged."""
+    """An index of so many ledgers, all but the last few entries of each in slices and unacknowledged."""
 
     def __init__(self, folder: Path, ledgers: int) -> None:
         self.ledgers = ledgers
@@ -100,7 +100,7 @@ def _persist(world: World) -> Callable[[], None]:
 
 
 def _change_after_begin(world: World) -> Callable[[], None]:
-    """The first changes after a persist has begun: of what its snapshot shares."""
+    """The first changes after a persist has begun, to data that its snapshot shares."""
     world.index.add(world.last(SMALL))
     entries = world.last(SMALL)
 
@@ -129,11 +129,11 @@ def _opened_by_a_broker(world: World) -> Callable[[], None]:
 
 
 def _use(_: object) -> None:
-    """The result is not looked at."""
+    """Ignore the result."""
 
 
 def measured(world: World) -> dict[str, float]:
-    """Milliseconds by what was done."""
+    """Milliseconds by operation."""
     actions: dict[str, Callable[[], Callable[[], None]]] = {
         f"add {SMALL}": lambda: _add(world, SMALL),
         f"add {LARGE:,}": lambda: _add(world, LARGE),

@@ -19,7 +19,7 @@ _METHOD = re.compile(r"<method '(.+)' of '(?:.*\.)?(.+)' objects>")
 
 
 def label(code: CodeType | str) -> str:
-    """How a function is called in the tables: ``persist.py PersistJob.run``, ``ndarray.sort``."""
+    """A function's name in the tables: ``persist.py PersistJob.run``, ``ndarray.sort``."""
     if isinstance(code, CodeType):
         path = Path(code.co_filename)
         library = "site-packages" in path.parts
@@ -33,7 +33,7 @@ def label(code: CodeType | str) -> str:
 
 
 def by_function(profile: Profile) -> dict[str, float]:
-    """Seconds in each function itself. What a function calls by an operator, or in Cython, is its own."""
+    """Seconds in each function itself. Calls by an operator, or in Cython, count as the caller's own."""
     seconds: dict[str, float] = {}
     for entry in profile.getstats():
         name = label(entry.code)
