@@ -42,7 +42,7 @@ BENCHES: dict[str, Bench] = {
 
 
 def find(name: str) -> Bench:
-    """The bench of that name; raises BenchError that lists the names."""
+    """The bench of that name; raises BenchError with a list of the names."""
     try:
         return BENCHES[name]
     except KeyError:

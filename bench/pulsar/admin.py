@@ -1,4 +1,4 @@
-"""What a broker says of itself: its admin REST interface, and its OpenTelemetry counters.
+"""A broker's own account: its admin REST interface, and its OpenTelemetry counters.
 
 The counters are totals since the broker started; ``tidegate.plugin.local.counters`` switches them on.
 """
@@ -21,7 +21,7 @@ class Admin:
         self._telemetry_port = telemetry_port
 
     def subscription(self, topic: str, subscription: str) -> dict[str, Any]:
-        """The subscription's part of the topic's stats; {} while the broker does not serve it."""
+        """{} while the broker does not serve the topic. {} while the broker does not serve it."""
         try:
             answer = self._http.get(f"/admin/v2/persistent/public/default/{topic}/stats")
         except httpx.HTTPError:
@@ -32,24 +32,24 @@ class Admin:
         return found
 
     def delayed(self, topic: str, subscription: str) -> int:
-        """``msgDelayed``: how many messages the tracker holds; -1 while the topic is not served."""
+        """``msgDelayed``: the number of messages in the tracker; -1 while the topic is not served."""
         return int(self.subscription(topic, subscription).get("msgDelayed", -1))
 
     def backlog(self, topic: str, subscription: str) -> int:
-        """``msgBacklog``: messages not acknowledged; -1 while the topic is not served."""
+        """``msgBacklog``: unacknowledged messages; -1 while the topic is not served."""
         return int(self.subscription(topic, subscription).get("msgBacklog", -1))
 
     def unload(self, topic: str) -> None:
-        """Close the topic; whoever connects next loads it anew. Raises BenchError."""
+        """Close the topic; the next client loads it anew. Raises BenchError."""
         try:
             self._http.put(f"/admin/v2/persistent/public/default/{topic}/unload").raise_for_status()
         except httpx.HTTPError as error:
             raise BenchError(f"the topic could not be unloaded: {error}") from error
 
     def entries_read(self, topic: str) -> int:
-        """Entries of the topic read from BookKeeper since the broker started (reads from its cache are not).
+        """Entries of the topic read from BookKeeper since the broker's start, without reads from its cache.
 
-        After a restart the cache is empty, so that this counts every entry that the broker had to read again.
+        After a restart the cache is empty, so that this counts every entry that the broker reads again.
         """
         try:
             return entries_read(self._telemetry_port, topic)

@@ -1,7 +1,7 @@
 """One consumer in a process of its own: ``python -m bench.pulsar.consumer``.
 
 Arguments: URL TOPIC SUBSCRIPTION RECEIPTS [--no-ack]. Stamps each message when ``receive`` returns,
-acknowledges it and writes both down (``receipts``). Prints one line, ``subscribed <ns since the epoch>``,
+acknowledges it, and records both times (``receipts``). Prints one line, ``subscribed <ns since the epoch>``,
 once the broker has accepted the subscription. Ends on SIGTERM.
 """
 
@@ -23,7 +23,7 @@ SUBSCRIBE_TIMEOUT_S = 300
 
 
 def main(argv: list[str]) -> None:
-    """Receive until told to end."""
+    """Receive until a signal ends it."""
     parser = argparse.ArgumentParser()
     parser.add_argument("url")
     parser.add_argument("topic")

@@ -1,6 +1,6 @@
-"""The Java part of the benches (bench/java): compiled once into build/, run against a Pulsar's own jars.
+"""The Java part of the benches (bench/java): compiled once into build/, run on a Pulsar's own jars.
 
-Pulsar's classes come from the distribution's ``lib`` folder, so that what is measured is what a broker runs.
+Pulsar's classes come from the distribution's ``lib`` folder, so that the bench measures a broker's own code.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CLASSES = ROOT / "build" / "bench-java"
 OPTIONS = (
     f"-Dbench.pulsarVersion={PULSAR_VERSION}",
     f"-Dlog4j2.configurationFile={(SOURCES / 'log4j2.properties').as_uri()}",
-    # As Pulsar's start script does: netty reaches memory outside the heap directly.
+    # As in Pulsar's start script: netty reaches memory outside the heap directly.
     "-Dio.netty.tryReflectionSetAccessible=true",
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
     "--add-opens=java.base/jdk.internal.misc=ALL-UNNAMED",
@@ -42,7 +42,7 @@ def compiled() -> Path:
     if target.exists():
         return target
     CLASSES.mkdir(parents=True, exist_ok=True)
-    # Made beside its place and renamed: another process may be compiling the same.
+    # Made beside its place and renamed: another process may be compiling the same classes.
     fresh = Path(tempfile.mkdtemp(dir=CLASSES))
     try:
         _javac(sources, fresh)

@@ -1,8 +1,8 @@
 """Live traffic: plain messages at a steady rate, from one process that sends and receives them.
 
-``python -m bench.pulsar.live URL TOPIC RATE FILE`` prints ``live`` when it begins, and writes what it
-measured to the file on SIGTERM: an int64 array of shape (n, 3) with when each message was sent, confirmed
-and received, in ns since the epoch; 0 for what did not happen.
+``python -m bench.pulsar.live URL TOPIC RATE FILE`` prints ``live`` when it begins, and on SIGTERM writes its
+measurements to the file: an int64 array of shape (n, 3) with the times when each message was sent, confirmed
+and received, in ns since the epoch; 0 for an event that did not happen.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class LiveMessages:
     times: NDArray[np.int64]
 
     def publish_ms(self, windows: Sequence[Window]) -> NDArray[np.float64]:
-        """From sending to the broker's confirmation, of what was sent in the windows. Raises BenchError."""
+        """From sending to the broker's confirmation, of messages sent in the windows. Raises BenchError."""
         return self._taken_ms(windows, CONFIRMED)
 
     def arrival_ms(self, windows: Sequence[Window]) -> NDArray[np.float64]:
-        """From sending to the consumer, of what was sent in the windows. Raises BenchError."""
+        """From sending to the consumer, of messages sent in the windows. Raises BenchError."""
         return self._taken_ms(windows, RECEIVED)
 
     def _taken_ms(self, windows: Sequence[Window], what: int) -> NDArray[np.float64]:
@@ -95,7 +95,7 @@ class LiveTraffic:
         self._end()
 
     def stop(self) -> LiveMessages:
-        """End it; returns what it measured. Raises BenchError."""
+        """End it; returns its measurements. Raises BenchError."""
         self._process.terminate()
         try:
             self._process.wait(_END_TIMEOUT_S)
@@ -113,7 +113,7 @@ class LiveTraffic:
 
 
 def main(argv: list[str]) -> None:
-    """Send and receive until told to end."""
+    """Send and receive until a signal ends it."""
     url, topic, per_s, file = argv
     rate = int(per_s)
     times = np.zeros((rate * MAX_SECONDS, 3), np.int64)
@@ -147,7 +147,7 @@ def main(argv: list[str]) -> None:
         send()
         number += 1
     producer.flush()
-    # The last ones are on their way to the consumer; what has not come then shows as missing.
+    # The last ones are on their way to the consumer; a message that has not come then shows as missing.
     deadline_s = time.monotonic() + 5.0
     while number and not times[:number, RECEIVED].all() and time.monotonic() < deadline_s:
         time.sleep(0.01)

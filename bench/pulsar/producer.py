@@ -1,10 +1,10 @@
 """One producer in a process of its own: ``python -m bench.pulsar.producer URL TOPIC SCHEDULE.npy``.
 
-The schedule is an int64 array of shape (n, 3): sequence number, when to send and deliver_at, both in ms
-since the epoch; a time to send in the past means at once. Delayed messages are never batched by Pulsar's
-clients, so each is an entry. Ends when the broker has confirmed every message; prints ``sent <n>
-<began> <confirmed>``, the wall clock in ns before the first send and at the last confirmation, or fails when
-one was refused.
+The schedule is an int64 array of shape (n, 3): sequence number, sending time and deliver_at, both in ms since
+the epoch; a sending time in the past means at once. Delayed messages are never batched by Pulsar's clients,
+so each is an entry. Ends when the broker has confirmed every message; prints ``sent <n> <began>
+<confirmed>``, the wall clock in ns before the first send and at the last confirmation, or fails when one was
+refused.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The receipts of a consumer: one fixed-size record for each message received, appended by one write each.
+"""A consumer's receipts: a fixed-size record for each message, appended by one write each.
 
 The file is the interface between the consumer process and the bench, which reads it while it grows; it
-survives a kill of either. A record is four little-endian int64: the message's sequence number and
-deliver_at (both from its payload), and the wall clock when it arrived and when it was acknowledged (0 if
-it was not).
+survives a kill of either. A record is four little-endian int64: the message's sequence number and deliver_at
+(both from its payload), and the wall clock at its arrival and at its acknowledgement (0 without one).
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class ReceiptWriter:
 
 
 def count(path: Path) -> int:
-    """How many whole records the file holds now; 0 if it does not exist."""
+    """The number of whole records in the file; 0 if it does not exist."""
     try:
         return path.stat().st_size // RECORD.itemsize
     except FileNotFoundError:

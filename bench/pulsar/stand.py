@@ -1,7 +1,7 @@
-"""A test stand: one real broker with one of the three trackers, its clients, and our daemon if it needs it.
+"""A test stand: one real broker with one of the three trackers, its clients, and our daemon if needed.
 
-The three stands of a run differ in the tracker alone. All data are below the stand's folder, which goes
-when the stand is left. Only processes started here are ever signalled.
+The three stands of a run differ in the tracker alone. All data are below the stand's folder, which is removed
+at the end. Signals go only to processes started here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PROCESS_START_MS = 2500
 
 @dataclass(frozen=True)
 class Sent:
-    """What a producer did, and the wall clock in ns at its first send and at the last confirmation."""
+    """A producer's result, with the wall clock in ns at its first send and at the last confirmation."""
 
     count: int
     began_at_ns: int
@@ -50,7 +50,7 @@ class Sent:
 
     @property
     def per_s(self) -> float:
-        """Messages a second; the broker had confirmed them all at the end."""
+        """Messages a second; the broker had confirmed them all by the end."""
         return self.count / max(1, self.confirmed_at_ns - self.began_at_ns) * 1e9
 
 
@@ -86,7 +86,7 @@ class Consumer:
 
     @property
     def received(self) -> int:
-        """How many messages it has received."""
+        """The number of messages received."""
         return receipts.count(self.receipts_path)
 
     def records(self) -> NDArray[np.void]:
@@ -207,7 +207,7 @@ class Stand:
         return self.finish_sending(self.start_sending(topic, schedule), timeout_s)
 
     def wait_delayed(self, topic: str, wanted: int, timeout_s: float) -> None:
-        """Return once the tracker holds at least that many messages."""
+        """Return once the tracker has at least that many messages."""
         until(
             f"{wanted:,} messages in the {self.tracker.name} tracker",
             lambda: self.admin.delayed(topic, SUBSCRIPTION) >= wanted,
@@ -216,7 +216,7 @@ class Stand:
         )
 
     def last_words(self) -> str:
-        """The end of what the clients have logged."""
+        """The end of the clients' log."""
         text = (self.folder / "clients.log").read_text(encoding="utf-8", errors="replace")
         return "\n".join(text.splitlines()[-8:])
 

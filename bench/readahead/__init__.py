@@ -1,1 +1,1 @@
-"""The bench ``readahead``: how long until a backlog that no index has is indexed, and who feels it."""
+"""The bench ``readahead``: the time to index a backlog that no index has, and its effect on other traffic."""

@@ -1,22 +1,21 @@
-"""How long until a backlog that no index has is indexed, and what live traffic feels of that meanwhile.
+"""The time to index a backlog that no index has, and its effect on live traffic meanwhile.
 
 A topic has delayed messages that are due in hours, and at its end a hundred that are due already. A consumer
-comes with a subscription that nobody has seen (``first attach``), and then the topic is unloaded, whatever
-the tracker knew of it is deleted, and the consumer comes back (``moved, nothing left``). Both times count
-from the moment the broker has accepted the subscription: until the first due message, and until the tracker,
-and our daemon behind it, holds all the others. The first round's broker is a JVM that still compiles. Each
-round has subscriptions of its own on the same topic, so that it is sent once.
+comes with a new subscription (``first attach``); then the topic is unloaded, the tracker's data on it are
+deleted, and the consumer comes back (``moved, nothing left``). Both times count from the moment the broker
+has accepted the subscription: until the first due message, and until the tracker, and our daemon behind it,
+holds all the others. The first round's broker is a JVM that still compiles. Each round has subscriptions of
+its own on the same topic, so that it is sent once.
 
 Ours runs with reading ahead, which is its default, and without, where the dispatcher finds each message by
-itself, as with Pulsar's trackers. Where it does, a million takes half a minute each time, so all but ours run
-one round, and move 100,000 only. What the storage can give at most is measured on the same stand: the topic's
-ledgers by batch reads of the bookie's wire protocol.
+itself, as with Pulsar's trackers. There a million takes half a minute each time, so all but ours run one
+round, and move 100,000 only. The storage's limit is measured on the same stand: the topic's ledgers by batch
+reads of the bookie's wire protocol.
 
 Live traffic is a producer and a consumer of plain messages on another topic of the same broker
-(``bench.pulsar.live``), with the same polling of statistics when nothing is read ahead as when something is.
-A large backlog is read so slowly that its publishers do not feel it. A small one is read at full speed,
-once in some minutes; so it is asked what they feel of it at the time, and in a hundred seconds
-with one of them.
+(``bench.pulsar.live``), with the same polling of statistics with and without reading ahead. A large backlog
+is read so slowly that its publishers do not feel it. A small one is read at full speed, once in some minutes;
+so the bench measures its effect on them at the time, and in a hundred seconds with one of them.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ def schedule(count: int, seed: int) -> NDArray[np.int64]:
 
 
 def cpu_s(stand: Stand) -> float:
-    """CPU seconds that the broker (storage included) and the daemon have taken so far."""
+    """CPU seconds of the broker (storage included) and the daemon so far."""
     pids = [stand.broker.pid] + ([stand.daemon.pid] if stand.daemon is not None else [])
     try:
         return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in pids)
@@ -90,7 +89,7 @@ def cpu_s(stand: Stand) -> float:
 
 
 def daemon_holds(stand: Stand, topic: str, subscription: str) -> int:
-    """How many entries of a topic's subscription the daemon answers for."""
+    """The number of entries of a topic's subscription that the daemon holds."""
     assert stand.daemon is not None
     try:
         text = httpx.get(f"{stand.daemon.url}/metrics", timeout=30.0, trust_env=False).text
@@ -126,7 +125,7 @@ def wait_held(stand: Stand, topic: str, subscription: str, count: int) -> None:
 def attach(
     plan: Plan, recorder: Recorder, stand: Stand, topic: str, subscription: str, count: int, what: str
 ) -> Window:
-    """A consumer comes; returns from when until when the backlog was read. Nothing is acknowledged."""
+    """A consumer comes; returns the window in which the backlog was read. Nothing is acknowledged."""
     peer, scenario = stand.tracker.name, f"{what}, {count:,} delayed"
     before_s = cpu_s(stand)
     with coming(stand, topic, subscription) as consumer:
@@ -153,7 +152,7 @@ def attach(
         metric.add(peer, round(value, 3))
 
     add("all are held", "s after subscribing", held_s, target=TARGETS_S.get((what, count)))
-    # Both look as the first in a picture.
+    # Both must look like firsts in a picture.
     add("first due message", "s after subscribing", first_s, headline=False)
     add("entries a second", "1/s", round(count / held_s), target=RATE_TARGET, higher=True, headline=False)
     add(
@@ -173,7 +172,7 @@ def attach(
 
 @contextmanager
 def coming(stand: Stand, topic: str, subscription: str) -> Iterator[Consumer]:
-    """A consumer of the subscription that acknowledges nothing and goes again."""
+    """A consumer of the subscription that acknowledges nothing and leaves again."""
     consumer = stand.consumer(topic, subscription, acknowledges=False)
     try:
         yield consumer
@@ -182,7 +181,7 @@ def coming(stand: Stand, topic: str, subscription: str) -> Iterator[Consumer]:
 
 
 def forget(stand: Stand, topic: str) -> None:
-    """What the tracker knew of the topic is gone, and the topic is not loaded."""
+    """Delete the tracker's data on the topic, and leave it unloaded."""
     if stand.daemon is not None:
         stand.daemon.stop()
         shutil.rmtree(stand.daemon.data_dir)
@@ -191,7 +190,7 @@ def forget(stand: Stand, topic: str) -> None:
 
 
 def quiet(stand: Stand, topic: str, seconds: float) -> Window:
-    """Nothing is read, but the statistics are asked for as when something is."""
+    """Read nothing, but poll the statistics as during reading."""
     began_ns = time.time_ns()
     while time.time_ns() - began_ns < seconds * 1e9:
         stand.admin.delayed(topic, "nobody")
@@ -202,7 +201,7 @@ def quiet(stand: Stand, topic: str, seconds: float) -> Window:
 
 
 def record_live(recorder: Recorder, peer: str, live: LiveTraffic, windows: dict[str, list[Window]]) -> None:
-    """What live traffic took in the windows of each kind."""
+    """The latencies of live traffic in the windows of each kind."""
     messages = live.stop()
     scenario = f"live traffic, {LIVE_PER_S} plain messages a second on another topic"
     for when, parts in windows.items():
@@ -214,7 +213,8 @@ def record_live(recorder: Recorder, peer: str, live: LiveTraffic, windows: dict[
                 drawn = quantile == 0.99 and title == "publish latency"
                 metric = recorder.metric(scenario, f"{title} {name}, {when}", "ms", headline=drawn)
                 metric.add(peer, round(float(np.quantile(taken_ms, quantile)), 2))
-        # One tracker takes seconds for a backlog, another a minute: a quantile hides how many feel it.
+        # One tracker takes seconds for a backlog, another a minute: a quantile hides the number of affected
+        # messages.
         slow = int((messages.publish_ms(parts) > SLOW_MS).sum())
         metric = recorder.metric(
             scenario, f"published in more than {SLOW_MS:.0f} ms, {when}", "messages", headline=False
@@ -270,7 +270,7 @@ def measure(plan: Plan, recorder: Recorder, peer: str, *, with_storage: bool) ->
 def around_a_small_one(
     plan: Plan, recorder: Recorder, stand: Stand, smallest: tuple[int, str]
 ) -> dict[str, list[Window]]:
-    """Windows: while a small backlog is read; and a hundred seconds, without one and with that one."""
+    """Windows: during the reading of a small backlog; a hundred seconds without one, and with that one."""
     count, topic = smallest
     idle = quiet(stand, topic, LONG_S)
     small = attach(plan, recorder, stand, topic, "live", count, "first attach beside live traffic")

@@ -1,6 +1,6 @@
-"""How fast the storage gives a topic's entries at most: batch reads by the bookie's own protocol.
+"""The storage's limit for a topic's entries: batch reads by the bookie's own protocol.
 
-Nothing is done with the entries but that their digests are checked and that they are counted.
+Entries only have their digests checked and are counted.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The bench ``rebuild``: how long until an index holds a backlog that it has never seen."""
+"""The bench ``rebuild``: the time until an index holds a backlog new to it."""

@@ -1,14 +1,15 @@
-"""How long until an index holds a backlog that it has never seen: rebuilt in bulk, or read by the broker.
+"""The time until an index holds a backlog new to it: rebuilt in bulk, or read by the broker.
 
 One topic with delayed messages on one real broker, whose index is emptied before each turn. `rebuild` is the
-whole command, from its start to its end; its stages are told apart. The broker's turns begin when a consumer
-connects: `dispatcher` has the shim's reading ahead switched off, as with every other tracker, `reading ahead`
-has it on. Then slice files are packed from made entries, by Spark's tasks (on one core, and on all) and by
-NumPy and Polars in one process: the same entries, so that one sees from which size on Spark is worth its
-start, and what a second worker gives; NumPy in a process a core says what the machine gives at most.
+whole command, from its start to its end; its stages are reported separately. The broker's turns begin when a
+consumer connects: `dispatcher` has the shim's reading ahead switched off, as with every other tracker,
+`reading ahead` has it on. Then slice files are packed from generated entries, by Spark's tasks (on one core,
+and on all) and by NumPy and Polars in one process: the same entries, so that the figures show the size from
+which Spark is worth its start, and the gain of a second worker; NumPy in a process a core shows the machine's
+limit.
 
-The dispatcher alone would read 10 M messages for six minutes, at the same rate as 1 M: it reads up to 1 M.
-With peers of one kind alone (a topic's or made entries), the other kind is left out.
+The dispatcher alone would read 10 M messages for six minutes, at the same rate as 1 M: it reads up to 1 M. If
+all peers are of one kind (a topic's or generated entries), the other kind is left out.
 """
 
 from __future__ import annotations
@@ -88,17 +89,17 @@ def run(plan: Plan, recorder: Recorder) -> None:
 
 
 def check_installed() -> None:
-    """Before anything long: whether the pipeline can be run; raises BenchError that names the extra."""
+    """Check before anything long that the pipeline can run; raises BenchError that names the extra."""
     missing = [name for name in ("pyspark", "pyarrow", "google.protobuf") if not is_installed(name)]
     if missing:
         raise BenchError(f"it needs {', '.join(missing)}: run pip install -e '.[bench,spark]'")
 
 
 def is_installed(name: str) -> bool:
-    """Whether a module, of a package or not, can be imported; nothing is."""
+    """True if a module, of a package or not, can be imported; it is not imported."""
     try:
         return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:  # not even its package
+    except ModuleNotFoundError:  # even its package is missing
         return False
 
 
@@ -123,7 +124,7 @@ def of_topic(plan: Plan, recorder: Recorder, stand: Stand, count: int) -> None:
 
 
 def readers(count: int) -> tuple[str, ...]:
-    """Who reads so many messages."""
+    """The peers that read so many messages."""
     return tuple(peer for peer in READERS if peer != DISPATCHER or count <= DISPATCHER_MOST)
 
 
@@ -139,7 +140,7 @@ def medians(recorder: Recorder, where: str, title: str) -> dict[str, float]:
 
 
 def compared(recorder: Recorder, count: int) -> None:
-    """Say how much sooner a rebuild is there than the dispatcher, which is what attaching is without it."""
+    """Note how much sooner a rebuild is done than the dispatcher, the only way of attaching without it."""
     seconds = medians(recorder, of_messages(count), HOLDS)
     if BOOKIES in seconds and DISPATCHER in seconds:
         times = seconds[DISPATCHER] / seconds[BOOKIES]
@@ -150,7 +151,7 @@ def compared(recorder: Recorder, count: int) -> None:
 
 
 def judged(recorder: Recorder, sizes: tuple[int, ...]) -> None:
-    """Say from which size on Spark is faster than one process, and what a second worker gives."""
+    """Note the size from which Spark is faster than one process, and the gain of a second worker."""
     both = []
     for count in sizes:
         seconds, work = (medians(recorder, scenario(count), title) for title in ("seconds", WITHOUT_START))
@@ -174,12 +175,12 @@ def judged(recorder: Recorder, sizes: tuple[int, ...]) -> None:
 
 
 def scenario(count: int) -> str:
-    """Of made entries."""
+    """Of generated entries."""
     return f"{count:,} made entries into slice files"
 
 
 def empty(stand: Stand, *, reads_ahead: bool) -> None:
-    """Every copy of the index is gone, and the broker has forgotten what it knew of it."""
+    """Delete every copy of the index, and let the broker forget its state."""
     if stand.daemon is None:
         raise BenchError("only Tidegate has an index to rebuild")
     stand.broker.stop()
@@ -191,7 +192,7 @@ def empty(stand: Stand, *, reads_ahead: bool) -> None:
 
 
 def rebuilt(stand: Stand, recorder: Recorder, peer: str, topic: str, count: int) -> None:
-    """The command, as it is typed."""
+    """The command, as typed."""
     assert stand.daemon is not None
     done = subprocess.run(
         [
@@ -243,7 +244,7 @@ def read_by_broker(stand: Stand, recorder: Recorder, peer: str, topic: str, coun
 
 
 def packed(recorder: Recorder, peer: str, count: int) -> None:
-    """Slice files of made entries that stand in parts on disk, as after the reading of a topic."""
+    """Slice files of generated entries, whose parts are on disk as after the reading of a topic."""
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
         names, bins = made_parts(Path(folder), count, parquet=peer == POLARS)
         began_s = time.monotonic()
@@ -281,7 +282,7 @@ def on_all_cores(
     """Entries packed by NumPy in a process a core, and the time without the processes' start."""
     cores = os.cpu_count() or 1
     with ProcessPoolExecutor(cores, multiprocessing.get_context("spawn")) as pool:
-        # One span each at least: all processes are there, and have loaded what they need.
+        # At least one span each: all processes have started, and have loaded their modules.
         list(pool.map(partial(pack_span, with_numpy, folder, []), bins[:1] * 4 * cores))
         began_s = time.monotonic()
         entries = sum(pool.map(partial(pack_span, with_numpy, folder, names), bins))
@@ -296,7 +297,7 @@ def pack_span(
     names: list[str],
     span_ms: tuple[int, int],
 ) -> int:
-    """How many entries of these parts are due in this span; they are packed."""
+    """Pack the entries of these parts due in this span; returns their number."""
     from tidegate.pipeline.rebuild import stages  # noqa: PLC0415 Spark is an extra
 
     found = of_span(Path(folder), names, *span_ms)
@@ -307,7 +308,7 @@ def pack_span(
 def made_parts(folder: Path, count: int, *, parquet: bool) -> tuple[list[str], list[tuple[int, int]]]:
     """(names of parts, spans of time for the slice files): entries over a day in random order.
 
-    parquet: for who does not read the parts of a rebuild.
+    parquet: for peers that do not read a rebuild's parts.
     """
     from tidegate.pipeline.rebuild import part_file, stages  # noqa: PLC0415 Spark is an extra
 
@@ -338,7 +339,7 @@ def write_parquet(entries: Entries, path: Path) -> None:
 
 
 def with_numpy(folder: Path, names: list[str], low_ms: int, high_ms: int) -> Entries:
-    """What is due in a span of time of these parts, sorted."""
+    """The entries of these parts due in a span of time, sorted."""
     from tidegate.pipeline.rebuild import part_file, stages  # noqa: PLC0415 Spark is an extra
 
     parts = []

@@ -1,7 +1,7 @@
 """Packs made parts with Spark, as a rebuild does: ``python -m bench.rebuild.spark FOLDER BINS MASTER``.
 
-Prints, as JSON, how many entries, how long it took once Spark and its Python workers were there, and the most
-memory that one of these workers has had.
+Prints, as JSON, the number of entries, the time once Spark and its Python workers were up, and the peak
+memory of one of these workers.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ def main(argv: list[str]) -> int:
 
 
 def ready(number: int) -> int:
-    """A worker has loaded what it needs."""
+    """Load a worker's modules."""
     importlib.import_module(pack.__module__)
     return number
 
 
 class Packed(NamedTuple):
-    """A slice file of so many entries, and the most memory that this worker has had so far."""
+    """A slice file of so many entries, and the peak memory of this worker so far."""
 
     read: int
     worker_mib: float

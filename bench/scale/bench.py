@@ -1,7 +1,7 @@
 """The index at 100 million entries, with 1,000 subscriptions, and in bursts; in one process, durable.
 
 Every scenario is a process of its own that drives the index as the daemon does (``index_driver`` of the
-harness) with the daemon's defaults, and holds what comes out against what went in. No peer takes part.
+harness) with the daemon's defaults, and compares its output with its input. No peer takes part.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ QUICK = 50  # times smaller
 
 
 class Line(NamedTuple):
-    """One metric of a scenario: the worker's name of it, and how it is told."""
+    """One metric of a scenario: the worker's name of it, and its title and unit."""
 
     figure: str
     title: str
@@ -146,7 +146,7 @@ class Run:
             return self.worker(name, Path(folder), count)
 
     def reopened(self, name: str, count: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The figures of filling and, after kill -9, of what comes then."""
+        """The figures of filling and, after kill -9, of the rest."""
         with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
             return (
                 self.worker(name, Path(folder), count),
@@ -154,7 +154,7 @@ class Run:
             )
 
     def record(self, scenario: str, lines: tuple[Line, ...], figures: dict[str, Any]) -> None:
-        """Keep those of the figures that are there."""
+        """Keep the available figures."""
         for line in lines:
             if line.figure in figures:
                 metric = self.recorder.metric(

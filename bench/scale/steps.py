@@ -1,8 +1,8 @@
-"""What the scenarios of ``scale`` are made of: filling, draining, and what is then on disk.
+"""The steps of the scenarios of ``scale``: filling, draining, and the files after them.
 
 Each drives an index through ``IndexDriver``, entry by entry number of a ``Source``, and returns figures by
-name. The input is made batch by batch, so that memory is the index's; making it is part of the time unless a
-figure's name says otherwise.
+name. The input is generated batch by batch, so that memory is the index's; generating it is part of the time
+unless a figure's name says otherwise.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tidegate.index.format import keys
 from tidegate.plugin.daemon.handing_out import FRAME_RECORDS_MAX
 
 BATCH = 10_000
-MARK = 10_000_000  # memory is noted each time that so many have been added
-DRAIN_MAX_S = 90.0  # what has not come out by then must still be held
+MARK = 10_000_000  # memory is recorded each time that so many have been added
+DRAIN_MAX_S = 90.0  # entries not popped by then must still be held
 
 Figures = dict[str, Any]
 
@@ -29,7 +29,7 @@ Figures = dict[str, Any]
 def fill(driver: IndexDriver, indexes: Sequence[DelayIndex], source: Source, count: int) -> Figures:
     """Add ``count`` entries in batches, to the indexes in turn, until all are durable.
 
-    The clock goes as the source's entries arrive, or with real time if they have no time of arrival.
+    The clock follows the arrivals of the source's entries, or real time if they have none.
     """
     memory, stopwatch = PeakMemory(), Stopwatch()
     marks = []
@@ -64,9 +64,9 @@ def fill(driver: IndexDriver, indexes: Sequence[DelayIndex], source: Source, cou
 
 
 class Stopwatch:
-    """Wall time and processor time from its making to ``end``, with and without parts of this thread.
+    """Wall time and processor time from its creation to ``end``, with and without parts of this thread.
 
-    ``wall_s`` is all of it; ``net_s`` and ``cpu_s`` are without what was done while it was stopped.
+    ``wall_s`` is all of it; ``net_s`` and ``cpu_s`` exclude the work done while it was stopped.
     """
 
     def __init__(self) -> None:
@@ -75,11 +75,11 @@ class Stopwatch:
         self._stopped_s = self._stopped_cpu_s = 0.0
 
     def stopped(self) -> _Stop:
-        """Leave the body of this ``with`` out."""
+        """Exclude the block."""
         return _Stop(self)
 
     def leave_out(self, wall_s: float, cpu_s: float) -> None:
-        """Leave out so much."""
+        """Exclude so much."""
         self._stopped_s += wall_s
         self._stopped_cpu_s += cpu_s
 
@@ -89,17 +89,17 @@ class Stopwatch:
 
     @property
     def wall_s(self) -> float:
-        """Seconds since the beginning, up to the end."""
+        """Seconds from the beginning to the end."""
         return (self._ended[0] if self._ended else time.perf_counter()) - self.began_s
 
     @property
     def net_s(self) -> float:
-        """The same without what was left out."""
+        """The same without excluded times."""
         return self.wall_s - self._stopped_s
 
     @property
     def cpu_s(self) -> float:
-        """Processor seconds of all threads, without what was left out."""
+        """Processor seconds of all threads, without excluded times."""
         ended_cpu_s = self._ended[1] if self._ended else time.process_time()
         return ended_cpu_s - self._began_cpu_s - self._stopped_cpu_s
 
@@ -116,7 +116,7 @@ class _Stop:
 
 
 def pauses(driver: IndexDriver) -> Figures:
-    """How long the calls of the answering thread took so far."""
+    """The durations of the answering thread's calls so far."""
     return {
         "pause_ms": driver.pauses.longest_ms(),
         "pause_p999_ms": driver.pauses.quantile_ms(0.999),
@@ -125,9 +125,9 @@ def pauses(driver: IndexDriver) -> Figures:
 
 
 def sizes(driver: IndexDriver, index: DelayIndex, folder: Path, count: int) -> Figures:
-    """Bytes an entry: of all files, by kind of file, and of what is alive in them, by kind of value.
+    """Bytes an entry: of all files, by kind of file, and of their live data, by kind of value.
 
-    What is written lies in RocksDB's WAL until it is in a table, and what is deleted or replaced lies in the
+    Written data are in RocksDB's WAL until they are in a table, and deleted or replaced data are in the
     tables until they are compacted.
     """
     one = index.stats()
@@ -153,9 +153,9 @@ def stored_bytes(store: Store, *kinds: bytes) -> int:
 
 
 def drain(driver: IndexDriver, index: DelayIndex, tally: Tally, count: int, step_ms: int) -> Figures:
-    """Pop and acknowledge everything, the clock going in steps whenever nothing more is due.
+    """Pop and acknowledge everything; the clock advances in steps whenever no more is due.
 
-    After ``DRAIN_MAX_S`` it ends; what is left must then be held.
+    After ``DRAIN_MAX_S`` it ends; the rest must then be held.
     """
     before, pop_s = tally.popped, driver.pauses.total_s("pop")
     stopwatch = Stopwatch()
@@ -182,11 +182,11 @@ def drain(driver: IndexDriver, index: DelayIndex, tally: Tally, count: int, step
 
 
 def take_due(driver: IndexDriver, index: DelayIndex, tally: Tally, stopwatch: Stopwatch) -> int:
-    """Pop once, check what came and acknowledge it; the number of entries. Checking is not timed."""
+    """Pop once, check the entries and acknowledge them; returns their number. The check is not timed."""
     entries = driver.pop(index, FRAME_RECORDS_MAX)
     if len(entries):
         with stopwatch.stopped():
             tally.take(entries, driver.clock.now_ms())
-            positions = PositionSet.of_entries(entries)  # what a frame of the broker is read into
+            positions = PositionSet.of_entries(entries)  # the form into which a broker's frame is parsed
         driver.acknowledge(index, positions)
     return len(entries)

@@ -1,7 +1,7 @@
 """One scenario of ``scale`` in a process of its own: ``python -m bench.scale.worker NAME DIR COUNT``.
 
-It prints its figures as one line of JSON and waits to be killed, so that what comes next finds the files as
-kill -9 leaves them. ``reopen-NAME`` goes on with what the scenario NAME has left.
+It prints its figures as one line of JSON and waits for its kill, so that the next step finds the files as
+kill -9 leaves them. ``reopen-NAME`` continues with the files of the scenario NAME.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _IMPORTED_S = time.time()
 
 SECOND_MS, MINUTE_MS, HOUR_MS, DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
 NS_PER_S = 1_000_000_000
-QUIET_MS = 5 * MINUTE_MS + SECOND_MS  # the daemon persists what has been in the journal for five minutes
+QUIET_MS = 5 * MINUTE_MS + SECOND_MS  # the daemon persists a journal that is five minutes old
 SUBSCRIPTIONS, RATE = 1_000, 5  # entries a second of each
 SPEED = 40  # simulated seconds a second
 
@@ -57,7 +57,7 @@ SOURCES = {
 
 
 def filled(name: str, folder: Path, count: int) -> Figures:
-    """Add all; what is on disk at once, and after five quiet minutes. Left for ``reopen``."""
+    """Add all; the sizes on disk at once, and after five quiet minutes. Left for ``reopen``."""
     source = SOURCES[name]
     clock = ManualClock(START_MS - DAY_MS)
     with IndexDriver.opened(folder, clock) as driver:
@@ -99,12 +99,12 @@ def reopened(name: str, folder: Path, count: int) -> Figures:
 
 
 def burst(name: str, folder: Path, count: int) -> Figures:
-    """Filled, settled, popped when all are due: in the end of the slice, as after a long downtime."""
+    """Filled, settled, popped when all are due: at the end of the slice, as after a long downtime."""
     source = SOURCES[name]
     clock = ManualClock(START_MS - DAY_MS)
     with IndexDriver.opened(folder, clock) as driver:
         index = driver.subscription()
-        index.set_slice_width(HOUR_MS)  # else the daemon would choose one so narrow that there are many
+        index.set_slice_width(HOUR_MS)  # else the daemon would choose a narrow one, for many slices
         figures = {f"add_{figure}": value for figure, value in fill(driver, [index], source, count).items()}
         driver.settle()
         figures["slices"] = index.stats().slices_on_disk
@@ -131,7 +131,7 @@ def fixed(name: str, folder: Path, count: int) -> Figures:
 
 
 def mixed(name: str, folder: Path, count: int) -> Figures:
-    """Adds, pops and acknowledgements together, while spilling: a batch arrives, what is due goes."""
+    """Adds, pops and acknowledgements together, while spilling: a batch arrives, due entries leave."""
     source = SOURCES[name]
     clock = ManualClock(source.arrival_ms(0))
     with IndexDriver.opened(folder, clock) as driver:
@@ -163,10 +163,10 @@ def mixed(name: str, folder: Path, count: int) -> Figures:
 
 
 def trickle(name: str, folder: Path, count: int) -> Figures:
-    """Many subscriptions with ``RATE`` entries a second each, ``SPEED`` times as fast as time.
+    """Many subscriptions with ``RATE`` entries a second each, at ``SPEED`` times real time.
 
     ``many``: batches of ``RATE``, in turns; ``one-small``: as many such batches for one subscription;
-    ``one``: all that arrive in a second as one batch for one subscription. All are due over 24 h.
+    ``one``: all arrivals of a second as one batch for one subscription. All are due over 24 h.
     """
     among = subscriptions_of(count)
     a_second = among * RATE
@@ -212,7 +212,7 @@ def trickle(name: str, folder: Path, count: int) -> Figures:
 
 
 def subscriptions_of(count: int) -> int:
-    """How many subscriptions share so many entries; fewer in a quick run, so that each gets its share."""
+    """The number of subscriptions for so many entries; fewer in a quick run, so that each gets its share."""
     return SUBSCRIPTIONS if count >= 1_000_000 else SUBSCRIPTIONS // 10
 
 
@@ -223,7 +223,7 @@ def arriving(source: Source, first: NDArray[np.int64], count: int, size: int) ->
 
 
 def emptied(driver: IndexDriver, indexes: list[DelayIndex], source: Source, each: int) -> Figures:
-    """Everything popped from every subscription, the clock past the last; the verdicts together."""
+    """Pop everything from every subscription, with the clock past the last; returns all verdicts' sum."""
     driver.clock.set_ms(source.first_ms + source.span_ms)
     driver.pauses, verdict, popped = Pauses(), Counter[str](), 0
     for number, index in enumerate(indexes):
@@ -239,7 +239,7 @@ def emptied(driver: IndexDriver, indexes: list[DelayIndex], source: Source, each
 
 
 def blocks_by_slice(store: Store) -> Counter[tuple[int, SliceId]]:
-    """How many blocks each slice of each subscription has on disk."""
+    """The number of blocks on disk of each slice of each subscription."""
     return Counter(
         (keys.subscription_id_of(key), keys.parse_slice_key(key))
         for key, _ in store.scan(*keys.kind_range(keys.BLOCK))

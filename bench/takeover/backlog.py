@@ -1,7 +1,7 @@
 """The messages that wait while a topic moves: most are due tomorrow, a sample after the last move.
 
-The sample lies all over the topic, from its first message to its last: what is wrong with a part of an index
-is seen. Pure functions; a time is planned before the fill, since a message's cannot be changed later.
+The sample is spread over the topic, from its first message to its last: a defect in a part of an index shows.
+Pure functions; times are planned before the fill, since a message's cannot be changed later.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ READ_PER_S = 15_000
 
 @dataclass(frozen=True)
 class Backlog:
-    """Messages numbered from 0 in the order of the topic. ``due``: deliver_at in ms of the sample's."""
+    """Messages numbered from 0 in the order of the topic. ``due``: the sample's deliver_at in ms."""
 
     count: int
     deliver_at_ms: NDArray[np.int64]
@@ -39,10 +39,10 @@ class Backlog:
 
 @dataclass(frozen=True)
 class Sample:
-    """What came of the messages of a sample. ``lost`` has their numbers, the others count deliveries.
+    """The fate of a sample's messages. ``lost`` has their numbers, the others count deliveries.
 
-    twice: after the first, but for those that a reset of the cursor asked for. before: first ones while the
-    topic was still being moved: such a message has not seen all of it.
+    twice: after the first, except those that a reset of the cursor caused. before: first ones while the topic
+    was still being moved: such a message has not gone through all of it.
     """
 
     lost: tuple[int, ...]
@@ -66,10 +66,10 @@ def make(count: int, now_ms: int, due_ms: int, seed: int) -> Backlog:
 
 
 def planned_s(count: int, rounds: int, faults_s: float, rereads: int, moves_s: float | None) -> float:
-    """Seconds from before the fill until the last move is done, about.
+    """The approximate seconds from before the fill until the last move is done.
 
-    faults_s: what a round takes when nothing is read again. rereads: how often all is read again in it, but
-    for the moves, which take ``moves_s`` at most if each reads all, and next to nothing with None.
+    faults_s: the length of a round without repeated reads. rereads: the number of complete repeated reads in
+    it, apart from the moves, which take ``moves_s`` at most if each reads all, and next to nothing with None.
     """
     reread_s = count / READ_PER_S
     moving_s = 0.0 if moves_s is None else min(10 * reread_s, moves_s + reread_s)
@@ -83,7 +83,10 @@ def judge_sample(
     moved_ns: int,
     taken_back_at_ns: Sequence[int] = (),
 ) -> Sample:
-    """What came of them (number: deliver_at in ms), all due by now; ``moved_ns``: the last move was done."""
+    """The fate of these messages (number: deliver_at in ms), all due by now.
+
+    ``moved_ns``: the end of the last move.
+    """
     last_ns: dict[int, int] = {}
     early = twice = before = 0
     for one in sorted(arrivals, key=lambda arrival: arrival.arrived_at_ns):

@@ -1,12 +1,11 @@
-"""What comes of the messages, and what it costs, when a topic changes its owner on a cluster of two brokers.
+"""The fate of the messages, and the cost, when a topic changes its owner on a cluster of two brokers.
 
-A subscription has many delayed messages, most of them due tomorrow; beside them twenty a second are
-published, delayed by some seconds, delivered and acknowledged all the time. Then the owner is unloaded,
-killed with its daemon, restarted, and the other one after it, paused for longer than its session lasts, or
-its daemon loses its disk; then the topic moves ten times, and the cursor is reset twice meanwhile. After that
-some of the messages that have waited all the time fall due. With few messages the owner is also killed while
-more are published at full speed. The clock runs from the moment that the new owner has the topic and its
-consumer, by its own word.
+A subscription has many delayed messages, most of them due tomorrow; meanwhile twenty a second are published
+with a delay of some seconds, delivered and acknowledged. Then the owner is unloaded, killed with its daemon,
+restarted (followed by the other one), paused for longer than its session lasts, or its daemon loses its disk;
+then the topic moves ten times, and the cursor is reset twice meanwhile. After that some of the messages that
+have waited throughout fall due. With few messages the owner is also killed while more are published at full
+speed. The clock runs from the moment that the new owner has the topic and its consumer, by its own word.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def run(plan: Plan, recorder: Recorder) -> None:
                 with Place(TRACKER_OF[peer], heap_mib=512 if far <= 1_000_000 else 1_536) as place:
                     Course(plan, recorder, peer, place, far, round_).run()
             except (BenchError, UserError) as error:
-                # The others have taken most of an hour, perhaps; what this one has measured stays, too.
+                # The others may have taken most of an hour; the measurements of this one stay, too.
                 recorder.note(f"{peer}, {far:,} messages, was not finished: {error}")
                 plan.say(recorder.notes[-1])
     if not recorder.metrics:

@@ -1,4 +1,4 @@
-"""What a stretch of a run costs: counters of the cluster before and after it."""
+"""The cost of a stretch of a run: counters of the cluster before and after it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LAG_EVERY_S = 0.5
 
 
 class Counters(NamedTuple):
-    """At one moment. Processor times are of the topic's owner, in seconds since its start."""
+    """The counters at one moment. Processor times are the topic owner's, in seconds since its start."""
 
     at_s: float
     metadata_writes: int
@@ -29,7 +29,7 @@ class Counters(NamedTuple):
 
     @classmethod
     def of(cls, place: Place, traffic: Traffic) -> Self:
-        """Now."""
+        """Their present values."""
         broker_s, daemon_s = place.processor_s()
         return cls(
             at_s=time.monotonic(),
@@ -47,12 +47,12 @@ def writes_a_minute(before: Counters, after: Counters) -> float:
 
 
 def publish_ms(traffic: Traffic, before: Counters, after: Counters) -> NDArray[np.float64]:
-    """How long each confirmation took of those that came between."""
+    """The duration of each confirmation in between."""
     return np.array(traffic.confirm_ns[before.confirmed : after.confirmed]) / 1e6
 
 
 class LagWatch:
-    """Asks a daemon again and again how far its index logs are behind. A context manager."""
+    """Asks a daemon repeatedly how far its index logs are behind. A context manager."""
 
     def __init__(self, place: Place) -> None:
         self.longest_s = 0.0
@@ -66,7 +66,7 @@ class LagWatch:
             try:
                 lag_s = self._place.counted(self._node, "tidegate_index_log_lag_seconds")
             except BenchError:
-                continue  # it is busy; the next answer says how far it is behind by then
+                continue  # it is busy; the next answer has its lag by then
             self.longest_s = max(self.longest_s, lag_s)
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""The course of one peer with one number of messages: a fill, the faults, ten moves, and what is due then."""
+"""The course of one peer with one number of messages: a fill, the faults, ten moves, and due messages."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ READS_A_SECOND = 2_000
 
 @dataclass(frozen=True)
 class Round:
-    """What is done to a tracker, and how often it reads everything again then.
+    """The faults for a tracker, and how often it reads everything again.
 
-    moves: whether the topic moves ten times after the faults. fault_rereads: at so many of the faults.
+    moves: true if the topic moves ten times after the faults. fault_rereads: at how many of the faults.
     move_rereads: at each of the moves.
     """
 
@@ -54,7 +54,7 @@ class Round:
 
     @property
     def took_s(self) -> float:
-        """What it takes when nothing is read again, about."""
+        """Its approximate length without repeated reads."""
         return FAULTS_S if self.moves else KILL_S
 
 
@@ -81,12 +81,12 @@ class Course:
         self._taken_back_ns: list[int] = []
 
     def run(self) -> None:
-        """Fill, measure what it costs, do each fault as often as there are rounds, wait for the sample."""
+        """Fill, measure the cost, do each fault as often as there are rounds, wait for the sample."""
         scenario = f"{self._far:,} delayed messages"
         self.traffic.start(self.place.service_url)
         try:
             self._step("filled", lambda: self._fill(scenario))
-            # Before the first move: until brokers have told their load, Pulsar may give the topic to any.
+            # Before the first move: until brokers have reported their load, Pulsar may give the topic to any.
             self._step("measured without a fault", lambda: self._cost(scenario))
             for _ in range(self._plan.runs):
                 for fault in self._round.faults:
@@ -106,14 +106,14 @@ class Course:
         took_s = time.monotonic() - begun_s
         self._plan.say(f"{self._peer}, {self._far:,}: {title}: the step took {took_s:.0f} s")
 
-    # ---- what it costs
+    # ---- cost
 
     def _fill(self, scenario: str) -> None:
         begun_ms = now_ms()
         self._sample_ms = begun_ms + int(self._planned_s() * 1_000)
         made = backlog.make(self._far, begun_ms, self._sample_ms, seed=1)
         before = Counters.of(self.place, self.traffic)
-        # Without a log, too, so that those with and without one are asked the same.
+        # Also without a log, so that peers with and without one get the same requests.
         with LagWatch(self.place) if self.place.ours else contextlib.nullcontext() as watch:
             per_s = self.place.send(made.schedule, self.patience_s)
             sent = Counters.of(self.place, self.traffic)
@@ -146,7 +146,7 @@ class Course:
         self._plan.say(f"{self._peer}: {self._far:,} messages sent, {per_s:,.0f} a second, and tracked")
 
     def _planned_s(self) -> float:
-        """Seconds from before the fill until the last move is done, about."""
+        """The approximate seconds from before the fill until the last move is done."""
         return backlog.planned_s(
             self._far,
             self._plan.runs,
@@ -180,14 +180,14 @@ class Course:
         self._plan.say(f"{self._peer}, {title}: {seen}, {outcome}")
 
     def _held(self) -> int:
-        """How many messages the tracker has, at least: all but those of the sample that are due about now."""
+        """The least number of messages in the tracker: all except the sample's that are due about now."""
         soon_ms = now_ms() + TICK_MS
         return self._stored - sum(at_ms <= soon_ms for at_ms in self._sample.values())
 
     def _judge(
         self, begun_ns: int, outages: Sequence[Outage], taken_back_at_ns: int | None = None
     ) -> Outcome:
-        """What was due by now has come, or is lost."""
+        """Check that every message due by now has come."""
         by_ms = now_ms()
         self._wait_for(self.traffic.due.copy(), by_ms)
         return judge(
@@ -200,7 +200,7 @@ class Course:
         )
 
     def _wait_for(self, due: Mapping[int, int], by_ms: int) -> None:
-        """Return when all of them have come that were due by then, or too much time has passed."""
+        """Return when all messages due by then have come, or too much time has passed."""
         try:
             until(
                 "what is due", lambda: not missing(due, list(self.traffic.arrivals), by_ms), self.patience_s
@@ -245,22 +245,22 @@ class Course:
         )
 
     def _move(self) -> int:
-        """Have the other broker own the topic; when that was begun, in ns."""
+        """Make the other broker own the topic; returns the beginning, in ns."""
         begun_ns = time.time_ns()
         self.stand.move(TOPIC)
         return begun_ns
 
     def _take_back(self) -> int:
-        """Set the cursor back to the beginning; when that was done.
+        """Set the cursor back to the beginning; returns its end.
 
-        On return everything has come again, and the owner has the acknowledgements: those of many thousand
-        in a burst are on their way for longer than the client gathers them.
+        On return everything has come again, and the owner has the acknowledgements: those of many thousand in
+        a burst take longer than the client gathers them.
         """
         again = {one.number for one in self.traffic.arrivals}
         begun_ns = time.time_ns()
 
         def set_back() -> bool:
-            with contextlib.suppress(FaultError):  # refused while something else writes the cursor
+            with contextlib.suppress(FaultError):  # refused while another request writes the cursor
                 self.stand.rewind(TOPIC, SUBSCRIPTION)
                 return True
             return False
@@ -284,7 +284,7 @@ class Course:
     # ---- the backlog itself
 
     def _due_after_moves(self, scenario: str) -> None:
-        """The sample of the backlog falls due: none is lost, early, or comes twice."""
+        """The sample of the backlog falls due: none is lost, early, or delivered twice."""
         title = f"{scenario}: a sample of these, due after the moves"
         left_s = (self._sample_ms - now_ms()) / 1_000
         self._plan.say(f"{self._peer}: the sample of {len(self._sample):,} is due in {left_s:.0f} s")
@@ -295,7 +295,7 @@ class Course:
         all_due_ms = due_ms + backlog.SPREAD_MS
         time.sleep(max(0.0, (all_due_ms - now_ms()) / 1_000))
         self._wait_for(due, all_due_ms)
-        time.sleep(1.0)  # what comes twice comes soon
+        time.sleep(1.0)  # a repeat comes soon
         found = backlog.judge_sample(
             due, list(self.traffic.arrivals), moved_ns=moved_ns, taken_back_at_ns=self._taken_back_ns
         )
@@ -325,7 +325,7 @@ class Course:
             machine.kill()
         notes = flood.notes()
         confirmed = confirmed_by(notes, time.time_ns())
-        # What the former owner had not come to yet is not read again, but for the first time.
+        # Messages that the former owner had not reached yet are read for the first time, not again.
         fresh = max(0, confirmed_by(notes, asked_ns) - given) if self.place.ours else 0
         last_second = confirmed - confirmed_by(notes, begun_ns - 1_000_000_000)
         due = soon(confirmed, soon_ms)

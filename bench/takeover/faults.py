@@ -1,4 +1,4 @@
-"""What is done to the owner of a topic, in the order in which it is done. Each fault says how to undo it.
+"""The faults of a topic's owner, in their order. Each fault returns its undoing.
 
 A rolling restart restarts the owner's machine and, when that is up again, the other one, which has the topic
 by then: each of the two, once.
@@ -19,7 +19,7 @@ PAUSED_S = 12.0
 
 @dataclass(frozen=True)
 class Fault:
-    """What is done to the topic's owner. ``do`` returns what is to be done when it has been measured."""
+    """A fault of the topic's owner. ``do`` returns the work to do after the measurement."""
 
     title: str
     do: Callable[[Place, Traffic], Callable[[], None]]
@@ -57,7 +57,7 @@ def kill(place: Place, traffic: Traffic) -> Callable[[], None]:
 
 
 def stand_still(place: Place, traffic: Traffic) -> Callable[[], None]:
-    """The owner's broker and daemon stand still until another one has the topic, and go on."""
+    """The owner's broker and daemon stand still until another one has the topic, then continue."""
     machine = place.stand.part("machine")
     machine.pause()
     traffic.replace(place.live_url)
@@ -66,8 +66,8 @@ def stand_still(place: Place, traffic: Traffic) -> Callable[[], None]:
     def go_on() -> None:
         time.sleep(max(0.0, resumed_s - time.monotonic()))
         machine.resume()
-        time.sleep(PAUSED_S)  # whatever the former owner still does is to be seen in what arrives
-        # It may think for minutes that the topic is its own: a fresh one for the next fault.
+        time.sleep(PAUSED_S)  # the arrivals show any further work of the former owner
+        # It may believe for minutes that the topic is its own: a fresh one for the next fault.
         machine.kill()
         machine.start()
 
@@ -75,7 +75,7 @@ def stand_still(place: Place, traffic: Traffic) -> Callable[[], None]:
 
 
 def lose_disk(place: Place, _: Traffic) -> Callable[[], None]:
-    """The daemon dies and its data with it; an empty one is started. The broker stays."""
+    """The daemon dies, and its data with it; an empty one is started. The broker stays."""
     daemon, folder = place.stand.part("daemon"), place.stand.data_dir()
     daemon.kill()
     shutil.rmtree(folder)

@@ -1,4 +1,4 @@
-"""What is recorded of one peer: the titles of the figures, their units and their goals."""
+"""The figures of one peer: their titles, units and goals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNDER_WAY = "repeated, acknowledged in the client's last 0.1 s"
 
 
 class Figures:
-    """Adds a peer's figures to what is recorded."""
+    """Records a peer's figures."""
 
     def __init__(self, recorder: Recorder, peer: str) -> None:
         self._recorder = recorder
@@ -52,14 +52,14 @@ class Figures:
         self.add_repeats(title, outcome, target=0 if fault.is_planned else None)
 
     def add_repeats(self, title: str, outcome: Outcome, target: float | None) -> None:
-        """What came again; ``target``: how much of that may be that was acknowledged just before."""
+        """The repeats; ``target``: the permitted number of those acknowledged just before."""
         self.add(title, "repeated, acknowledged 0.2 s before", "messages", outcome.repeated_old, 0)
         self.add(title, "repeated, acknowledged later", "messages", outcome.repeated_young, target)
         self.add(title, UNDER_WAY, "messages", outcome.repeated_under_way, target)
         self.add(title, "repeated, not acknowledged", "messages", outcome.repeated_in_flight, headline=False)
 
     def add_publishing(self, scenario: str, title: str, took_ms: NDArray[np.float64]) -> None:
-        """How long confirmations took; nothing of none."""
+        """The durations of confirmations; nothing without any."""
         if len(took_ms):
             self.add(scenario, f"{title}, median", "ms", float(np.median(took_ms)))
             self.add(scenario, f"{title}, 99th percentile", "ms", float(np.quantile(took_ms, 0.99)))
@@ -73,7 +73,7 @@ class Figures:
         self.add(title, "twice", "messages", found.twice, 0)
 
     def add_moves(self, title: str, first_s: Sequence[float], outcomes: Sequence[Outcome]) -> None:
-        """Of the moves in a row; ``outcomes``: between one reset of the cursor and the next."""
+        """Of the consecutive moves; ``outcomes``: between one reset of the cursor and the next."""
         self.add(title, "moves done", "moves", len(first_s), headline=False, better_high=True)
         self.add(title, "first due message at the new owner, median", "s", float(np.median(first_s)), GOAL_S)
         self.add(title, "first due message at the new owner, longest", "s", max(first_s), GOAL_S)
@@ -110,5 +110,5 @@ class Figures:
 
 
 def worst_of(stages: Sequence[Stage]) -> Stage:
-    """The one in which most was read again."""
+    """The one with the most repeated reads."""
     return max(stages, key=lambda stage: read_again(stage.readings))

@@ -1,8 +1,8 @@
-"""A fill at full speed in a process of its own, to be killed amid it: ``python -m bench.takeover.flood``.
+"""A fill at full speed in a process of its own, killed in its middle: ``python -m bench.takeover.flood``.
 
-What it was confirmed it notes every few ms in a file, which outlives it: pairs of int64, the wall clock in ns
-and how many messages were confirmed by then. One producer's confirmations come in order, so that these are
-the first so many. Every fiftieth message is due soon, the others tomorrow.
+Every few ms it writes its confirmations to a file, which outlives it: pairs of int64, the wall clock in ns
+and the number of messages confirmed by then. One producer's confirmations come in order, so that these are
+the first ones. Every fiftieth message is due soon, the others tomorrow.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _START_TIMEOUT_S = 30.0
 
 
 def deliver_at_ms(place: int, soon_ms: int) -> int:
-    """Of the message so many places after the first one."""
+    """For the message ``place`` places after the first one."""
     if place % SOON_EVERY == 0:
         return soon_ms + place // SOON_EVERY % SPREAD_MS
     return soon_ms + FAR_MS[0] + place * 7_919 % (FAR_MS[1] - FAR_MS[0])
@@ -45,13 +45,13 @@ def soon(confirmed: int, soon_ms: int) -> dict[int, int]:
 
 
 def confirmed_by(notes: NDArray[np.int64], moment_ns: int) -> int:
-    """How many were confirmed by then, as far as it was noted; ``notes`` has shape (n, 2)."""
+    """The number confirmed by then, as far as recorded; ``notes`` has shape (n, 2)."""
     index = int(np.searchsorted(notes[:, 0], moment_ns, side="right"))
     return int(notes[index - 1, 1]) if index else 0
 
 
 class Flood:
-    """The parent's side. Use it as a context manager: the process is gone when it is left."""
+    """The parent's side. Use it as a context manager, at whose end the process is gone."""
 
     def __init__(self, url: str, topic: str, folder: Path, soon_ms: int) -> None:
         self._path = folder / "flood.log"
@@ -75,7 +75,7 @@ class Flood:
             raise BenchError("the fill has ended by itself; clients.log says why")
 
     def notes(self) -> NDArray[np.int64]:
-        """What it has noted so far, of shape (n, 2)."""
+        """Its records so far, of shape (n, 2)."""
         data = self._path.read_bytes() if self._path.exists() else b""
         whole = data[: len(data) // _NOTE.size * _NOTE.size]
         return np.frombuffer(whole, np.int64).reshape(-1, 2)
@@ -102,7 +102,7 @@ def main(argv: list[str]) -> None:
     def on_confirmed(result: pulsar.Result, _: pulsar.MessageId) -> None:
         nonlocal confirmed, noted_ns
         if result != pulsar.Result.Ok:
-            # The ones after it are not the first so many any more.
+            # Later ones would not be the first so many any more.
             os._exit(1)
         confirmed += 1
         now_ns = time.time_ns()

@@ -1,7 +1,7 @@
-"""What came of a fault: pure functions of what was sent and of what arrived when.
+"""The consequences of a fault: pure functions of the sent messages and their arrivals.
 
-A message is known by its number, and a delivery by its position in the topic as well: what a producer sent
-twice is not delivered twice.
+A number identifies a message, and its position in the topic as well a delivery: a message that a producer
+sent twice is not delivered twice.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Arrival(NamedTuple):
 
 
 class Outage(NamedTuple):
-    """From the beginning of a fault that disconnects the consumer to when it was connected again, in ns."""
+    """From the beginning of a fault that disconnects the consumer to its reconnection, in ns."""
 
     begin_ns: int
     end_ns: int
@@ -35,12 +35,12 @@ class Outage(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What faults have done to the messages, and of those that came again, to whose acknowledgement.
+    """The effect of faults on the messages, and for repeats, on their acknowledgements.
 
     repeated_in_flight: there was none. repeated_under_way: the client may not have sent it, since it was made
-    in its last 0.1 s before an outage, or while that lasted. repeated_young: made 0.2 s before the fault or
-    later. repeated_old: made before that. oldest_ms: how long before the fault the oldest of these two kinds
-    was acknowledged, 0 if there is none.
+    in its last 0.1 s before an outage, or during it. repeated_young: made 0.2 s before the fault or later.
+    repeated_old: made before that. oldest_ms: the age, at the fault, of the oldest acknowledgement of these
+    two kinds, 0 without any.
     """
 
     early: int
@@ -53,32 +53,32 @@ class Outcome:
 
 
 def first_after(arrivals: Sequence[Arrival], moment_ns: int) -> int | None:
-    """When the first message came that came at that moment or later, in ns; None if none did."""
+    """The time of the first arrival at that moment or later, in ns; None without one."""
     return min((one.arrived_at_ns for one in arrivals if one.arrived_at_ns >= moment_ns), default=None)
 
 
 def earliest_past(due: Mapping[int, int], past_ms: int) -> int | None:
-    """The first to fall due of those (number: deliver_at in ms) that are due later; None if there is none."""
+    """The first to fall due after ``past_ms`` (number: deliver_at in ms); None without one."""
     later = ((deliver_at_ms, number) for number, deliver_at_ms in due.items() if deliver_at_ms > past_ms)
     return min(later, default=(0, None))[1]
 
 
 def came_at(arrivals: Sequence[Arrival], number: int) -> int | None:
-    """When a message came first, in ns; None if it has not."""
+    """A message's first arrival, in ns; None without one."""
     return min((one.arrived_at_ns for one in arrivals if one.number == number), default=None)
 
 
 def quiet_ns(arrivals: Sequence[Arrival], moment_ns: int) -> int:
-    """How long before a moment the client made its last acknowledgement."""
+    """The time from the client's last acknowledgement to a moment."""
     made = (one.acked_at_ns for one in arrivals if 0 < one.acked_at_ns <= moment_ns)
     return moment_ns - max(made, default=0)
 
 
 def served_since(client_ns: int, owner_ns: int | None, first_ns: int) -> int:
-    """Since when the new owner has had the consumer, all in ns.
+    """The time since which the new owner has had the consumer, all in ns.
 
-    client_ns: when its client was connected, perhaps to a broker that was loading the topic still. owner_ns:
-    what the owner says, None if it does not; it may be of a later connection than the first message.
+    client_ns: when its client was connected, perhaps to a broker that was still loading the topic. owner_ns:
+    the owner's own value, None without one; it may be of a later connection than the first message.
     """
     return owner_ns if owner_ns is not None and client_ns <= owner_ns <= first_ns else client_ns
 
@@ -86,7 +86,7 @@ def served_since(client_ns: int, owner_ns: int | None, first_ns: int) -> int:
 def missing(due: Mapping[int, int], arrivals: Sequence[Arrival], now_ms: int) -> set[int]:
     """The confirmed messages (number: deliver_at in ms) that are due by now and have not come.
 
-    What came and could not be acknowledged has to come again.
+    A message that came and could not be acknowledged has to come again.
     """
     came = {one.number for one in arrivals if one.acked_at_ns}
     return {number for number, deliver_at_ms in due.items() if deliver_at_ms <= now_ms} - came
@@ -101,9 +101,9 @@ def judge(
     outages: Sequence[Outage] = (),
     taken_back_at_ns: int | None = None,
 ) -> Outcome:
-    """What happened since then. ``taken_back_at_ns``: a reset of the cursor, which repeats by intent.
+    """The outcome since then. ``taken_back_at_ns``: a reset of the cursor, which repeats by intent.
 
-    outages: since then, in their order; what comes again without one counts from ``since_ns``.
+    outages: since then, in order; repeats without one count from ``since_ns``.
     """
     last: dict[tuple[int, int], Arrival] = {}
     early = old = young = under_way = in_flight = oldest_ns = 0
@@ -131,11 +131,11 @@ def judge(
 
 
 def _is_under_way(former: Arrival, one: Arrival, outage: Outage) -> bool:
-    """Whether the outage lies between the two, and the former's acknowledgement may not have been sent."""
+    """True if the outage lies between the two, and the former's acknowledgement may not have been sent."""
     lies_between = former.arrived_at_ns < outage.end_ns and one.arrived_at_ns >= outage.begin_ns
     return lies_between and former.acked_at_ns >= outage.begin_ns - HELD_NS
 
 
 def _next_fault_ns(former: Arrival, since_ns: int, outages: Sequence[Outage]) -> int:
-    """When the first fault began after the acknowledgement."""
+    """The beginning of the first fault after the acknowledgement."""
     return next((each.begin_ns for each in outages if each.begin_ns >= former.acked_at_ns), since_ns)

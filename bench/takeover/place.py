@@ -1,4 +1,4 @@
-"""The cluster of one peer: two brokers that run its tracker, and what is asked of them."""
+"""The cluster of one peer: two brokers with its tracker, and questions to them."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _CLOCK_TICKS = 100
 _COUNTING = {
     "enableStatistics": "true",
     "statsProviderClass": "org.apache.bookkeeper.stats.prometheus.PrometheusMetricsProvider",
-    # Its own HTTP server tells it.
+    # Its own HTTP server has them.
     "prometheusStatsHttpEnable": "false",
 }
 _WRITTEN = re.compile(r"^bookie_WRITE_BYTES(?:_total)?(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
 
 
 class _CountingBookie(Bookie):
-    """``plain`` as one that counts what it writes."""
+    """``plain``, but counting its writes."""
 
     def __init__(self, plain: Bookie) -> None:
         vars(self).update(vars(plain))
@@ -53,7 +53,7 @@ class _CountingBookie(Bookie):
 
 
 class Place:
-    """Use it as a context manager. ``log``: whether our index is kept in an index log as well."""
+    """Use it as a context manager. ``log``: true if our index also has an index log."""
 
     def __init__(self, tracker: str, *, heap_mib: int) -> None:
         self.ours = is_ours(tracker)
@@ -69,7 +69,7 @@ class Place:
             guard=self._guard,
             pause=time.sleep,
             heap_mib=heap_mib,
-            # As it is installed: the drills have tiny slices, so that everything happens soon.
+            # As installed: the drills have tiny slices, so that everything happens soon.
             daemon_settings={},
         )
         self.stand.cluster.bookie = _CountingBookie(self.stand.cluster.bookie)
@@ -93,7 +93,7 @@ class Place:
         return self.stand.cluster.service_url
 
     def live_url(self) -> str:
-        """Those that answer, once one of them has the topic: one that stands still would be waited for."""
+        """The brokers that answer, once one of them has the topic: clients would wait for a paused one."""
         return self.stand.client_url(TOPIC)
 
     def send(self, schedule: NDArray[np.int64], timeout_s: float) -> float:
@@ -118,7 +118,7 @@ class Place:
         return count / max(1, confirmed_at_ns - began_at_ns) * 1e9
 
     def delayed(self) -> int:
-        """How many messages the tracker holds; -1 while nobody says so."""
+        """The number of messages in the tracker; -1 while it is unknown."""
         try:
             found = self.stand.delayed(TOPIC, SUBSCRIPTION)
         except UserError:
@@ -126,11 +126,11 @@ class Place:
         return -1 if found is None else found
 
     def wait_delayed(self, wanted: Callable[[], int], timeout_s: float) -> None:
-        """Return once the tracker holds at least as many messages as are wanted by then."""
+        """Return once the tracker has at least as many messages as are wanted by then."""
         at_least("the tracker to hold the backlog", self.delayed, wanted, timeout_s)
 
     def owner(self) -> Node:
-        """Who has the topic. Raises BenchError if nobody says so."""
+        """The topic's owner. Raises BenchError if it is unknown."""
         try:
             found = self.stand.owner(TOPIC)
         except UserError:
@@ -140,7 +140,7 @@ class Place:
         return found
 
     def consumer_since_ns(self) -> int | None:
-        """Since when the topic's owner has its consumer, by its own word; None if it does not say."""
+        """The time since which the topic's owner says it has its consumer; None if it does not say."""
         found = self._subscription()
         consumers = [] if found is None else found["consumers"]
         if len(consumers) != 1:
@@ -148,12 +148,12 @@ class Place:
         return int(datetime.fromisoformat(consumers[0]["connectedSince"]).timestamp() * 1e9)
 
     def unacknowledged(self) -> int | None:
-        """How much the consumer has got and its owner has no acknowledgement for; None if not told."""
+        """The number of delivered messages without an acknowledgement at the owner; None if unknown."""
         found = self._subscription()
         return None if found is None else int(found["unackedMessages"])
 
     def _subscription(self) -> dict[str, Any] | None:
-        """What the topic's owner tells of the subscription."""
+        """The owner's stats of the subscription."""
         url = self.owner().broker.admin_url
         asked = StandAdmin(lambda: url)
         try:
@@ -169,7 +169,7 @@ class Place:
         return sum(counted_reads(owner.name, owner.counters_port, owner.broker.admin_url, TOPIC).values())
 
     def counted(self, node: Node, name: str) -> float:
-        """A counter of a daemon, which must answer; 0 if there is none."""
+        """A counter of a daemon, which must answer; 0 without it."""
         if not self.ours:
             return 0.0
         text = _metrics(node.daemon.url, f"the daemon of {node.name}")
@@ -177,18 +177,18 @@ class Place:
         return 0.0 if found is None else float(found[1])
 
     def given(self, node: Node) -> Given:
-        """What the daemon was given to hold since its start; it must answer."""
+        """The entries given to the daemon since its start; it must answer."""
         return Given(node.daemon.pid, int(self.counted(node, "tidegate_entries_added_total")))
 
     def bookie_written(self) -> float:
-        """Bytes of entries that the bookie has stored since its start, of whatever ledger."""
+        """Bytes of entries that the bookie has stored since its start, in all ledgers."""
         found = _WRITTEN.findall(_metrics(self.stand.cluster.bookie_url, "the bookie"))
         if not found:
             raise BenchError("the bookie does not say what it has written")
         return sum(map(float, found))
 
     def restored_s(self, node: Node) -> float:
-        """How long a daemon has restored indexes from their logs since its start; it must answer."""
+        """The seconds that a daemon, which must answer, has restored indexes from logs since its start."""
         return self.counted(node, "tidegate_index_log_restore_seconds_sum")
 
     def wait_logged(self, timeout_s: float) -> None:
@@ -208,7 +208,7 @@ class Place:
         )
 
     def daemon_peak_mib(self) -> float:
-        """The most memory that the daemon of the topic's owner has had since its start, by the kernel."""
+        """The peak memory of the topic owner's daemon since its start, by the kernel."""
         status = Path(f"/proc/{self.owner().daemon.pid}/status").read_text(encoding="utf-8")
         found = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
         return 0.0 if found is None else int(found[1]) / 1_024

@@ -1,10 +1,10 @@
-"""How much of a topic its new owner has read again: arithmetic of its counters, pure functions.
+"""The part of a topic that its new owner has read again: arithmetic of its counters, pure functions.
 
-No counter tells it alone. What is published or delivered meanwhile is read from BookKeeper, too, but not if
-the broker still had it in its cache: taken off all the same, it hides as many entries that were read again.
-So it is taken off a reading soon after the first due message, when there is little of it, and off a second
-one when all has been read, and what the daemon was given, which knows of no cache, is a third count. The
-worst one is told.
+No counter shows it alone. Messages published or delivered meanwhile are read from BookKeeper, too, unless the
+broker still had them in its cache: subtracted all the same, they hide as many entries that were read again.
+So they are subtracted from a reading soon after the first due message, when there are few, and from a second
+one when all has been read; the entries given to the daemon, which knows no cache, are a third count. The
+worst one is reported.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 
 class Reading(NamedTuple):
-    """An owner's counters since it has had the topic, or since the fault, if it has the topic still.
+    """An owner's counters since it has had the topic, or since the fault, if it still has the topic.
 
-    read: entries from BookKeeper. added: entries that its daemon was given, None where there is no daemon.
-    stored: messages published meanwhile. delivered: those delivered meanwhile.
+    read: entries from BookKeeper. added: entries given to its daemon, None without a daemon. stored: messages
+    published meanwhile. delivered: messages delivered meanwhile.
     """
 
     read: int
@@ -27,13 +27,13 @@ class Reading(NamedTuple):
 
     @property
     def again(self) -> int:
-        """Entries read again, by the count that says more; negative if the cache had what was new."""
+        """Entries read again, by the larger count; negative if the cache had the new ones."""
         from_storage = self.read - self.stored - self.delivered
         return from_storage if self.added is None else max(from_storage, self.added - self.stored)
 
 
 class Given(NamedTuple):
-    """How many entries one run of a daemon was given since its start; ``run`` is its process id."""
+    """The number of entries given to one run of a daemon since its start; ``run`` is its process id."""
 
     run: int
     entries: int
@@ -45,6 +45,6 @@ def read_again(readings: Sequence[Reading]) -> int:
 
 
 def given_since(before: Mapping[str, Given], name: str, now: Given) -> int:
-    """What the daemon ``name`` was given since then. One that was started meanwhile began with nothing."""
+    """The entries given to the daemon ``name`` since then. A daemon started meanwhile began with nothing."""
     former = before.get(name)
     return now.entries - (former.entries if former is not None and former.run == now.run else 0)

@@ -1,4 +1,4 @@
-"""A fault and what is seen of it: from the last moment before it until the owner has read what it needs."""
+"""A fault and its observation: from the last moment before it until the owner has read all it needs."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ UNSURE_MS = 250
 
 @dataclass(frozen=True)
 class Stage:
-    """What was seen of one fault. Times in ns of the wall clock; ``readings``: soon after the first due
-    message, and when all had been read.
+    """The observations of one fault.
+
+    Times in ns of the wall clock; ``readings``: soon after the first due message, and when all had been read.
     """
 
     begun_ns: int
@@ -42,9 +43,9 @@ class Stage:
 
 
 def moved(do: Callable[[], T]) -> T:
-    """What ``do`` returns, which moves the topic, tried again where the former owner got it.
+    """The result of ``do``, which moves the topic, repeated if the former owner got it back.
 
-    Both brokers ask for it at once, when a client is as quick as the new owner is.
+    Both brokers ask for it at once if a client is as quick as the new owner.
     """
     try:
         return do()
@@ -53,7 +54,7 @@ def moved(do: Callable[[], T]) -> T:
 
 
 class Stages:
-    """Makes stages. ``held``: how many messages the tracker must have, at least, when all has been read."""
+    """Makes stages. ``held``: the least number of messages in the tracker when all has been read."""
 
     def __init__(self, place: Place, traffic: Traffic, held: Callable[[], int], patience_s: float) -> None:
         self._place = place
@@ -62,7 +63,7 @@ class Stages:
         self._patience_s = patience_s
 
     def make(self, fault: Fault) -> Stage:
-        """Do it and undo it; once more if Pulsar gave the topic to its former owner again."""
+        """Do it and undo it; once more if Pulsar gave the topic back to its former owner."""
         return moved(lambda: self._make(fault))
 
     def _make(self, fault: Fault) -> Stage:
@@ -99,7 +100,7 @@ class Stages:
         return Stage(begun_ns, connected_ns, first_s, readings, took_s, peak_mib)
 
     def first_due(self, connected_ns: int) -> tuple[int, float]:
-        """When the owner had the consumer, in ns, and how many seconds later the first due message came."""
+        """When the owner had the consumer, in ns, and the seconds from then to the first due message."""
         first_ns = until(
             "the first due message",
             lambda: first_after(list(self._traffic.arrivals), connected_ns),
@@ -110,10 +111,10 @@ class Stages:
         return since_ns, (first_ns - since_ns) / 1e9
 
     def _first_past_horizon(self, due: Mapping[int, int], killed_ns: int, ready_ns: int) -> tuple[int, float]:
-        """When the daemon was ready, and how late the first message came that only a daemon can have.
+        """When the daemon was ready, and the lateness of the first message that only a daemon can have.
 
-        Of those that were published before it was killed: what is due within the horizon after that, the
-        shim has itself.
+        Among those published before it was killed: the shim itself has messages due within the horizon after
+        that.
         """
         number = earliest_past(due, killed_ns // 1_000_000 + HORIZON_MS + UNSURE_MS)
         if number is None:
@@ -124,11 +125,11 @@ class Stages:
             self._patience_s,
             interval_s=0.005,
         )
-        # It may serve before it is seen to be ready.
+        # It may serve before its readiness shows.
         return ready_ns, max(0, came_ns - max(ready_ns, due[number] * 1_000_000)) / 1e9
 
     def given(self) -> dict[str, Given]:
-        """What each daemon was given so far."""
+        """The entries given to each daemon so far."""
         nodes = self._place.stand.cluster.nodes if self._place.ours else []
         return {node.name: self._place.given(node) for node in nodes}
 
@@ -136,7 +137,7 @@ class Stages:
         self, since_ns: int, read_before: int, given_before: Mapping[str, Given]
     ) -> tuple[Reading, Reading]:
         """Soon, and when all has been read. ``read_before``: by the fault, by the same broker."""
-        time.sleep(DELIVERED_S)  # what is due has been read, and is on its way
+        time.sleep(DELIVERED_S)  # due messages have been read, and are on their way
         early = self._reading(since_ns, read_before, given_before)
         self._place.wait_delayed(self._held, self._patience_s)
         settled("the reads to end", lambda: self._place.entries_read() // (PER_S * 10), self._patience_s)
@@ -144,7 +145,7 @@ class Stages:
 
     def _reading(self, since_ns: int, read_before: int, given_before: Mapping[str, Given]) -> Reading:
         owner = self._place.owner()
-        # These first: what comes until the counters answer counts as read again, and not the other way round.
+        # These first: messages until the counters answer then count as read again, and not the reverse.
         stored = sum(at_ns >= since_ns for at_ns in list(self._traffic.confirmed_at_ns))
         delivered = sum(one.arrived_at_ns >= since_ns for one in list(self._traffic.arrivals))
         # The daemon answers at once, a broker that has just started does not.

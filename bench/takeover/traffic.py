@@ -1,6 +1,7 @@
-"""A steady producer and a consumer that follow their topic from broker to broker, and note what happened.
+"""A steady producer and a consumer that follow their topic from broker to broker, and record events.
 
-Invariant: what is noted as confirmed is stored in the topic; a delivery is noted before the next is taken.
+Invariant: a message recorded as confirmed is stored in the topic; a delivery is recorded before the next is
+received.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _CONNECT_S = 120.0
 
 
 class _Consumer:
-    """A consumer that can be told to acknowledge nothing more: it refuses, as without a connection."""
+    """A consumer that can stop acknowledging: it then refuses, as without a connection."""
 
     def __init__(self, consumer: pulsar.Consumer, traffic: Traffic) -> None:
         self.receive = consumer.receive
@@ -51,9 +52,9 @@ class _Consumer:
 class Traffic:
     """Messages numbered from ``first``, ``PER_S`` a second, each delayed by some seconds, and their consumer.
 
-    due: deliver_at in ms of each message that a broker has confirmed. confirm_ns: how long each confirmation
-    took. confirmed_at_ns: when they came. What is due in an hour is not this consumer's business and is not
-    noted. rests: nothing is acknowledged; changed and asked with ``acknowledging``.
+    due: deliver_at in ms of each message that a broker has confirmed. confirm_ns: the duration of each
+    confirmation. confirmed_at_ns: their times. Messages due in an hour are not for this consumer and are not
+    recorded. rests: nothing is acknowledged; changed and read with ``acknowledging``.
     """
 
     def __init__(self, topic: str, log_path: Path, first: int) -> None:
@@ -74,7 +75,10 @@ class Traffic:
         self._producer: pulsar.Producer | None = None
 
     def start(self, service_url: Callable[[], str]) -> None:
-        """Connect, and go on until ``close``. ``service_url`` raises ``UserError`` while nobody is there."""
+        """Connect, and continue until ``close``.
+
+        ``service_url`` raises ``UserError`` while no broker answers.
+        """
         self._connect(service_url)
         self._workers.run(self._send)
 
@@ -85,21 +89,21 @@ class Traffic:
         self._workers.join()
 
     def replace(self, service_url: Callable[[], str]) -> None:
-        """Give the client up, which may not notice for long that its broker is gone, and take a new one."""
+        """Replace the client, which may not notice for long that its broker is gone."""
         self._drop()
         self._connect(service_url)
 
     def rest(self, quiet_s: float) -> None:
-        """Acknowledge nothing more, as a client that is drained; returns after ``quiet_s`` of that.
+        """Stop acknowledging, as a client that is drained; returns after ``quiet_s`` of that.
 
-        What comes meanwhile is noted as not acknowledged. It goes on by itself once it is connected anew.
+        Arrivals meanwhile are recorded as not acknowledged. It resumes by itself once it is reconnected.
         """
         with self.acknowledging:
             self.rests = True
         time.sleep(quiet_s)
 
     def wait_connected(self, since_ns: int, timeout_s: float) -> int:
-        """When the consumer was connected first after a moment, both in ns of the wall clock."""
+        """The consumer's first connection after a moment, both in ns of the wall clock."""
         return until(
             "the consumer to be connected again",
             lambda: next((at for at in self.connected_at_ns if at >= since_ns), None),
@@ -123,7 +127,7 @@ class Traffic:
             except (UserError, pulsar.PulsarException) as error:
                 if time.monotonic() > give_up_s:
                     raise BenchError(f"no client could connect within {_CONNECT_S:.0f} s: {error}") from error
-                # There is no event to wait for: another process's state is only seen by asking.
+                # There is no event to wait for: another process's state shows only by asking.
                 time.sleep(0.05)
 
     def _connect_once(self, service_url: str) -> None:
@@ -150,13 +154,13 @@ class Traffic:
         self._workers.run(self._watch, consumer)
 
     def _connected(self) -> None:
-        """Note it."""
+        """Record it."""
         self.connected_at_ns.append(time.time_ns())
         with self.acknowledging:
             self.rests = False
 
     def _watch(self, consumer: pulsar.Consumer) -> None:
-        """Note when the client has connected again by itself. The client has no event for it."""
+        """Record when the client has reconnected by itself. The client has no event for it."""
         connected = True
         while not self._workers.closed.wait(_WATCH_S):
             now = consumer.is_connected()

@@ -1,1 +1,1 @@
-"""The bench ``throughput``: how fast delayed messages are published and delivered."""
+"""The bench ``throughput``: the speed of publishing and delivering delayed messages."""

@@ -1,14 +1,14 @@
-"""How fast delayed messages are published, and how fast they are delivered once due, end to end.
+"""The speed of publishing delayed messages, and of delivering them once due, end to end.
 
 The same producer, consumer and broker with each tracker. One producer sends as fast as the broker confirms,
-with the consumer's subscription there; when the tracker holds what it will hold, the memory is read; then the
-messages fall due: all at one instant, or evenly over some seconds and in random order of their place in the
-topic. Delivery ends when the broker has the acknowledgement of every message. The broker is warmed up with
-messages of another topic, twice; how fast it takes the second lot decides how far ahead the deliver_at of a
-scenario is. The quick run leaves out the warm-up and the second scenario.
+with the consumer's subscription there; memory is read once the tracker holds everything; then the messages
+fall due: all at one instant, or evenly over some seconds and in random order of their place in the topic.
+Delivery ends when the broker has the acknowledgement of every message. The broker is warmed up with messages
+of another topic, twice; its speed with the second lot decides how far ahead the deliver_at of a scenario is.
+The quick run leaves out the warm-up and the second scenario.
 
-Pulsar's trackers may begin up to one tick (1 s) early: the rate counts from the first message, wherever that
-is, and what was early is counted.
+Pulsar's trackers may begin up to one tick (1 s) early: the rate counts from the first message, whenever that
+is, and early ones are counted.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PATIENCE_S = 90.0
 
 @dataclass(frozen=True)
 class Scenario:
-    """How many messages, and over how many seconds they fall due."""
+    """The number of messages, and the seconds over which they fall due."""
 
     title: str
     topic: str
@@ -52,7 +52,7 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Waiting:
-    """While all messages wait: how many the tracker holds, and the memory of the broker and of our daemon."""
+    """While all messages wait: the number in the tracker, and the memory of the broker and of our daemon."""
 
     held: int
     broker: BrokerMemory
@@ -60,7 +60,7 @@ class Waiting:
 
 
 def due_times(count: int, first_ms: int, spread_s: int, seed: int) -> NDArray[np.int64]:
-    """When each message is due: all at ``first_ms``, or evenly over the seconds after it in random order."""
+    """The due time of each message: all at ``first_ms``, or evenly over the seconds after it, shuffled."""
     order = np.random.default_rng(seed).permutation(count)
     return (first_ms + order * (spread_s * 1000) // count).astype(np.int64)
 
@@ -73,7 +73,7 @@ def rows(deliver_at_ms: NDArray[np.int64], first_sequence: int = 0) -> NDArray[n
 
 
 def warm_up(stand: Stand) -> float:
-    """Send and receive what is not measured; returns how many messages a second were sent at the end."""
+    """Send and receive unmeasured messages; returns the rate of sending at the end, in messages a second."""
     topic = "warm-up"
     consumer = stand.consumer(topic)
     first_ms = now_ms() + PROCESS_START_MS + WARM_UP_DELAY_MS
@@ -86,7 +86,7 @@ def warm_up(stand: Stand) -> float:
 
 
 def wait(stand: Stand, topic: str) -> Waiting:
-    """Return once the tracker holds what it will hold, with the memory that this takes."""
+    """Return once the tracker holds everything, with the memory that this takes."""
     held = settled(
         f"the {stand.tracker.name} tracker to take the messages",
         lambda: stand.admin.delayed(topic, SUBSCRIPTION),
@@ -101,7 +101,7 @@ def wait(stand: Stand, topic: str) -> Waiting:
 def record(
     recorder: Recorder, scenario: Scenario, peer: str, sent: Sent, waiting: Waiting, records: NDArray[np.void]
 ) -> None:
-    """Turn what was measured in one scenario into its metrics."""
+    """Turn one scenario's measurements into metrics."""
     late_ms = receipts.lateness_ms(records)
     distinct = len(np.unique(records["sequence"]))
     first_ns, last_ns = int(records["arrived_at_ns"].min()), int(records["acked_at_ns"].max())
@@ -130,7 +130,7 @@ def record(
 
     add("published", "messages/s", sent.per_s, higher=True)
     rate = distinct / ((last_ns - first_ns) / 1e9)
-    # Where messages fall due evenly, the time that they take says nothing of how fast they could come.
+    # Where messages fall due evenly, their time says nothing of the possible speed.
     add("delivered and acknowledged", "messages/s", rate, higher=True, headline=not scenario.spread_s)
     add("first message", "ms after it was due", first_late_ms)
     add("last acknowledgement", "s after the last was due", (last_ns / 1e6 - last_due_ms) / 1e3)
@@ -151,7 +151,7 @@ def record(
 def measure(
     plan: Plan, recorder: Recorder, stand: Stand, scenario: Scenario, *, per_s: float, seed: int
 ) -> float:
-    """One scenario on a stand that takes about ``per_s`` messages a second; returns what it took."""
+    """One scenario on a stand that takes about ``per_s`` messages a second; returns its measured rate."""
     peer, topic = stand.tracker.name, scenario.topic
     consumer = stand.consumer(topic)
     first_ms = now_ms() + PROCESS_START_MS + int(CAUTION * scenario.count / per_s * 1000)

@@ -1,6 +1,6 @@
-"""What memory a broker uses: objects on its heap, buffers outside it, and what the kernel has given it.
+"""A broker's memory: objects on its heap, buffers outside it, and its pages from the kernel.
 
-Garbage is collected first, so that the heap's figure is of what is still referenced. The kernel's figure is
+Garbage is collected first, so that the heap's figure covers only referenced objects. The kernel's figure is
 the proportional set size: Pulsar's start script chooses ZGC, which maps the heap at several addresses, and
 the plain resident size counts each of them.
 """
@@ -30,7 +30,7 @@ class BrokerMemory:
 
 
 def resident_bytes(pid: int) -> int:
-    """The proportional set size of a process that was started here; raises BenchError when it is gone."""
+    """The proportional set size of a process that was started here; raises BenchError if it is gone."""
     try:
         return int(psutil.Process(pid).memory_full_info().pss)
     except psutil.Error as error:

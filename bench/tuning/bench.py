@@ -1,9 +1,9 @@
 """One workload with slices from a minute to the whole span, and with the automatic width.
 
 Entries are due evenly over 7 days. Staging has a small budget, so that a small backlog is spilled as often as
-a large one is: what matters is how many entries of a spill fall into a slice, and how many spills there are.
-Each width is filled, killed -9, popped up to the middle of a slice, killed -9 and opened again. Filled once
-more, the most blocks on the way are compared with what the model of `tidegate tune` says of such a rush.
+a large one is: the relevant numbers are the entries of a spill in a slice, and the spills. Each width is
+filled, killed -9, popped up to the middle of a slice, killed -9 and opened again. In one more fill, the peak
+of blocks is compared with the prediction of `tidegate tune` for such a rush.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def measure(setting: Setting, peer: str, recorder: Recorder) -> dict[str, float]
 
 
 def modelled(recorder: Recorder, setting: Setting, peers: Sequence[str]) -> None:
-    """Say how far the model's most blocks are off, at each width: all entries arrive at once."""
+    """Note the model's error for the peak of blocks, at each width: all entries arrive at once."""
     from tidegate.pipeline.tune.calibrate import Played, Trace, measure_costs  # noqa: PLC0415
 
     due_ms = np.concatenate([one.deliver_at_ms for one in batches(setting)])

@@ -3,12 +3,12 @@
 ``python -m bench.tuning.worker PHASE DIR SETTING`` with SETTING as JSON (``Setting``) does one phase on the
 same directory, prints its figures as JSON and waits to be killed:
 
-- ``crowd`` does what ``fill`` does and looks at the blocks after each batch, which takes time of its own;
+- ``crowd`` does the work of ``fill`` and looks at the blocks after each batch, which takes time of its own;
 - ``fill`` adds the entries in batches, each durable before the next, until all are in slices; like the daemon
-  it takes no more while staging is far over its budget;
-- ``pop`` pops and acknowledges up to the middle of a slice in the middle of the span. At some slices it looks
-  at the boundary as the daemon does: it reads ahead, then pops what is due first;
-- ``reopen`` opens what is there and pops the first due entry.
+  it accepts no more while staging is far over its budget;
+- ``pop`` pops and acknowledges up to the middle of a slice in the middle of the span. At some slices it
+  measures the boundary as the daemon meets it: it reads ahead, then pops the first due entries;
+- ``reopen`` opens the folder and pops the first due entry.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ HELD_BACK_AT = 2
 
 
 class Setting(BaseModel):
-    """What a worker is told. ``width_ms`` None: automatic."""
+    """A worker's settings. ``width_ms`` None: automatic."""
 
     entries: int
     batch: int
@@ -68,7 +68,7 @@ class Setting(BaseModel):
 
 
 class WorkClock(ManualClock):
-    """Messages' time stands still; how long work takes is measured, for the pace of compactions."""
+    """Messages' time stands still; the duration of work is measured, for the pace of compactions."""
 
     def monotonic_ns(self) -> int:
         """Of this machine."""
@@ -124,7 +124,7 @@ def fill(folder: Path, setting: Setting) -> dict[str, float]:
 
 
 def crowd(folder: Path, setting: Setting) -> dict[str, float]:
-    """Add everything; the most blocks that there are on the way."""
+    """Add everything; returns the peak of blocks on the way."""
     catalog, index, clock = opened(folder, setting, START_MS - DAY_MS)
     most = 0
     for entries in batches(setting):
