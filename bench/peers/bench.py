@@ -323,7 +323,7 @@ def present(plan: Plan, recorder: Recorder) -> dict[str, Launcher]:
 
 
 def run(plan: Plan, recorder: Recorder) -> None:
-    """Every peer, every workload, in each round; a peer that fails is left out from then on."""
+    """Every peer, every workload, in each round; a peer that fails takes no further part."""
     sizes = QUICK if plan.quick else FULL
     main, others, large = chosen(plan, sizes)
     recorder.parameters |= {

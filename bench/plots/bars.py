@@ -28,7 +28,7 @@ def shown(result: Result) -> list[Metric]:
     """The metrics with a panel: headline ones with a peer or a target, and a value other than zero.
 
     A bar alone says no more than its number in the table: it is drawn only if there is no other. The same
-    goes for one beside a target, with its verdict: it is left out if there are many panels.
+    goes for one beside a target, with its verdict: with many panels it does not appear.
     """
     some = [
         metric

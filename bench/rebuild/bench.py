@@ -9,7 +9,7 @@ which Spark is worth its start, and the gain of a second worker; NumPy in a proc
 limit.
 
 The dispatcher alone would read 10 M messages for six minutes, at the same rate as 1 M: it reads up to 1 M. If
-all peers are of one kind (a topic's or generated entries), the other kind is left out.
+all peers are of one kind (a topic's or generated entries), the other kind does not run.
 """
 
 from __future__ import annotations

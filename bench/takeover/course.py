@@ -210,7 +210,7 @@ class Course:
             self._plan.say(f"{self._peer}: {error}: {len(lost)} are missing, as {lost[:20]}")
 
     def _moves(self, scenario: str) -> None:
-        """The topic moves there and back, and twice the cursor is set back meanwhile."""
+        """The topic moves there and back, and twice the cursor is reset meanwhile."""
         title = f"{scenario}: moves in a row"
         before = Counters.of(self.place, self.traffic)
         begun_ns, end_s = time.time_ns(), time.monotonic() + MOVES_S

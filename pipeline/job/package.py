@@ -3,7 +3,7 @@
     tidegate-spark.tar.gz     packages at its root, for --archives …#tidegate_env with PYTHONPATH=tidegate_env
     tidegate_submit.py        what spark-submit starts
 
-Invariants: nothing is downloaded; Spark itself is left out, since the cluster has its own; the same
+Invariants: nothing is downloaded; Spark itself is not in it, since the cluster has its own; the same
 installation gives the same bytes; an archive is complete or absent.
 """
 

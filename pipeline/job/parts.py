@@ -122,6 +122,6 @@ def _number(found: re.Match[str] | None) -> int | None:
 
 
 def _parsed(version: str) -> tuple[int, ...]:
-    """(major, minor). An unreadable version is left for Spark to report."""
+    """(major, minor). Spark may report an unreadable version."""
     found = re.match(r"(\d+)\.(\d+)", version)
     return (int(found[1]), int(found[2])) if found else SPARK_MIN

@@ -159,7 +159,7 @@ class LeftOut:
         self.names.append(index.name._asdict())
 
     def note(self, text: str) -> None:
-        """Show the user a line about a subscription that is not left out."""
+        """Show the user a line about a subscription that stays in."""
         self._context.note(text)
 
     @contextlib.contextmanager

@@ -2,7 +2,7 @@
 
 A target is a topic or a partition with the subscriptions whose indexes are to hold its messages. A resumed
 plan keeps its tasks, since some of them are done, and gets more for new entries. It is not resumed if it left
-out entries that are needed now, after a cursor was set back; nor if the parts do not match the topic: it is
+out entries that are needed now, after a cursor was reset; nor if the parts do not match the topic: it is
 another one of the same name.
 """
 

@@ -1,6 +1,6 @@
 """The Spark filters that the reader applies itself, as an interval for each column.
 
-Pure. Invariant: a filter is taken over only if the intervals express it exactly; Spark applies the others.
+Pure. Invariant: the reader takes a filter only if the intervals express it exactly; Spark applies the others.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def bounds(wanted: Wanted) -> Bounds:
 
 
 def _understood(one: Filter) -> tuple[str, Interval | None]:
-    """(column, its interval); None for a filter that is not taken over."""
+    """(column, its interval); None for a filter that stays with Spark."""
     column = ".".join(getattr(one, "attribute", ()))
     if column not in _COLUMNS:
         return column, None

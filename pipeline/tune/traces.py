@@ -21,7 +21,7 @@ _CSV = (".csv", ".csv.gz")
 
 
 def read(spark: SparkSession, wanted: TuneOptions) -> DataFrame:
-    """The trace; messages without delay are left out. Raises ``TraceError``."""
+    """The trace, without undelayed messages. Raises ``TraceError``."""
     if wanted.topic is not None:
         register(spark)
         found = spark.read.format(FORMAT).options(**wanted.topic.options).load()

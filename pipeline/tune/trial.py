@@ -10,7 +10,7 @@ their figures as JSON:
   several times, each with a copy of the folder, and with all folders in turn: a disturbance of the machine
   must not count for one of them only.
 
-Everything is as in the daemon, except that a spill's work is done on the spot.
+Everything is as in the daemon, except that a spill's work happens on the spot.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class RepeatCause(IntEnum):
 
     REDELIVERED: the broker counted it as a redelivery; a consumer rejected it, kept it too long or
     disconnected. FORGOTTEN: the broker counted a first delivery; the acknowledgement was lost, or the cursor
-    was set back. UNKNOWN: no redelivery count was recorded.
+    was reset. UNKNOWN: no redelivery count was recorded.
     """
 
     REDELIVERED = 0

@@ -29,7 +29,7 @@ class MissingPartError(UserError):
 
 
 def check_home(chosen: Path | None) -> Path:
-    """The unpacked Pulsar to run (``chosen``, or the one that was set up), checked to have a JDK."""
+    """The unpacked Pulsar to run (``chosen``, or the one from ``tidegate setup``), checked to have a JDK."""
     jdk = toolchain.find_jdk(os.environ)
     if isinstance(jdk, toolchain.Problem):
         raise MissingPartError(jdk.text)

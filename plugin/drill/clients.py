@@ -1,6 +1,6 @@
 """The producer and consumers of a round: the real pulsar-client, made to survive faults.
 
-When the connection has been gone for a second, the client is dropped, and a new one is opened as soon as the
+When there has been no connection for a second, the client is dropped, and a new one is opened as soon as the
 broker's port answers (see ``local.clients``). The verdict tells messages sent twice for that reason from a
 tracker's repeats. Invariant: silence is no reason to replace a client: that would hide a tracker that has
 fallen asleep.
@@ -96,7 +96,7 @@ class Tally:
             self.worst_ms[second] = late_us / 1000 if worst_ms is None else max(worst_ms, late_us / 1000)
 
     def rewinding(self) -> None:
-        """The cursor is about to be set back: stored messages come again."""
+        """A reset of the cursor is about to begin: stored messages come again."""
         with self._lock:
             self._again = bytearray(self._confirmed)
             expected, seen, again = (
@@ -110,7 +110,7 @@ class Tally:
 
     @property
     def missing(self) -> int:
-        """How many messages due in the round are missing, or missing again since the cursor was set back.
+        """How many messages due in the round are missing, or missing again since the cursor's reset.
 
         Counted as receipts come: the drill asks all the time, and there may be millions.
         """

@@ -215,7 +215,7 @@ class Course:
         self._stop.pause(_ACKNOWLEDGED_S)
 
     def _tell(self, ledger: Ledger, kind: str, **fields: Any) -> int:
-        """Write an event of a fault into the ledger; when the cursor is set back, expect everything again."""
+        """Write an event of a fault into the ledger; when the cursor is reset, expect everything again."""
         at_us = ledger.event(kind, **fields)
         if kind == "rewinding" and self._progress.tally is not None:
             self._progress.tally.rewinding()

@@ -87,7 +87,7 @@ class Forgets(StrEnum):
 class Strike:
     """One fault: its beginning, the evidence, its undoing, and the moment when deliveries are possible again.
 
-    ``rewinds``: the cursor was set back on purpose; ``rewind_us``: when the last attempt at that began, the
+    ``rewinds``: the cursor was reset on purpose; ``rewind_us``: when the last attempt at that began, the
     one that a broker accepted. Older ledgers have ``begin_us`` there.
     """
 

@@ -206,7 +206,7 @@ class Session:
 
     @property
     def left(self) -> list[str]:
-        """What stayed behind on the user's cluster, a line each."""
+        """Remains on the user's cluster, a line each."""
         return [] if self._own is None else self._own.left
 
     def _work_dir(self, tracker: str) -> Path:

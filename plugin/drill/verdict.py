@@ -4,7 +4,7 @@
 the faults between two receipts, and how far the broker's clock was ahead. Words:
 
 - *early*: received before the broker's clock had ever shown its deliver_at. *Lost*: confirmed, due in the
-  round, and never received, or not again after the cursor was set back.
+  round, and never received, or not again after the cursor was reset.
 - *repeated*: one position of the topic received again; *by cause*, see ``Cause``. *Sent twice*: one message
   at two positions, since a fault took the confirmation and the producer sent it again; no tracker can know.
 - *gap*: a time in which a message was due and none was received.
@@ -53,7 +53,7 @@ class Cause(StrEnum):
     IN_FLIGHT: over a fault that disconnects consumers: unacknowledged, or acknowledged only in the client's
     last 100 ms before the fault or while it lasted. UNPERSISTED: over a fault that destroys unstored data:
     acknowledged within the second before. HOLE: over a fault after which the cursor is read from its record
-    (these, or an orderly one): acknowledged earlier than that. REWOUND: the cursor was set back on purpose.
+    (these, or an orderly one): acknowledged earlier than that. REWOUND: the cursor was reset on purpose.
     """
 
     IN_FLIGHT = "in_flight"
@@ -280,7 +280,7 @@ def _repeat_causes(record: Record) -> tuple[npt.NDArray[np.int8], int]:
 
 
 def _not_again(record: Record, number: Int64, received_us: Int64) -> Bools:
-    """A mask of due messages, confirmed before the cursor was set back, that did not come after it."""
+    """A mask of due messages, confirmed before the cursor was reset, that did not come after it."""
     missing = np.zeros(len(record.plan), np.bool_)
     for strike in record.strikes:
         if not strike.rewinds or strike.back_us == NEVER:

@@ -86,13 +86,13 @@ class LockedJar:
 
 
 def versions() -> list[str]:
-    """The versions that can be set up, the distribution's first."""
+    """The available versions, the distribution's first."""
     found = (path.name.removeprefix("pulsar-").removesuffix(".lock") for path in _LOCKS.glob("pulsar-*.lock"))
     return [PULSAR.version, *sorted(found)]
 
 
 def check_version(version: str) -> None:
-    """Raises ``SetupError`` unless ``version`` can be set up."""
+    """Raises ``SetupError`` unless ``version`` is available."""
     if version not in versions():
         raise SetupError(f"Pulsar {version[:40]!r} cannot be set up: choose one of {', '.join(versions())}")
 

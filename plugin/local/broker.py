@@ -128,7 +128,7 @@ class Broker(PulsarProcess):
 
 
 def _unusable(admin: httpx.Client) -> str | None:
-    """What a client of the broker still lacks, in words; None if nothing."""
+    """The missing part for a client of the broker, in words; None if it is usable."""
     if (lacks := unhealthy(admin)) is not None:
         return lacks
     try:

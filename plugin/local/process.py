@@ -110,7 +110,7 @@ class LocalProcess(ABC):
         raise LocalProcessError(f"the {self.name} ended while starting; its log says why: {self.log_path}")
 
     def lacks(self) -> str | None:
-        """What keeps it from being usable now, in words; None if nothing."""
+        """The missing part for its use now, in words; None if it is usable."""
         if not self.running:
             return "it does not run"
         with contextlib.ExitStack() as asking:

@@ -237,7 +237,7 @@ def http_client(asking: contextlib.ExitStack, url: str) -> httpx.Client:
 
 
 def _unregistered(bookie: httpx.Client) -> str | None:
-    """What the bookie lacks, in words; None if nothing. Raises if it has given up."""
+    """The missing part of the bookie, in words; None if it is ready. Raises if it has given up."""
     try:
         if bookie.get("/api/v1/bookie/is_ready").is_success:
             return None
@@ -250,7 +250,7 @@ def _unregistered(bookie: httpx.Client) -> str | None:
 
 
 def unhealthy(admin: httpx.Client) -> str | None:
-    """What the broker lacks, in words; None if nothing."""
+    """The missing part of the broker, in words; None if it is ready."""
     try:
         healthy = admin.get("/admin/v2/brokers/health").text.strip() == "ok"
     except httpx.HTTPError:

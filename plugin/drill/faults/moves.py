@@ -1,4 +1,4 @@
-"""A topic that changes its owner, and a cursor that is set back meanwhile."""
+"""A topic that changes its owner, and a cursor that is reset meanwhile."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Move:
 
 @dataclass(frozen=True)
 class SeekWhileMoving:
-    """The cursor is set back to the beginning while the bundle moves."""
+    """The cursor is reset to the beginning while the bundle moves."""
 
     what: str = "the cursor is set back to the beginning while the bundle moves"
     forgets: Forgets = Forgets.ORDERLY

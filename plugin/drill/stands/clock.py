@@ -1,4 +1,4 @@
-"""A clock that can be set for one process: the preloaded ``clock.c`` reads how far it is ahead.
+"""A settable clock for one process: the preloaded ``clock.c`` reads how far it is ahead.
 
 libfaketime does this too, but under it a broker had not started after two minutes: it takes a global lock at
 each look at a clock.

@@ -169,7 +169,7 @@ class ClusterStand:
             self._move_to(topic, first)
 
     def keep_messages(self) -> None:
-        """Keep acknowledged messages, so that a cursor can be set back to them."""
+        """Keep acknowledged messages, so that a cursor can be reset to them."""
         kept = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
         self._admin.must("POST", f"/namespaces/{NAMESPACE}/retention", kept)
 
