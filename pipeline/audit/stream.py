@@ -5,7 +5,7 @@
     offending/round=N       what was wrong in round N
 
 Invariants: a round depends on the previous one and on one batch, and on nothing else; it counts once its
-totals are written, its last step. So a batch that Spark repeats after a crash gives the same round, and
+totals, the last file, are written. So a batch that Spark repeats after a crash gives the same round, and
 nothing is reported twice. The two newest rounds are kept.
 """
 

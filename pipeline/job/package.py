@@ -65,7 +65,7 @@ def make_package(directory: Path) -> Shipped:
     except OSError as error:
         raise PipelineError(f"cannot write {archive}: {error.strerror or error}") from error
     finally:
-        # Nothing was written, so there is nothing to remove.
+        # Without a temporary file there is nothing to remove.
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
     return Shipped(archive, script, size_bytes, _versions(names))

@@ -56,10 +56,7 @@ class Access:
         return token
 
     def tls(self) -> ssl.SSLContext:
-        """A context that verifies the other side.
-
-        The path of a file: its own, or else the one where Spark has put a file shipped with ``--files``.
-        """
+        """A context that verifies the other side. Raises ``OptionError``."""
         try:
             context = ssl.create_default_context(
                 cafile=None if self.tls_ca_file is None else str(located(self.tls_ca_file))
@@ -73,7 +70,7 @@ class Access:
 
 
 def located(name: str) -> Path:
-    """Where a file is: at its path, or else where Spark has put what ``--files`` ships to the workers."""
+    """The path of a file: its own, or that of the copy that ``--files`` ships to Spark's workers."""
     path = Path(name)
     if path.exists():
         return path
