@@ -42,6 +42,9 @@ class CursorHost implements TrackerHost {
     private final Executor background;
     private final LogLedgers log;
     private final UndoneResets undone;
+    /** The seal that the cursor was loaded with, and the last that was stored since; NONE if there is none. */
+    private final long loadedSeal;
+    private volatile long storedSeal = Seal.NONE;
     private TrackerCore core;
 
     /** {@code background} runs what may take a while. */
@@ -54,6 +57,7 @@ class CursorHost implements TrackerHost {
         this.background = background;
         this.undone = undone;
         log = new LogLedgers(name, properties, logs);
+        loadedSeal = undone.loadedSeal(cursor);
     }
 
     /** The ownership that a cursor's properties tell; null if there is none. */
@@ -158,6 +162,25 @@ class CursorHost implements TrackerHost {
     @Override
     public boolean putSeal(long seal) {
         return cursor.putProperty(SEAL, seal);
+    }
+
+    @Override
+    public boolean isSealStored(long seal) {
+        if (storedSeal == seal || loadedSeal == seal) {
+            return true;
+        }
+        properties.storeNow().thenAccept(isStored -> {
+            if (isStored && seal() == seal && !properties.resets().isUnderWay()) {
+                storedSeal = seal;
+            }
+        });
+        return storedSeal == seal;
+    }
+
+    @Override
+    public boolean exists(long ledgerId, long entryId) {
+        return cursor.getManagedLedger().getLedgersInfo().containsKey(ledgerId)
+                && new Position(ledgerId, entryId).compareTo(lastConfirmed()) <= 0;
     }
 
     @Override

@@ -92,6 +92,19 @@ final class CursorProperties {
         return resets.wouldShow() || subscription == RefusedResets.Subscription.NONE || !cursor.isDurable();
     }
 
+    /**
+     * Stores the cursor as {@link #store} does; false if it cannot be just now, or Pulsar has put it off. Pulsar writes a record a
+     * second at most. It confirms a postponed one within the call, and a written one from another thread.
+     */
+    CompletableFuture<Boolean> storeNow() {
+        if (cursor.isClosed() || resets.isUnderWay()) {
+            return CompletableFuture.completedFuture(false);
+        }
+        CompletableFuture<Void> stored = store();
+        boolean putOff = stored.isDone();
+        return stored.handle((done, error) -> error == null && !putOff);
+    }
+
     private static CompletableFuture<Void> failed(String reason) {
         return CompletableFuture.failedFuture(new ManagedLedgerException(reason));
     }

@@ -31,6 +31,7 @@ final class DaemonSide {
     private final Intake intake;
     private final LostPositions lost;
     private final Ending ending;
+    private final Cancels cancels;
 
     DaemonSide(TrackerParts parts, Intake intake, LostPositions lost, Ending ending) {
         lock = parts.lock;
@@ -51,6 +52,7 @@ final class DaemonSide {
         this.intake = intake;
         this.lost = lost;
         this.ending = ending;
+        cancels = new Cancels(host, seal, positions, sought, outbox, cursor);
     }
 
     // ---- telling --------------------------------------------------------------------------------------------------
@@ -224,6 +226,26 @@ final class DaemonSide {
 
     void onUnheld(Frame.Unheld unheld) {
         lost.onUnheld(unheld.positions());
+    }
+
+    /** Somebody wants messages cancelled, or to know how they stand. ACK tells the cancelled ones, too. */
+    Frame.Cancelled onCancel(Frame.Cancel cancel) {
+        Cancels.Look look = cancels.look(cancel);
+        Frame.Cancelled answer;
+        boolean signal;
+        synchronized (lock) {
+            if (!stream.takesMore() || ending.hasBegun()) {
+                return Frame.Cancelled.notYet();
+            }
+            answer = cancels.decide(cancel, look);
+            alarm.arm();
+            signal = stream.noteAny();
+        }
+        if (signal) {
+            host.framesWaiting();
+        }
+        deletes.go();
+        return answer;
     }
 
     /** What the daemon asks about the subscription's index log. */

@@ -218,6 +218,45 @@ sealed interface Frame {
         }
     }
 
+    /** Positions to take back from consumers before they have them; {@code ask}: only how they stand. */
+    record Cancel(boolean ask, Positions positions) implements Frame {
+        static final int TYPE = 0x40;
+        static final int ASK = 1;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+
+        @Override
+        public int flags() {
+            return ask ? ASK : 0;
+        }
+    }
+
+    /**
+     * Answers CANCEL, with the same seq. {@code cancelled}: taken back, or what would be; {@code tooLate}: handed out; what was
+     * asked for and is in none is no message that waits. {@code undecided}: nothing was done, ask again.
+     */
+    record Cancelled(boolean undecided, Positions cancelled, Positions tooLate, Positions acknowledged) implements Frame {
+        static final int TYPE = 0x41;
+        static final int UNDECIDED = 1;
+
+        static Cancelled notYet() {
+            return new Cancelled(true, new Positions(), new Positions(), new Positions());
+        }
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+
+        @Override
+        public int flags() {
+            return undecided ? UNDECIDED : 0;
+        }
+    }
+
     /** The daemon wants something done about the index log; the answer carries the same seq. */
     record LogRequest(int op, long ledgerId, long first, long last, String oldPointer, String newPointer, ByteBuffer entry)
             implements Frame {

@@ -25,6 +25,11 @@ final class SoughtPositions {
         return !askedFor.isEmpty();
     }
 
+    /** True if the dispatcher was given it to read. */
+    boolean isAskedFor(long ledgerId, long entryId) {
+        return !askedFor.isEmpty() && askedFor.contains(ledgerId, entryId);
+    }
+
     /** The lowest that is sought; null if there is none. */
     TrackerHost.Position first() {
         return sought.first((ledgerId, entryId) -> true);

@@ -90,6 +90,15 @@ interface TrackerHost {
      */
     boolean putSeal(long seal);
 
+    /**
+     * True if this seal is in the record that a crash of the broker leaves of the cursor. If not, it is stored, unless a reset may
+     * be under way: ask again.
+     */
+    boolean isSealStored(long seal);
+
+    /** True if the topic has such a message, acknowledged or not; one of a ledger that was trimmed it does not have. */
+    boolean exists(long ledgerId, long entryId);
+
     /** The subscription's ownership as this broker last read or wrote it; null if there is none. */
     Ownership ownership();
 

@@ -49,6 +49,8 @@ final class UndoneResets {
     private final StoredSeals seals;
     private final Executor background;
     private final Map<ManagedCursor, Found> found = Collections.synchronizedMap(new WeakHashMap<>());
+    /** The seals that cursors were loaded with. */
+    private final Map<ManagedCursor, Long> loadedSeals = Collections.synchronizedMap(new WeakHashMap<>());
 
     /** {@code seals} keeps those of the cursors that had a tracker before, but not while one is to be reset once more. */
     UndoneResets(IndividualAcks individual, StoredSeals seals, Executor background) {
@@ -60,6 +62,11 @@ final class UndoneResets {
     /** Whether the cursor had a seal when it was loaded, so that what is stored of it from now on has one, but for a reset. */
     boolean wasLoadedSealed(ManagedCursor cursor) {
         return found.get(cursor) == Found.SEALED;
+    }
+
+    /** The seal that the cursor had when it was loaded; {@link Seal#NONE} if it had none. */
+    long loadedSeal(ManagedCursor cursor) {
+        return loadedSeals.getOrDefault(cursor, Seal.NONE);
     }
 
     /** Whether the cursor is to be reset once more, and that is not done. */
@@ -91,13 +98,17 @@ final class UndoneResets {
     void look(ManagedCursor cursor, Function<Position, CompletableFuture<Void>> reset, Executor executor) {
         Ownership ownership = CursorHost.ownership(cursor);
         boolean wasSealed = ownership != null && ownership.sealed();
-        boolean isSealed = CursorHost.seal(cursor) != Seal.NONE;
+        long seal = CursorHost.seal(cursor);
+        boolean isSealed = seal != Seal.NONE;
         Position loaded = cursor.getMarkDeletedPosition();
         boolean isUndone = new Loaded(wasSealed, isSealed, individual.mayBeIn(cursor)).isUndone();
         boolean isNew = ownership == null && cursor.getPersistentMarkDeletedPosition() == null;
         Found as = isUndone ? Found.UNDONE : isSealed ? Found.SEALED : isNew ? Found.NEW : Found.UNSEALED;
         if (found.putIfAbsent(cursor, as) != null) {
             return;
+        }
+        if (isSealed) {
+            loadedSeals.put(cursor, seal);
         }
         if (isSealed && ownership != null && !wasSealed) {
             // Not with the first claim: a reset may come before, and a crash after it.

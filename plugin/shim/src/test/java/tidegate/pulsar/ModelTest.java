@@ -43,7 +43,7 @@ class ModelTest {
     }
 
     /** What may go wrong in a history, or be done to the topic. */
-    private enum Fault { CONNECTION, DAEMON, BROKER, CONSUMERS, RESET, MOVE, CLOCK, REBUILD }
+    private enum Fault { CONNECTION, DAEMON, BROKER, CONSUMERS, RESET, MOVE, CLOCK, REBUILD, CANCEL }
 
     private static final class History {
         final Random random;
@@ -57,6 +57,9 @@ class ModelTest {
         /** From which delivery on a position must come: all when published, or reset. */
         final Map<Position, Integer> due = new TreeMap<>();
         int cancelled;
+        /** Durably cancelled, by the answer: from which delivery on it must not come. */
+        final Map<Position, Integer> takenBack = new HashMap<>();
+        int answers;
         long nextEntry;
         long ledger = 1;
         /** Acknowledgements were left out of the cursor's record; whether they are back in it nobody asks here. */
@@ -108,6 +111,9 @@ class ModelTest {
         }
 
         void step() {
+            if (may(Fault.CANCEL) && chance(15)) {
+                takeBack();
+            }
             ToyWorld machine = chance(75) ? world() : machines[1 - owner];
             switch (random.nextInt(14)) {
                 case 0, 1 -> publish();
@@ -161,6 +167,31 @@ class ModelTest {
                 due.put(position, 0);
                 times.put(position, 1);
             }
+        }
+
+        private void takeBack() {
+            List<Position> delayed = broker().log.entrySet().stream().filter(entry -> entry.getValue() >= 0)
+                    .map(Map.Entry::getKey).toList();
+            if (delayed.isEmpty() || !world().isConnected()) {
+                return;
+            }
+            ToyDaemon daemon = world().daemon;
+            Position[] some = random.ints(1 + random.nextInt(5), 0, delayed.size()).mapToObj(delayed::get).distinct()
+                    .toArray(Position[]::new);
+            long seq = daemon.cancel(false, some);
+            world().toShim(ALL);
+            world().toDaemon();
+            Frame.Cancelled answer = daemon.cancelled.get(seq);
+            if (answer == null || answer.undecided()) {
+                return;
+            }
+            daemon.commit();
+            answers++;
+            answer.cancelled().forEach((ledgerId, entryId) -> {
+                Position position = new Position(ledgerId, entryId);
+                takenBack.put(position, broker().deliveries.size());
+                due.remove(position);
+            });
         }
 
         private void consume() {
@@ -230,6 +261,7 @@ class ModelTest {
                 case 2 -> {
                     if (may(Fault.DAEMON) && chance(20)) {
                         machine.wipeDaemon();
+                        takenBack.clear();
                         ignorant = true;
                     }
                 }
@@ -312,6 +344,7 @@ class ModelTest {
             if (chance(50)) {
                 if (chance(10)) {
                     broker().loseRecord();
+                    takenBack.clear();
                 }
                 skipWhatIsStored();
                 left = world().killBroker();
@@ -328,6 +361,10 @@ class ModelTest {
                 everything |= forgetful && (to != owner || ignorant || world().daemonWaitMs < 10_000);
                 left = world().unloadBroker(ranges);
             }
+            if (to != owner) {
+                // No index log takes along what this machine's daemon knows.
+                takenBack.clear();
+            }
             owner = to;
             world().takeOver(left);
         }
@@ -343,6 +380,7 @@ class ModelTest {
         /** Someone seeks; where to, the topic need not have a tracker. */
         private void beginReset() {
             redeliverUnacknowledged();
+            takenBack.clear();
             List<Position> positions = List.copyOf(broker().log.keySet());
             broker().beginReset(positions.get(random.nextInt(positions.size())));
             if (chance(60)) {
@@ -424,6 +462,8 @@ class ModelTest {
                 last.put(deliveries.get(i).position(), i);
                 came.merge(deliveries.get(i).position(), 1, Integer::sum);
             }
+            takenBack.forEach((position, from) -> assertTrue(last.getOrDefault(position, -1) < from,
+                    () -> position + " was cancelled before delivery " + from + ", and came"));
             due.forEach((position, from) -> assertTrue(last.getOrDefault(position, -1) >= from,
                     () -> position + " was lost: it did not come since delivery " + from));
             if (world().core() != null) {
@@ -501,6 +541,18 @@ class ModelTest {
 
     @ParameterizedTest
     @MethodSource("seeds")
+    void cancelledOrDeliveredAndNeverBoth(long seed) {
+        run(seed, Set.of(Fault.CANCEL, Fault.CONNECTION, Fault.CONSUMERS, Fault.DAEMON, Fault.BROKER));
+    }
+
+    @ParameterizedTest
+    @MethodSource("seeds")
+    void cancelledAmidResets(long seed) {
+        run(seed, Set.of(Fault.CANCEL, Fault.CONNECTION, Fault.CONSUMERS, Fault.RESET, Fault.BROKER));
+    }
+
+    @ParameterizedTest
+    @MethodSource("seeds")
     void everythingBreaks(long seed) {
         run(seed, Set.of(Fault.values()));
     }
@@ -511,6 +563,7 @@ class ModelTest {
         int deliveries = 0;
         int again = 0;
         int cancelled = 0;
+        int answers = 0;
         long ahead = 0;
         for (long seed = 0; seed < 20; seed++) {
             History history = new History(seed, Set.of(Fault.values()));
@@ -520,11 +573,13 @@ class ModelTest {
             deliveries += history.broker().deliveries.size();
             ahead += history.takenAhead();
             cancelled += history.cancelled;
+            answers += history.answers;
             again += (int) history.due.values().stream().filter(from -> from > 0).count();
         }
         assertTrue(deliveries > 500, deliveries + " deliveries");
         assertTrue(ahead > 30, ahead + " taken that were read ahead");
         assertTrue(cancelled > 100, cancelled + " cancelled");
         assertTrue(again > 500, again + " taken back by resets");
+        assertTrue(answers > 100, answers + " answers to cancels");
     }
 }
