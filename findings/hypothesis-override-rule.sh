@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # hypothesis 6.170.15: a rule or invariant that a subclass overrides without decorating it again is not run any more.
 #
-# Does:    runs a state machine with a rule step, a rule other and an invariant check, and a subclass that defines step and
-#          check anew as plain methods.
+# Does:    runs a state machine with a rule step, a rule other and an invariant check, and a subclass that defines step
+#          and check anew as plain methods.
 # Expected: the subclass runs its own step and check in the place of its parent's, or an error says that they are not
 #          decorated.
 # Seen:    the parent runs all three; the subclass runs other alone and passes: neither its own methods nor its parent's

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # import-linter 2.16 with grimp 3.19: modules in a folder without __init__.py are not looked at, and contracts are kept.
 #
-# Does:    checks the layers high and low of a package in which low/plain/worse.py imports high, once with and once without
-#          an __init__.py in low/plain. Python imports the module either way.
+# Does:    checks the layers high and low of a package in which low/plain/worse.py imports high, once without and once
+#          with an __init__.py in low/plain. Python imports the module either way.
 # Expected: the contract broken both times, or a warning about files that were left out.
 # Seen:    without __init__.py "Contracts: 1 kept, 0 broken." and exit code 0; with it the contract is broken.
 set -euo pipefail

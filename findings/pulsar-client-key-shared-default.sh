@@ -4,8 +4,8 @@
 # Does:    makes ConsumerKeySharedPolicy(), and another one of its key_shared_mode, allow_out_of_order_delivery and
 #          sticky_ranges; the same of a sticky policy.
 # Expected: two copies.
-# Seen:    the sticky one is copied; of the default one sticky_ranges is [], and AutoSplit, which uses no ranges, refuses
-#          it: "Ranges for KeyShared policy must not be empty." Only None will do.
+# Seen:    the sticky one is copied; sticky_ranges of the default one is [], which AutoSplit, though it uses no ranges,
+#          refuses: "Ranges for KeyShared policy must not be empty." Only None will do.
 set -euo pipefail
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
