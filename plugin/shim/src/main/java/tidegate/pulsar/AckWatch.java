@@ -7,11 +7,11 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * One thread that has every tracker look at its cursor: the busy ones at each poll, the others once a second; and that has the
- * seals looked at, at each poll, or less often, up to once a second, where that takes more than a tenth of its time.
+ * One thread that makes every tracker look at its cursor: busy trackers at each poll, the others once a second. It also looks
+ * at the seals at each poll, or up to once a second where they would take more than a tenth of its time.
  *
- * <p>Polling, because Pulsar tells a tracker of no acknowledgement. A look-up costs tens of ns; the poll interval bounds how
- * many acknowledgements a crash of the broker forgets.
+ * <p>It polls because Pulsar does not tell a tracker of acknowledgements. A look-up costs tens of ns; a crash of the broker
+ * forgets at most the acknowledgements of one poll interval.
  */
 final class AckWatch implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(AckWatch.class);
@@ -24,7 +24,7 @@ final class AckWatch implements AutoCloseable {
     private final Runnable eachSecond;
     private final Worker worker;
 
-    /** {@code eachSecond}: what else is to be looked at, once a second. */
+    /** {@code eachSecond} runs once a second, for everything else that needs a look. */
     AckWatch(int pollMs, StoredSeals seals, Runnable eachSecond) {
         this.seals = seals;
         this.eachSecond = eachSecond;
@@ -59,7 +59,7 @@ final class AckWatch implements AutoCloseable {
             if (sealsNs - nextSealsNs >= 0) {
                 lookAtSeals();
                 long nowNs = System.nanoTime();
-                // Of a busy machine the look's time says little: then they are looked at once a second all the same.
+                // On a busy machine a look's duration says little, so the seals get a look once a second all the same.
                 nextSealsNs = nowNs + Math.min(SLOW_NS, (nowNs - sealsNs) * SEALS_REST_PART);
             }
             try {
@@ -86,7 +86,7 @@ final class AckWatch implements AutoCloseable {
                 core.watch().look();
             }
         } catch (Throwable e) {
-            // Whatever it is: without this thread no acknowledgement would ever be noticed again.
+            // Any error is survived: without this thread nobody would notice an acknowledgement again.
             LOG.error("[{}] Looking at the cursor failed; trying again at the next poll", core.name(), e);
         }
     }

@@ -3,16 +3,17 @@ package tidegate.pulsar;
 import tidegate.pulsar.TrackerHost.Position;
 
 /**
- * Where reading ahead and a tracker meet: who may add what was read ahead, whether it is wanted, and how far it has got.
+ * The meeting point of reading ahead and a tracker: tickets to add entries that were read ahead, wishes to read, and the
+ * progress of a pass.
  *
- * <p>A pass works under a ticket. The tracker gives out another one whenever what it contains was forgotten or told
- * anew, and takes nothing under an old one: so nothing of a former life of the subscription is ever added. Tickets and wishes
- * are guarded by the tracker's lock; how far a pass has got may be read by any thread.
+ * <p>A pass works under a ticket. The tracker issues a new ticket whenever its contents are forgotten or replaced, and refuses
+ * entries under an old one, so nothing from a former life of the subscription is ever added. The tracker's lock guards tickets
+ * and wishes; any thread may read a pass's progress.
  */
 final class AheadGate {
     /** No pass may add anything. */
     static final long NO_TICKET = 0;
-    /** A pass that did not advance for so long is not waited for. */
+    /** The dispatcher stops waiting for a pass that has not advanced for so long. */
     static final long PATIENCE_MS = 100;
     private record Advance(Position next, Position lastLeft, long atMs) {}
 
@@ -26,8 +27,8 @@ final class AheadGate {
     private int readInVain;
     private volatile Advance advance;
     /**
-     * Connects it with who reads; without, nothing is ever read ahead. {@code inVain} delayed messages that the dispatcher had
-     * to read by itself show that more of them may lie ahead; {@code reachEntries} it reads at once.
+     * Connects the reader; without one, nothing is ever read ahead. After {@code inVain} delayed messages that the dispatcher
+     * had to read by itself, more may lie ahead; {@code reachEntries} it reads at once.
      */
     void connect(TopicReader topicReader, int inVain, int reachEntries, Runnable wakeReader) {
         reader = topicReader;
@@ -36,13 +37,13 @@ final class AheadGate {
         wake = wakeReader;
     }
 
-    /** The daemon has said what it holds: what it does not hold is to be read. */
+    /** The daemon has said what it holds: the rest needs reading. */
     void open() {
         ticket = ++lastTicket;
         want();
     }
 
-    /** Everything was forgotten: who reads stops, and nobody begins before {@link #open}, or a wish. */
+    /** The tracker has forgotten everything: the reader stops, and no pass begins before {@link #open} or a wish. */
     void renew() {
         if (ticket != NO_TICKET) {
             ticket = ++lastTicket;
@@ -51,7 +52,7 @@ final class AheadGate {
         readInVain = 0;
     }
 
-    /** The dispatcher will read what it had read before, or reads much that is delayed. */
+    /** The dispatcher will read positions again, or reads many delayed messages. */
     void want() {
         readInVain = 0;
         if (reader != null && ticket != NO_TICKET) {
@@ -71,7 +72,7 @@ final class AheadGate {
         return wanted;
     }
 
-    /** Begins a pass: the ticket for it, or {@link #NO_TICKET}. */
+    /** Begins a pass; returns its ticket, or {@link #NO_TICKET}. */
     long begin() {
         wanted = false;
         return ticket;
@@ -86,15 +87,15 @@ final class AheadGate {
         advance = new Advance(next, lastLeft, nowMs);
     }
 
-    /** No pass is under way any more. */
+    /** No pass is running any more. */
     void end() {
         advance = null;
     }
 
     /**
-     * Whether the dispatcher does better not to read now: it would read in vain what a pass is about to tell. Its read leaves out
-     * what is contained, however much that is, and goes on behind it, entry by entry: so also where it is far behind the pass,
-     * if nothing before that was left to it.
+     * True if the dispatcher should not read now: it would read in vain what a pass is about to add. Its read skips all
+     * contained positions, however many, and continues behind them, entry by entry. So it waits even when far behind the pass,
+     * if the pass left nothing to it before that point.
      */
     boolean isAwaited(long nowMs) {
         Advance last = advance;

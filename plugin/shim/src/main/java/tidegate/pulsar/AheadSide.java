@@ -3,10 +3,10 @@ package tidegate.pulsar;
 import java.time.Clock;
 
 /**
- * What the thread that reads ahead of the dispatcher asks of a tracker: whether it is wanted, what is worth reading, and to take
- * what was read.
+ * The tracker as the thread that reads ahead of the dispatcher sees it: it asks whether to read and which positions, and hands
+ * over the entries it has read.
  *
- * <p>Called by that one thread, without any lock; it takes the tracker's lock for a moment each time, but not for
+ * <p>Only that thread calls it, without holding a lock. Each method takes the tracker's lock for a moment, except
  * {@link #isWanted} and {@link #isKnown}.
  */
 final class AheadSide {
@@ -61,21 +61,21 @@ final class AheadSide {
         }
     }
 
-    /** Begins a pass; the ticket to add under, or {@link AheadGate#NO_TICKET}. */
+    /** Begins a pass; returns the ticket to add under, or {@link AheadGate#NO_TICKET}. */
     long begin() {
         synchronized (lock) {
             return ahead.begin();
         }
     }
 
-    /** Whether a pass with that ticket may go on. */
+    /** True if a pass with that ticket may go on. */
     boolean mayAdd(long ticket) {
         synchronized (lock) {
             return ahead.isValid(ticket) && stream.takesMore() && !ending.hasBegun();
         }
     }
 
-    /** Whether there is room for more: in the broker's budget, and below so many entries of this subscription. */
+    /** True if there is room for more: in the broker's budget, and below so many entries of this subscription. */
     boolean hasRoom(long maxWaiting) {
         synchronized (lock) {
             return gate.hasRoom() && outbox.pendingEntries() < maxWaiting;
@@ -84,19 +84,19 @@ final class AheadSide {
 
     // ---- what to read ---------------------------------------------------------------------------------------------
 
-    /** How many positions the dispatcher skips. Takes no lock. */
+    /** The number of positions that the dispatcher skips. Takes no lock. */
     long contained() {
         return positions.contained();
     }
 
-    /** How many positions nobody holds any more, so that they are to be read again. */
+    /** The number of positions that nobody holds any more, and that must be read again. */
     long sought() {
         synchronized (lock) {
             return sought.size();
         }
     }
 
-    /** The lowest of them; null if there is none. */
+    /** The lowest sought position; null if there is none. */
     TrackerHost.Position firstSought() {
         synchronized (lock) {
             return sought.first();
@@ -104,8 +104,8 @@ final class AheadSide {
     }
 
     /**
-     * Whether reading the position would be in vain: it is contained, or acknowledged. Of what the dispatcher has {@code passed}
-     * only what is sought is worth reading.
+     * True if reading the position would be in vain, because it is contained or acknowledged. Of the positions that the
+     * dispatcher has {@code passed}, only sought ones are worth reading.
      */
     boolean isKnown(long ledgerId, long entryId, boolean passed) {
         return !sought.contains(ledgerId, entryId)
@@ -117,7 +117,7 @@ final class AheadSide {
     /**
      * Takes entries that were read ahead, as if the dispatcher had read them.
      *
-     * @return how many were taken; -1 if the ticket is not valid any more and none was
+     * @return how many it took; -1 if the ticket had expired and it took none
      */
     int add(long ticket, Records records, int from, int to) {
         int taken;
@@ -144,7 +144,7 @@ final class AheadSide {
         return taken;
     }
 
-    /** How many entries have been taken that were read ahead. */
+    /** The number of entries taken from reading ahead so far. */
     long takenEntries() {
         synchronized (lock) {
             return takenEntries;
@@ -152,8 +152,8 @@ final class AheadSide {
     }
 
     /**
-     * A pass has dealt with everything before {@code next}, and up to {@code lastLeft} left something to the dispatcher, which may
-     * go there.
+     * A pass has dealt with everything before {@code next}, and has left something up to {@code lastLeft} to the dispatcher,
+     * which may read that far.
      */
     void advance(TrackerHost.Position next, TrackerHost.Position lastLeft) {
         boolean read;
@@ -167,7 +167,7 @@ final class AheadSide {
         }
     }
 
-    /** The pass is over: the dispatcher goes on by itself. */
+    /** The pass is over: the dispatcher reads on by itself. */
     void end() {
         ahead.end();
         host.readMore();

@@ -3,10 +3,10 @@ package tidegate.pulsar;
 import java.time.Clock;
 
 /**
- * When the dispatcher is woken: at the time of the next entry that this broker hands out, and while what is due is
+ * The alarm that wakes the dispatcher: when the next entry that this broker hands out is due, and while due entries are
  * {@link Overlooked}.
  *
- * <p>A wake-up that comes too early does no harm, so another is asked for only if it is to come sooner. Guarded by the tracker's
+ * <p>A wake-up that comes too early does no harm, so only an earlier one is worth another request. Guarded by the tracker's
  * lock.
  */
 final class Alarm {
@@ -14,9 +14,9 @@ final class Alarm {
     private final Clock clock;
     private final NearTier near;
     private final Overlooked overlooked;
-    /** When the next entry is due, until the dispatcher was woken for it; {@link NearTier#NONE} if none is awaited. */
+    /** The time of the next entry, until the dispatcher was woken for it; {@link NearTier#NONE} if none is awaited. */
     private long wakeMs = NearTier.NONE;
-    /** What the host was asked for, until it has come; {@link NearTier#NONE} if nothing. */
+    /** The time of the wake-up requested from the host, until it comes; {@link NearTier#NONE} without a request. */
     private long timerMs = NearTier.NONE;
     private boolean stopped;
 
@@ -27,7 +27,7 @@ final class Alarm {
         this.overlooked = overlooked;
     }
 
-    /** Has the dispatcher woken when the next entry is due, and looked at when it may overlook what is due already. */
+    /** Wakes the dispatcher when the next entry is due, and checks when it may overlook entries that are due already. */
     void arm() {
         long headMs = near.headMs();
         if (stopped || headMs == NearTier.NONE && overlooked.lookMs() == NearTier.NONE) {
@@ -44,14 +44,14 @@ final class Alarm {
         }
     }
 
-    /** As {@link #arm}, after an entry of that time has come: most are no reason to. */
+    /** As {@link #arm}, after an entry due at that time has come: few such entries change the alarm. */
     void armFor(long deliverAtMs, long nowMs) {
         if (deliverAtMs < wakeMs || wakeMs <= nowMs) {
             arm();
         }
     }
 
-    /** Whether an entry is due; if not, the alarm is set for the next. */
+    /** True if an entry is due; otherwise the alarm is set for the next. */
     boolean isDue(long nowMs) {
         boolean due = near.headMs() <= nowMs;
         if (!due) {
@@ -60,7 +60,7 @@ final class Alarm {
         return due;
     }
 
-    /** The timer has come, perhaps too early. Whether to wake the dispatcher. */
+    /** The timer has fired, perhaps too early. Returns whether to wake the dispatcher. */
     boolean ring(long nowMs) {
         timerMs = NearTier.NONE;
         boolean wakes = wakeMs <= nowMs && near.headMs() <= nowMs;
@@ -74,12 +74,12 @@ final class Alarm {
         return wakes && !stopped;
     }
 
-    /** Nobody is to be woken any more. The caller cancels what was asked for, without the lock. */
+    /** Wakes nobody any more. The caller cancels the pending request, without the lock. */
     void stop() {
         stopped = true;
     }
 
-    /** Whether nobody is woken any more. */
+    /** True once nobody is woken any more. */
     boolean isStopped() {
         return stopped;
     }

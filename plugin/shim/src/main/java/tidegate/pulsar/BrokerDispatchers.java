@@ -21,7 +21,7 @@ final class BrokerDispatchers implements Supplier<Iterator<? extends BypassWatch
         this.broker = broker;
     }
 
-    /** Those of the topics that are loaded now. What is asked of each is asked when it is its turn. */
+    /** The dispatchers of the topics that are loaded now. Each is queried only when its turn comes. */
     @Override
     public Iterator<BypassWatch.Watched> get() {
         List<Topic> topics = new ArrayList<>();
@@ -57,7 +57,7 @@ final class BrokerDispatchers implements Supplier<Iterator<? extends BypassWatch
             return dispatcher.getNumberOfDelayedMessages();
         }
 
-        /** By the metrics that its tracker has: the dispatcher shows nothing else of it. */
+        /** Judges by the tracker's metrics: the dispatcher shows nothing else of its tracker. */
         @Override
         public Optional<String> bypass() {
             var metrics = dispatcher.getBucketDelayedIndexStats();

@@ -9,10 +9,10 @@ import org.apache.pulsar.broker.PulsarService;
 import org.apache.pulsar.broker.service.BrokerService;
 
 /**
- * {@link LiveFigures} of a Pulsar broker: its own summary of how long publishing took, of all its topics, and how long a task
- * waits for a turn on the threads that dispatch.
+ * {@link LiveFigures} of a Pulsar broker: the broker's own summary of publish latency over all its topics, and how long a task
+ * waits for a turn on the dispatch threads.
  *
- * <p>A broker that does not know one of the two, because it is another version, has nothing to say of it.
+ * <p>A broker of another version that lacks one of the two figures reports nothing for it.
  */
 final class BrokerFigures implements LiveFigures {
     private static final String COUNT = "pulsar_broker_publish_latency_count";
@@ -25,7 +25,7 @@ final class BrokerFigures implements LiveFigures {
     private int turn;
 
     private long askedNs;
-    /** A task waits for its turn. */
+    /** A task is waiting for its turn. */
     private volatile boolean asked;
     private volatile long waitedNs = -1;
 
@@ -43,7 +43,7 @@ final class BrokerFigures implements LiveFigures {
         try {
             return publishedMs();
         } catch (LinkageError e) {
-            // A Pulsar that counts by something else.
+            // This Pulsar counts in some other way.
             return Double.NaN;
         }
     }
@@ -92,7 +92,7 @@ final class BrokerFigures implements LiveFigures {
                 asked = false;
             });
         } catch (RejectedExecutionException e) {
-            // The broker stops.
+            // The broker is stopping.
             asked = false;
         }
     }

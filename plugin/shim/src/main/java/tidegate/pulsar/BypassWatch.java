@@ -17,29 +17,29 @@ import org.slf4j.LoggerFactory;
 /**
  * Looks for dispatchers that have delayed messages and no tracker of ours: Tidegate is attached, and they bypass it.
  *
- * <p>One thread looks every few seconds, at a bounded number of dispatchers each time; where there are more it goes on at the next
- * look. A dispatcher counts as bypassed when it was found so in two rounds: between two of Pulsar's steps it may look like one.
+ * <p>One thread looks every few seconds, at a bounded number of dispatchers each time; the next look continues with the rest. A
+ * dispatcher counts as bypassed only when two rounds found it so: between two of Pulsar's steps a sound one may look bypassed.
  */
 final class BypassWatch implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(BypassWatch.class);
     static final long INTERVAL_MS = 3_000;
     static final int MOST_A_LOOK = 10_000;
-    /** So many are told by name; the others are counted. */
+    /** At most so many are reported by name; the others are only counted. */
     static final int MOST_NAMED = Frame.Bypassed.MOST_NAMED;
 
-    /** A dispatcher of the broker, as far as it is looked at. */
+    /** A dispatcher of the broker, as this watch sees it. */
     interface Watched {
-        /** The same object as long as it is the same dispatcher. */
+        /** The same object for as long as the dispatcher is the same. */
         Object identity();
 
         String topic();
 
         String subscription();
 
-        /** How many delayed messages some tracker of it has. */
+        /** The number of delayed messages in the dispatcher's tracker, ours or not. */
         long delayed();
 
-        /** Why a tracker of ours does not have them; empty if one has, or if the dispatcher is closed. */
+        /** The reason why a tracker of ours does not have them; empty if one has, or if the dispatcher is closed. */
         Optional<String> bypass();
     }
 
@@ -55,7 +55,10 @@ final class BypassWatch implements AutoCloseable {
     private Map<Name, Frame.Bypassed.Dispatcher> bypassed = new HashMap<>();
     private Frame.Bypassed told = Frame.Bypassed.NOTHING;
 
-    /** {@code dispatchers}: all of the broker, each time anew. {@code tell} is called when there is something else to tell. */
+    /**
+     * {@code dispatchers} gives all dispatchers of the broker, afresh at each call. {@code tell} gets every report that differs
+     * from the last.
+     */
     BypassWatch(Supplier<Iterator<? extends Watched>> dispatchers, Consumer<Frame.Bypassed> tell) {
         this.dispatchers = dispatchers;
         this.tell = tell;
@@ -74,14 +77,14 @@ final class BypassWatch implements AutoCloseable {
             } catch (InterruptedException e) {
                 return;
             } catch (Throwable e) {
-                // Whatever it is: nobody else looks.
+                // Any error is survived: nobody else looks.
                 LOG.error("Looking for bypassed dispatchers failed; trying again", e);
                 rest = Collections.emptyIterator();
             }
         }
     }
 
-    /** Looks at the next dispatchers, {@link #MOST_A_LOOK} at most; the last look of a round says what was found. */
+    /** Looks at the next dispatchers, at most {@link #MOST_A_LOOK}; the last look of a round reports the findings. */
     void look() {
         if (!rest.hasNext()) {
             found = new IdentityHashMap<>();

@@ -1,12 +1,12 @@
 package tidegate.pulsar;
 
 /**
- * Cancels messages: takes back what no consumer has, as if it had been acknowledged before a failover.
+ * Cancels messages: takes back those that no consumer has, as if they had been acknowledged before a failover.
  *
- * <p>This broker decides, and no one else: under the tracker's lock a position is either handed out, or settling from then on,
- * and what settles is skipped, and read by nobody. Invariant: what is answered as cancelled is in the outbox as acknowledged, and
- * true of a {@link Seal} that is stored, so that a crash of broker, daemon or both finds it acknowledged; what is answered as
- * undecided is left as it was.
+ * <p>This broker alone decides. Under the tracker's lock a position is either handed out or settling from then on; the
+ * dispatcher skips settling positions, and nobody reads them. Invariant: a position answered as cancelled is in the outbox as
+ * acknowledged, under a {@link Seal} that is stored, so that it stays acknowledged after a crash of broker, daemon or both. A
+ * position answered as undecided is left unchanged.
  */
 final class Cancels {
     /** The positions as the cursor has them, under one seal. */
@@ -44,7 +44,7 @@ final class Cancels {
         return new Look(generation, isStored, absent, deleted);
     }
 
-    /** Decides, and does it unless it was only asked. Guarded by the tracker's lock. */
+    /** Decides, and also cancels unless the frame only asks. Guarded by the tracker's lock. */
     Frame.Cancelled decide(Frame.Cancel cancel, Look look) {
         cursor.noticeReset();
         if (!look.isStored() || !seal.stood(look.generation()) || !positions.isDecided()) {
@@ -79,7 +79,7 @@ final class Cancels {
             positions.settle(ledgerId, entryId);
             reported.add(ledgerId, entryId);
         });
-        // A later read skips it, once the cursor has it as deleted.
+        // Lets a later read skip it, once the cursor has it as deleted.
         positions.knowReported(reported);
         outbox.acknowledge(told.optimized());
     }

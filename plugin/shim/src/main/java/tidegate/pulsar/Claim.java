@@ -5,18 +5,20 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * One tracker's claim to be the owner of its subscription: the next epoch and a random number, written into the cursor's metadata
- * by compare-and-set, before the daemon hears of it. Of a new subscription that waits for a consumer.
+ * One tracker's claim to own its subscription: the next epoch and a random number, written into the cursor's metadata by
+ * compare-and-set before the daemon hears of it. For a new subscription the write waits for a consumer.
  *
- * <p>Only who could write the cursor's metadata last can write it again, so two brokers never claim the same epoch, and no
- * clock has a part in it. A refused write is tried again with growing pauses: the cursor's own writes share its version.
- * Guarded by the tracker's lock, but for {@link #write}.
+ * <p>Only the last writer of the cursor's metadata can write it again, so two brokers never claim the same epoch, and no clock
+ * plays a part. A refused write is retried with growing pauses, because the cursor's own writes share its version. Guarded by
+ * the tracker's lock, except {@link #write}.
  */
 final class Claim {
     private static final Logger LOG = LoggerFactory.getLogger(Claim.class);
     private static final long FIRST_PAUSE_MS = 100;
     private static final long MAX_PAUSE_MS = 10_000;
-    /** So many refusals in a row no other writer explains: a cursor that does not know its metadata's version never learns it. */
+    /**
+     * No other writer explains so many refusals in a row: a cursor that does not know its metadata's version never learns it.
+     */
     private static final int MAX_CONFLICTS = 4;
     private static final TrackerHost.Position NOT_KNOWN = new TrackerHost.Position(-1, -1);
 
@@ -31,7 +33,7 @@ final class Claim {
     private int conflicts;
     private final Wait pause = new Wait();
 
-    /** @param known what the cursor said when the tracker was made, or a first one */
+    /** @param known the ownership that the cursor had when the tracker was made, or a first one */
     Claim(TrackerHost host, Ownership known, RandomGenerator random) {
         this.host = host;
         this.known = known;
@@ -44,28 +46,28 @@ final class Claim {
         return ownership;
     }
 
-    /** Where the topic ended when the epoch was claimed; -1:-1 if that is not known. */
+    /** The topic's end when the epoch was claimed; -1:-1 if unknown. */
     TrackerHost.Position end() {
         return end;
     }
 
-    /** Whether the epoch is in the cursor's metadata. */
+    /** True once the epoch is in the cursor's metadata. */
     boolean isOwned() {
         return owned;
     }
 
-    /** Goes by the epoch that is there already: for who only has a last word about the subscription. */
+    /** Adopts the epoch that is there already, for a caller that only has a last word about the subscription. */
     void take() {
         owned = true;
         end = NOT_KNOWN;
     }
 
-    /** Somebody has claimed a greater epoch: claims anew, which succeeds only if this is the owner all the same. */
+    /** Somebody has claimed a greater epoch. Claims anew, which succeeds only if this broker is the owner all the same. */
     void lost() {
         owned = false;
     }
 
-    /** What to write now, or null; the answer must be brought to {@link #written}. */
+    /** The ownership to write now, or null; the caller must bring the outcome to {@link #written}. */
     Ownership begin(long nowMs) {
         if (owned || writing || !pause.isOver(nowMs, pauseMs()) || !host.mayPutOwnership()) {
             return null;
@@ -73,7 +75,7 @@ final class Claim {
         writing = true;
         Ownership there = host.ownership();
         ownership = (there == null ? known : there).next(host.storesSealed(), random);
-        // What the index has of the former owners was read before now: a topic that ends earlier is not the one they knew.
+        // The former owners read all that the index has of them before now: a topic that ends earlier is not the one they knew.
         end = host.lastConfirmed();
         return ownership;
     }
@@ -82,7 +84,7 @@ final class Claim {
         return Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS << Math.min(refusals, 10));
     }
 
-    /** What has become of what {@link #begin} gave. */
+    /** The outcome of the write that {@link #begin} asked for. */
     void written(TrackerHost.Written written, long nowMs) {
         writing = false;
         owned = written == TrackerHost.Written.DONE;
@@ -106,7 +108,7 @@ final class Claim {
         }
     }
 
-    /** Whether the version of the metadata that the cursor goes by must be another than theirs. */
+    /** True if the cursor's version of the metadata must differ from the stored one. */
     boolean isStale() {
         return !owned && conflicts >= MAX_CONFLICTS;
     }

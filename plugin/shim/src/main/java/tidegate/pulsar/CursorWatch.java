@@ -4,11 +4,11 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * What a tracker learns from its cursor: what is acknowledged, how far mark-delete has got, and that it was reset.
+ * Learns from the tracker's cursor: acknowledgements, progress of mark-delete, and resets.
  *
- * <p>What is known acknowledged is true of one {@link Seal}: it is looked for and reported under that seal, and looked at again
- * when that seal is gone. Invariant, walked by {@link #check}: nothing is contained up to the mark-delete position that was seen
- * last. Guarded by the tracker's lock, but for {@link #findAcknowledged}.
+ * <p>An acknowledgement is true of one {@link Seal}: it is found and reported under that seal, and checked again when the seal
+ * is gone. Invariant, walked by {@link #check}: nothing is contained up to the mark-delete position seen last. Guarded by the
+ * tracker's lock, except {@link #findAcknowledged}.
  */
 final class CursorWatch {
     private static final Logger LOG = LoggerFactory.getLogger(CursorWatch.class);
@@ -34,14 +34,14 @@ final class CursorWatch {
 
     // ---- resets ---------------------------------------------------------------------------------------------------
 
-    /** Looks for what a reset of the cursor does, before anything is decided by what is known acknowledged. */
+    /** Looks for the effects of a reset of the cursor, before any decision that relies on known acknowledgements. */
     void noticeReset() {
         if (!seal.isIntact() || seal.isWanted()) {
             onReset();
         }
     }
 
-    /** Should a reset ever leave the seal: it takes all acknowledgements back, so the highest one shows it. */
+    /** In case a reset ever leaves the seal: it takes all acknowledgements back, so the highest one shows it. */
     void noticeLostReport() {
         long[] last = positions.lastReported();
         if (last != null && !positions.isSettling(last[0], last[1]) && !host.isDeleted(last[0], last[1])) {
@@ -50,12 +50,12 @@ final class CursorWatch {
     }
 
     /**
-     * The cursor was reset, or something else took its seal: skipping, clearing the backlog. Nothing known acknowledged is
-     * believed before it has been looked at again, and the daemon hears of the new seal before anything else.
+     * The cursor was reset, or something else took its seal: skipping, clearing the backlog. Every known acknowledgement must
+     * be checked again before anything relies on it, and the daemon hears of the new seal before anything else.
      */
     void onReset() {
         LOG.info("[{}] The cursor was reset or skipped: what was known acknowledged is looked at again", host.name());
-        // First, so that what is looked at from now on is true of the new seal.
+        // First, so that every look from now on is true of the new seal.
         seal.renew();
         outbox.dropAcknowledgements();
         positions.doubt();
@@ -66,7 +66,7 @@ final class CursorWatch {
 
     // ---- acknowledgements -----------------------------------------------------------------------------------------
 
-    /** What may have been acknowledged and is. Needs no lock, as it may take long. */
+    /** Positions that may have been acknowledged and are. Needs no lock, as it may take long. */
     Positions findAcknowledged() {
         Positions found = new Positions();
         positions.forEachUnseen((ledgerId, entryId) -> {
@@ -77,7 +77,7 @@ final class CursorWatch {
         return found;
     }
 
-    /** Tells what was found, unless the cursor has lost the seal under which that was looked at. */
+    /** Reports the found positions, unless the cursor has lost the seal under which they were looked at. */
     void report(Positions found, long then) {
         noticeReset();
         if (!seal.stood(then)) {
@@ -90,8 +90,8 @@ final class CursorWatch {
     }
 
     /**
-     * Tells what {@link DeletedRanges} has found, but what has left meanwhile, and what this tracker itself is having deleted. False
-     * if the cursor has lost the seal under which that was found.
+     * Reports the findings of {@link DeletedRanges}, without positions that have left meanwhile or that this tracker itself
+     * deletes. False if the cursor has lost the seal under which they were found.
      */
     boolean reportCancelled(Positions found, long then) {
         noticeReset();
@@ -110,7 +110,7 @@ final class CursorWatch {
         return true;
     }
 
-    /** The cursor has these as deleted. The positions are the outbox's from now on. */
+    /** The cursor has these as deleted. The outbox owns the positions from now on. */
     void acknowledge(Positions found) {
         found.forEach(positions::acknowledge);
         outbox.acknowledge(found.optimized());
@@ -124,20 +124,20 @@ final class CursorWatch {
             return;
         }
         if (position.compareTo(markDelete) < 0 || !seal.isIntact()) {
-            // A reset, should it ever leave the seal; or what moves forwards and takes it. It follows the position, too.
+            // A reset, in case one ever leaves the seal; or a move forwards that takes it. The seal follows the position, too.
             onReset();
         } else {
             follow(position);
         }
     }
 
-    /** Whether the mark-delete position that was seen last is there, or further on; it may have gone back since. */
+    /** True if the mark-delete position seen last is there, or further on; it may have gone back since. */
     boolean hasPassed(long ledgerId, long entryId) {
         return ledgerId < markDelete.ledgerId() || ledgerId == markDelete.ledgerId() && entryId <= markDelete.entryId();
     }
 
     /**
-     * What is passed by is told, too: the cursor may store the position a minute later, and be ended before. Unless the seal has
+     * Reports the positions passed, too: the cursor may store its position a minute later, and end before. Unless the seal has
      * gone: then the position may be one that a reset has taken back.
      */
     private void follow(TrackerHost.Position position) {
