@@ -51,7 +51,7 @@ final class Alarm {
         }
     }
 
-    /** True if an entry is due; otherwise the alarm is set for the next. */
+    /** True if an entry is due; otherwise sets the alarm for the next. */
     boolean isDue(long nowMs) {
         boolean due = near.headMs() <= nowMs;
         if (!due) {

@@ -77,7 +77,7 @@ final class CursorWatch {
         return found;
     }
 
-    /** Reports the found positions, unless the cursor has lost the seal under which they were looked at. */
+    /** Reports the found positions, unless the cursor has lost the seal under which they were found. */
     void report(Positions found, long then) {
         noticeReset();
         if (!seal.stood(then)) {

@@ -20,7 +20,7 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The broker's one connection to the daemon: a thread that connects, connects again with backoff and jitter, and moves bytes
+ * The broker's one connection to the daemon: a thread that connects, reconnects with backoff and jitter, and moves bytes
  * between the socket and a {@link LinkSession}.
  *
  * <p>Dispatcher threads never touch the socket: they leave a note in a queue, and the link fetches the frames at most every
@@ -35,7 +35,7 @@ final class DaemonLink implements AutoCloseable {
     private static final long UNNAMED_MS = 20;
     private static final int READ_BYTES = 256 * 1024;
 
-    /** A picture of the connection for metrics. */
+    /** A snapshot of the connection for metrics. */
     record Stats(boolean connected, long reconnects, long bytesIn, long bytesOut) {}
 
     private final Path socket;
@@ -48,7 +48,7 @@ final class DaemonLink implements AutoCloseable {
     private final Queue<TrackerCore> waiting = new ConcurrentLinkedQueue<>();
     private final CountDownLatch drained = new CountDownLatch(1);
 
-    // The link's thread only.
+    // For the link's thread only.
     private final TrackerTable trackers = new TrackerTable();
     private final ByteBuffer readBuffer = ByteBuffer.allocateDirect(READ_BYTES);
     private SocketChannel channel;
@@ -68,8 +68,8 @@ final class DaemonLink implements AutoCloseable {
     private volatile long bytesOut;
 
     /**
-     * {@code peer} knows whose process may be the daemon. {@code brokerName} is asked by the link's thread before each connection,
-     * and until it has an answer there is none.
+     * {@code peer} decides whether a process may be the daemon. The link's thread asks for {@code brokerName} before each
+     * connection, and does not connect until it has an answer.
      */
     DaemonLink(Path socket, SocketPeer peer, Supplier<Optional<String>> brokerName, String product) throws IOException {
         this.socket = socket;
@@ -93,7 +93,7 @@ final class DaemonLink implements AutoCloseable {
         return new Stats(connected, Math.max(0, connections - 1), bytesIn, bytesOut);
     }
 
-    /** Takes a new tracker in; see {@link TrackerTable#register}. */
+    /** Takes in a new tracker; see {@link TrackerTable#register}. */
     void register(TrackerCore core) {
         submit(() -> trackers.register(core));
     }
@@ -104,7 +104,7 @@ final class DaemonLink implements AutoCloseable {
         wake();
     }
 
-    /** What bypasses the shim now; told the daemon at once, and after each connection. Any thread. */
+    /** Reports the dispatchers that bypass the shim, to the daemon at once and after each connection. Any thread. */
     void bypassed(Frame.Bypassed now) {
         submit(() -> {
             bypassed = now;
@@ -114,7 +114,7 @@ final class DaemonLink implements AutoCloseable {
         });
     }
 
-    /** How many notes of {@link #framesWaiting} nobody has read yet. */
+    /** The number of {@link #framesWaiting} notes that nobody has read yet. */
     int unreadNotes() {
         return waiting.size();
     }
@@ -131,7 +131,7 @@ final class DaemonLink implements AutoCloseable {
         }
     }
 
-    /** Ends every tracker, waits until the daemon has all of it on disk or the time is over, and stops the thread. */
+    /** Ends every tracker, waits at most that long until the daemon has everything on disk, and stops the thread. */
     void close(long timeoutMs) {
         submit(() -> {
             draining = true;
@@ -170,7 +170,7 @@ final class DaemonLink implements AutoCloseable {
                 } catch (Throwable e) {
                     LOG.error("The link to the Tidegate daemon failed unexpectedly; connecting again", e);
                     lose(e);
-                    // What fails at each step, even without a connection, must not take a whole core.
+                    // A fault that fails each step, even without a connection, must not take a whole core.
                     LockSupport.parkNanos(nextConnectNs - System.nanoTime());
                 }
             }
@@ -180,13 +180,13 @@ final class DaemonLink implements AutoCloseable {
         }
     }
 
-    /** One round: whatever can be done now, then wait for the socket, a command or the time. */
+    /** One round: does all that is possible now, then waits for the socket, a command or the time. */
     private void step() throws IOException, ProtocolException {
         for (Runnable command; (command = commands.poll()) != null; ) {
             command.run();
         }
         for (TrackerCore core; (core = waiting.poll()) != null; ) {
-            // Without a connection its frames wait: after HELD each tracker says again that it has some.
+            // Without a connection the core's frames wait: after HELD each tracker says again that it has some.
             trackers.framesWaiting(core);
         }
         trackers.restartFailed(monotonicMs());
@@ -209,7 +209,7 @@ final class DaemonLink implements AutoCloseable {
         SelectionKey key = channel.keyFor(selector);
         key.interestOps(session.output() == null ? SelectionKey.OP_READ : SelectionKey.OP_READ | SelectionKey.OP_WRITE);
         sleep(waitMs);
-        // A key that was not selected this time keeps the ready set of the last time.
+        // A key that was not selected this time keeps its ready set from the last time.
         boolean readable = selector.selectedKeys().contains(key) && key.isReadable();
         selector.selectedKeys().clear();
         if (readable) {
@@ -217,12 +217,12 @@ final class DaemonLink implements AutoCloseable {
         }
     }
 
-    /** For durations alone: the wall clock may be set. */
+    /** For durations alone, as somebody may set the wall clock. */
     private static long monotonicMs() {
         return TimeUnit.NANOSECONDS.toMillis(System.nanoTime());
     }
 
-    /** Lets the session send what it may; returns how long to wait at most, in ms. */
+    /** Lets the session send its frames; returns how long to wait at most, in ms. */
     private long tick(LinkSession session) throws ProtocolException {
         long nowMs = monotonicMs();
         long nowNs = System.nanoTime();
@@ -260,7 +260,7 @@ final class DaemonLink implements AutoCloseable {
         }
         channel = SocketChannel.open(StandardProtocolFamily.UNIX);
         channel.configureBlocking(false);
-        // A call that waits would wait for as long as a process that stands still does not accept, and the commands with it.
+        // A blocking connect would wait for as long as a frozen process does not accept, and hold up the commands.
         if (!channel.connect(UnixDomainSocketAddress.of(socket))) {
             throw new IOException("the daemon accepts no connection");
         }
@@ -295,7 +295,7 @@ final class DaemonLink implements AutoCloseable {
     private void sleep(long timeoutMs) throws IOException {
         asleep = true;
         try {
-            // What was queued before `asleep` was set has not woken the selector.
+            // A command queued before `asleep` was set has not woken the selector.
             if (!commands.isEmpty()) {
                 selector.selectNow();
             } else if (!waiting.isEmpty() && trackers.session() != null) {
@@ -313,7 +313,7 @@ final class DaemonLink implements AutoCloseable {
         return ThreadLocalRandom.current().nextLong(limit / 2, limit + 1);
     }
 
-    /** Drops the connection, whatever state it is in; throws nothing that would end the thread. */
+    /** Drops the connection, whatever its state; throws nothing that would end the thread. */
     private void lose(Throwable cause) {
         LinkSession session = trackers.session();
         if (cause instanceof ProtocolException broken && broken.code() != 0 && session != null) {
@@ -329,7 +329,7 @@ final class DaemonLink implements AutoCloseable {
         nextConnectNs = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(backoffMs());
         failures++;
         if (cause instanceof SocketPeer.UntrustedException && !strangerLogged) {
-            // It may come long after the connection was lost, which was logged then.
+            // It may come long after the loss of the connection, which has its own log line.
             strangerLogged = true;
             LOG.error("What listens at {} is not the Tidegate daemon: {}", socket, cause.getMessage());
         } else if (!lossLogged) {

@@ -8,18 +8,18 @@ import org.slf4j.LoggerFactory;
 import tidegate.pulsar.Frame.Envelope;
 
 /**
- * One tracker's stream to the daemon: how far it is, what OPEN told, and when the link is to fetch frames. What goes out is in
- * the {@link Outbox}, what OPEN is answered with in {@link HeldAnswer}.
+ * One tracker's stream to the daemon: its state, the OPEN that it sent, and when the link should fetch frames. The
+ * {@link Outbox} has the outgoing frames, {@link HeldAnswer} the answer to OPEN.
  *
- * <p>Invariants, walked by {@link #check}: the answer to OPEN is only there while the stream is opening; only a stream that is
- * there is to be opened anew, and nothing but CLOSE goes out on it then. Guarded by the tracker's lock.
+ * <p>Invariants, walked by {@link #check}: an answer to OPEN exists only while the stream is opening; only an existing stream
+ * can be due for reopening, and then it sends nothing but CLOSE. Guarded by the tracker's lock.
  */
 final class DaemonStream {
     private static final Logger LOG = LoggerFactory.getLogger(DaemonStream.class);
     private static final long RETRY_MS = 1000;
     private static final long CLEAR_TIMEOUT_MS = 5000;
 
-    /** CLOSING: it is being closed to be opened again. */
+    /** CLOSING: the stream closes in order to open again. */
     private enum State { UNOPENED, OPENING, OPEN, CLOSING }
 
     private final TrackerHost host;
@@ -30,14 +30,14 @@ final class DaemonStream {
     private final HeldAnswer answer;
 
     private State state = State.UNOPENED;
-    /** The daemon must be told anew: another seal, what is in flight. Nothing more goes out until then. */
+    /** The daemon needs a new OPEN, for another seal or other positions in flight. Until then nothing more goes out. */
     private boolean reopen;
     private TrackerHost.Position markDeleteTold = new TrackerHost.Position(-1, -1);
     private final Wait sinceRefused = new Wait();
     private int lastErrorCode;
     /** The link has been told that there are frames, and has not fetched them yet. */
     private boolean noted;
-    /** Completes when the CLEAR of that seq is durable; null if there is none under way. */
+    /** Completes when the CLEAR of that seq is durable; null without one. */
     private CompletableFuture<Void> clearing;
     private long clearSeq;
 
@@ -58,32 +58,32 @@ final class DaemonStream {
         return state == State.OPEN;
     }
 
-    /** Whether the daemon has nothing more to say on it. */
+    /** True if the daemon has nothing more to say on it. */
     boolean isUnopened() {
         return state == State.UNOPENED;
     }
 
-    /** Whether what is added now goes out on it. */
+    /** True if the stream sends frames that are added now. */
     boolean takesMore() {
         return state == State.OPEN && !reopen;
     }
 
     // ---- opening --------------------------------------------------------------------------------------------------
 
-    /** Whether it is closed, and was not refused just now. */
+    /** True if the stream is closed, and the daemon has not refused it just now. */
     boolean mayOpen(long nowMs) {
         boolean refused = !sinceRefused.isOver(nowMs, RETRY_MS);
         return state == State.UNOPENED && !refused;
     }
 
-    /** @param last whether CLOSE is to follow: the tracker is finished */
+    /** @param last true if CLOSE is to follow because the tracker is finished */
     Frame.Open open(Claim claim, long seal, boolean last, long nowMs) {
         state = State.OPENING;
         Ownership owner = claim.ownership();
-        // Not what was gated here for want of a daemon and is due later: the daemon hands that out.
+        // Without entries that this broker gated for want of a daemon and that are due later: the daemon hands those out.
         PositionSet inFlight = positions.inFlight(nowMs + settings.horizonMs());
         answer.expect(seal, inFlight);
-        // What does not fit may come as DUE although it is here already, and is ignored then.
+        // Positions that do not fit may come as DUE although they are here already; the tracker ignores them then.
         List<Positions> parts = inFlight.toPositions().cut(Frames.MAX_SET_BYTES);
         markDeleteTold = host.persistedMarkDelete();
         outbox.opened(inFlight, last);
@@ -93,18 +93,18 @@ final class DaemonStream {
                 claim.end().ledgerId(), claim.end().entryId());
     }
 
-    /** What the daemon answers; there while the stream is opening. */
+    /** The daemon's answer; present while the stream is opening. */
     HeldAnswer answer() {
         return answer;
     }
 
-    /** The answer has come: what is added from now on goes out. */
+    /** The answer has come: frames added from now on go out. */
     void opened() {
         state = State.OPEN;
         lastErrorCode = 0;
     }
 
-    /** The answer has been acted on: what follows from it is in the outbox, too. */
+    /** The tracker has acted on the answer: the frames that follow from it are in the outbox, too. */
     void answerDone() {
         if (clearing != null) {
             clearSeq = outbox.lastSeq();
@@ -115,7 +115,7 @@ final class DaemonStream {
 
     // ---- telling --------------------------------------------------------------------------------------------------
 
-    /** Has the link fetch frames soon. */
+    /** Makes the link fetch frames soon. */
     void signal() {
         noted = true;
         host.framesWaiting();
@@ -126,12 +126,12 @@ final class DaemonStream {
         noted = true;
     }
 
-    /** Whether the link is to be told that something was added. */
+    /** True if the caller must tell the link that something was added. */
     boolean noteAdded() {
         return noteIf(outbox.hasUnsent());
     }
 
-    /** Whether the link is to be told that there is something to send. */
+    /** True if the caller must tell the link that there is something to send. */
     boolean noteAny() {
         return noteIf(outbox.hasUnsent() || reopen || isCreditDue());
     }
@@ -143,14 +143,14 @@ final class DaemonStream {
     }
 
     /**
-     * Whether to give credit back: when it is worth a frame, or when no entry holds any. The daemon may keep less than it was
+     * True if credit should go back: when it is worth a frame, or when no entry holds any. The daemon may keep less than it was
      * given, and has none left then.
      */
     private boolean isCreditDue() {
         return near.creditBack() >= Math.max(1, settings.credit() / 8) || near.creditBack() > 0 && near.isAllCreditFree();
     }
 
-    /** Tells the persisted mark-delete position if it has moved on. One that goes back is told by OPEN. */
+    /** Tells the persisted mark-delete position if it has moved forward. OPEN tells one that has gone back. */
     void tellMarkDelete() {
         TrackerHost.Position persisted = host.persistedMarkDelete();
         if (persisted.compareTo(markDeleteTold) > 0) {
@@ -178,13 +178,13 @@ final class DaemonStream {
         return frames;
     }
 
-    /** The stream is to be closed and opened again, if it is there. */
+    /** Closes the stream, if there is one, and opens it again. */
     void reopen() {
         reopen = state == State.OPENING || state == State.OPEN;
         signal();
     }
 
-    /** The tracker tells no more: CLOSE follows what is left, unless nobody has heard of it. */
+    /** The tracker adds no more: CLOSE follows the frames that are left, unless the daemon has never heard of it. */
     void end() {
         if (state == State.OPEN || state == State.OPENING || !outbox.isEmpty()) {
             outbox.close();
@@ -194,7 +194,7 @@ final class DaemonStream {
 
     // ---- what the daemon says -------------------------------------------------------------------------------------
 
-    /** Everything up to {@code seq} is durable; false if that is of another stream. */
+    /** Everything up to {@code seq} is durable; false if that concerns another stream. */
     boolean durable(long seq) {
         if (state != State.OPEN && state != State.CLOSING) {
             return false;
@@ -211,14 +211,14 @@ final class DaemonStream {
         sinceRefused.begin(nowMs);
     }
 
-    /** The daemon has closed it, as it was asked to. {@code last}: the tracker is finished. */
+    /** The daemon has closed it, on request. {@code last}: the tracker is finished. */
     void closed(boolean last) {
         if (state == State.CLOSING || last && state == State.OPEN) {
             startOver();
         }
     }
 
-    /** It is gone; what was sent and is not durable will be sent again. */
+    /** The stream is gone; frames sent but not durable will be sent again. */
     void lost() {
         noted = false;
         startOver();
@@ -230,7 +230,7 @@ final class DaemonStream {
         outbox.restart();
     }
 
-    /** Another tracker takes over what is left to tell. */
+    /** Another tracker takes over the frames that are left. */
     void abandon() {
         state = State.UNOPENED;
         reopen = false;
@@ -239,7 +239,7 @@ final class DaemonStream {
 
     // ---- clearing -------------------------------------------------------------------------------------------------
 
-    /** Tells the daemon to forget everything; completes when it has, or after a while. {@link #takeClearing} comes first. */
+    /** Tells the daemon to forget everything; completes when it has, or after a while. Call {@link #takeClearing} first. */
     CompletableFuture<Void> clear() {
         outbox.clear();
         noted = true;
@@ -252,14 +252,14 @@ final class DaemonStream {
         return clearing.completeOnTimeout(null, CLEAR_TIMEOUT_MS, TimeUnit.MILLISECONDS);
     }
 
-    /** The clearing under way, which the caller completes without the lock; one already done if there is none. */
+    /** The clearing in progress, which the caller completes without the lock; a completed one if there is none. */
     CompletableFuture<Void> takeClearing() {
         CompletableFuture<Void> taken = clearing;
         clearing = null;
         return taken == null ? CompletableFuture.completedFuture(null) : taken;
     }
 
-    /** As {@link #takeClearing}, if everything up to {@code seq} being durable ends it. */
+    /** As {@link #takeClearing}, if the clearing ends once everything up to {@code seq} is durable. */
     CompletableFuture<Void> takeClearingUpTo(long seq) {
         return clearing != null && seq >= clearSeq ? takeClearing() : CompletableFuture.completedFuture(null);
     }

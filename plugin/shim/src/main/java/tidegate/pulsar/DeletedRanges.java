@@ -4,28 +4,28 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Notices what the cursor has as deleted although nobody was given it: messages that were cancelled, by the ids that their
- * producer got, before they were due.
+ * Notices positions that the cursor has as deleted although nobody was given them: messages cancelled before they were due, by
+ * the ids that their producer got.
  *
- * <p>Such a position may be any of millions, so none is asked about by itself. As long as the cursor counts no further deletion
- * and nothing has come to be contained, there is nothing to see. Else the cursor's deleted entries are copied, a bit each, and
- * laid over those that are contained, 64 at a time. What is found counts only under the {@link Seal} that stood before and after,
- * as every acknowledgement; it is found again until {@link #noteTold} says that it was told. Why so:
+ * <p>Such a position may be any of millions, so none is checked individually. While the cursor counts no further deletion and
+ * no position becomes contained, there is nothing to see. Otherwise a look copies the cursor's deleted entries, a bit each, and
+ * intersects them with the contained ones, 64 at a time. A finding counts only under the {@link Seal} that stood before and
+ * after, as every acknowledgement does; looks find it again until {@link #noteTold} says that it was told. Why so:
  * docs/decisions/cancelled-messages.md.
  *
- * <p>Takes no lock but, for the copy, the cursor's. Any thread may look; one at a time watches, by {@link #lookIfChanged}.
+ * <p>Takes no lock except the cursor's, for the copy. Any thread may look; one at a time watches, by {@link #lookIfChanged}.
  */
 final class DeletedRanges {
-    /** So many positions are told with the tracker's lock held once: about a millisecond. */
+    /** At most so many positions are told while the tracker's lock is held once: about a millisecond. */
     private static final int PART_MAX = 1_024;
-    /** A look at 20 million entries takes a few hundred microseconds: then the next one waits for 15 ms. */
+    /** A look at 20 million entries takes a few hundred microseconds; the next one then waits 15 ms. */
     private static final long WORDS_PER_MS = 20_000;
     private static final long MAX_PAUSE_MS = 500;
 
-    /** What decides whether there is anything to see. */
+    /** A change in any of these may show something new. */
     private record State(long generation, long deletions, long entered) {}
 
-    /** What one look has found, in parts. The state was read before it: nothing that came later is taken for seen. */
+    /** The findings of one look, in parts. The look read the state first, so that nothing later counts as seen. */
     static final class Look {
         private final State state;
         private final List<Positions> parts = new ArrayList<>();
@@ -63,12 +63,12 @@ final class DeletedRanges {
         this.positions = positions;
     }
 
-    /** Whether a look may show something. */
+    /** True if a look may show something. */
     boolean hasChanged() {
         return positions.contained() > 0 && !state().equals(told);
     }
 
-    /** As {@link #look}; null if there is nothing to see, or so much that the next look is to wait. */
+    /** As {@link #look}; null if there is nothing to see, or so much that the next look must wait. */
     Look lookIfChanged(long nowMs) {
         if (!hasChanged() || !sinceLook.isOver(nowMs, pauseMs)) {
             return null;
@@ -92,7 +92,7 @@ final class DeletedRanges {
         return look;
     }
 
-    /** All that the look has found was told, under a seal that stood. */
+    /** All findings of the look were told, under a seal that stood. */
     void noteTold(Look look) {
         told = look.state;
     }

@@ -42,7 +42,9 @@ final class DispatcherHost extends CursorHost {
                 : CursorProperties.withoutReset(cursor);
     }
 
-    /** Not by the cursor's read position: a rewind to where it stood (everything before is acknowledged) would not show. */
+    /**
+     * Does not go by the cursor's read position: a rewind to where it stood (everything before is acknowledged) would not show.
+     */
     @Override
     public SeenConsumers.Change lookAtConsumers() {
         return seen.look(dispatcher.getConsumers());
@@ -82,7 +84,7 @@ final class DispatcherHost extends CursorHost {
         reopening.reopen(topic.getName(), () -> topic.close(false));
     }
 
-    /** Without a consumer a reset may be under way, and the next one that comes has the cursor rewound. */
+    /** Without a consumer a reset may be in progress, and the next consumer rewinds the cursor. */
     @Override
     public void pass(PositionSet held) {
         if (hasConsumers()) {
@@ -127,7 +129,7 @@ final class DispatcherHost extends CursorHost {
         try {
             dispatcher.readMoreEntriesAsync();
         } catch (RejectedExecutionException e) {
-            // The broker stops: the next one reads.
+            // The broker is stopping: the next one reads.
         }
     }
 

@@ -4,9 +4,9 @@ import java.time.Clock;
 import java.util.concurrent.CompletableFuture;
 
 /**
- * What the dispatcher asks of a tracker: to take what it has read, what is due, and whether to read.
+ * The dispatcher's view of a tracker: takes messages that were read, hands out due ones, and tells whether to read.
  *
- * <p>Called with the dispatcher's lock held, but for {@link #contains}, which BookKeeper's threads call, and {@link #onWake},
+ * <p>Called with the dispatcher's lock held, except {@link #contains}, which BookKeeper's threads call, and {@link #onWake},
  * {@link #clear} and the statistics. It takes the tracker's lock for a moment each time; {@link #contains} and
  * {@link #delayedMessages} take none.
  */
@@ -48,10 +48,10 @@ final class DispatcherSide {
     /**
      * Takes a message that the dispatcher has read. {@code deliverAtMs} is negative for one without a delivery time.
      *
-     * <p>Pulsar may replay a position twice, see {@link Intake}. Of those without a delivery time only the refused ones are looked
-     * at: the others are many, and are hardly ever replayed.
+     * <p>Pulsar may replay a position twice, see {@link Intake}. Of messages without a delivery time only those that a consumer
+     * has refused are checked: the others are many, and Pulsar hardly ever replays them.
      *
-     * @return false if it is to be delivered now
+     * @return false if it must be delivered now
      */
     boolean addMessage(long ledgerId, long entryId, long deliverAtMs) {
         if (deliverAtMs < 0) {
@@ -70,14 +70,14 @@ final class DispatcherSide {
         return tracked;
     }
 
-    /** Whether the dispatcher must not read the position. */
+    /** True if the dispatcher must not read the position. */
     boolean contains(long ledgerId, long entryId) {
         return positions.contains(ledgerId, entryId);
     }
 
     // ---- what is due ----------------------------------------------------------------------------------------------
 
-    /** Whether there is something to pop. */
+    /** True if there is something to pop. */
     boolean hasDue() {
         synchronized (lock) {
             long nowMs = clock.millis();
@@ -87,7 +87,7 @@ final class DispatcherSide {
         }
     }
 
-    /** The wake-up asked for with {@link TrackerHost#wakeAt}. */
+    /** The wake-up requested with {@link TrackerHost#wakeAt}. */
     void onWake() {
         boolean wakes;
         synchronized (lock) {
@@ -106,8 +106,8 @@ final class DispatcherSide {
     }
 
     /**
-     * Hands out at most {@code max} entries whose time has come, in (deliver_at, position) order; then what is to be read again,
-     * which {@link #addMessage} takes back if it is not due.
+     * Hands out at most {@code max} due entries, in (deliver_at, position) order; then sought positions, which
+     * {@link #addMessage} takes back if they are not due.
      */
     void popDue(int max, Positions.Visitor visitor) {
         boolean signal;
@@ -134,8 +134,8 @@ final class DispatcherSide {
     }
 
     /**
-     * Called before every read: notices resets and that all consumers were replaced, and tells whether reading must pause. If
-     * not, the read begins behind what is held. A read that could only fail is left out, too.
+     * Called before every read: notices resets and a replacement of all consumers, and tells whether reading must pause. If
+     * not, the read begins behind the held positions. Also leaves out a read that could only fail.
      */
     boolean shouldPause() {
         SeenConsumers.Change consumers = host.lookAtConsumers();
@@ -147,7 +147,7 @@ final class DispatcherSide {
             if (consumers == SeenConsumers.Change.SOME_GONE) {
                 positions.forgetGiven();
             } else if (consumers == SeenConsumers.Change.REPLACED) {
-                // Pulsar has forgotten its redelivery list and rewound: what was handed out is due again, and still contained.
+                // Pulsar has forgotten its redelivery list and rewound: entries handed out are due again, and still contained.
                 positions.takeAllBack();
                 ahead.want();
             }
@@ -167,14 +167,15 @@ final class DispatcherSide {
 
     // ---- the subscription's fate ----------------------------------------------------------------------------------
 
-    /** Delayed messages that were not handed out: what Pulsar shows as msgDelayed. */
+    /** The delayed messages that were not handed out, which Pulsar shows as msgDelayed. */
     long delayedMessages() {
         return positions.delayed();
     }
 
     /**
-     * The backlog was cleared, or the subscription is being deleted. With consumers it is the former, and mark-delete tells
-     * up to where: what was published and read since then stays. Without, everything is forgotten: who comes rewinds.
+     * The backlog was cleared, or the subscription is being deleted. With consumers it is the former, and mark-delete shows up
+     * to where: messages published and read since then stay. Without, the tracker forgets everything, as the next consumer
+     * rewinds.
      */
     CompletableFuture<Void> clear() {
         if (host.hasConsumers()) {

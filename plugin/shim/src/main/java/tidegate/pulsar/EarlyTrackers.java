@@ -11,17 +11,17 @@ import org.apache.pulsar.broker.service.persistent.PersistentSubscription;
 import org.apache.pulsar.common.api.proto.MessageMetadata;
 
 /**
- * Has a tracker made before its dispatcher reads for the first time, where an index may hold what that read would bring.
+ * Makes a tracker before its dispatcher reads for the first time, where an index may hold the messages of that read.
  *
- * <p>Pulsar makes a tracker when the dispatcher has read a delayed message, one of up to 100: after a failover all of them are
- * held, and were read in vain. It tells of no consumer that comes, but of each topic that it has loaded; and between a consumer's
- * coming, which makes the dispatcher, and the first read there is a round trip to its client. So the subscriptions of a topic just
- * loaded are looked at, if they have had a tracker before.
+ * <p>Pulsar makes a tracker when the dispatcher has read a delayed message, one of up to 100: after a failover the index holds
+ * all of them, and the read was in vain. Pulsar announces no consumer, but each topic that it has loaded; and between the
+ * arrival of a consumer, which makes the dispatcher, and the first read lies a round trip to its client. So this class looks at
+ * the subscriptions of a topic just loaded, if they have had a tracker before.
  *
  * <p>Nothing depends on it: if it comes too late, Pulsar has made the tracker, and one batch was read.
  */
 final class EarlyTrackers implements TopicEventsListener {
-    /** No entry is there: the tracker takes it for a wish to be made. */
+    /** No entry is there: the tracker recognises it as a wish for a tracker. */
     private static final long NOWHERE = -1;
 
     private final BrokerService broker;
@@ -29,7 +29,7 @@ final class EarlyTrackers implements TopicEventsListener {
     private final UndoneResets undone;
     private final Consumer<PersistentSubscription> known;
 
-    /** {@code known} hears of each subscription, of a topic just loaded, that has had a tracker. */
+    /** {@code known} gets each subscription of a topic just loaded that has had a tracker. */
     EarlyTrackers(BrokerService broker, Lookout lookout, UndoneResets undone, Consumer<PersistentSubscription> known) {
         this.known = known;
         this.broker = broker;
@@ -37,7 +37,7 @@ final class EarlyTrackers implements TopicEventsListener {
         this.undone = undone;
     }
 
-    /** Whether a tracker is told of a position so that there is a tracker, and for nothing else. */
+    /** True if the position is only a wish for a tracker. */
     static boolean isWish(long ledgerId) {
         return ledgerId == NOWHERE;
     }
@@ -61,7 +61,7 @@ final class EarlyTrackers implements TopicEventsListener {
         }
     }
 
-    /** Whether there is something to read, and a tracker before has told a daemon of the subscription. */
+    /** True if there is something to read, and an earlier tracker has told a daemon of the subscription. */
     private static boolean mayBeHeld(ManagedCursor cursor) {
         return CursorHost.ownership(cursor) != null && cursor.getNumberOfEntriesInBacklog(false) > 0;
     }
@@ -76,7 +76,7 @@ final class EarlyTrackers implements TopicEventsListener {
 
     private static void make(AbstractPersistentDispatcherMultipleConsumers dispatcher) {
         synchronized (dispatcher) {
-            // Closing takes the tracker with this lock held, after it has said so: none is made that nobody would close.
+            // Closing sets the flag, then takes the tracker with this lock held: so no tracker is made that nobody would close.
             if (!dispatcher.isClosed()) {
                 dispatcher.trackDelayedDelivery(NOWHERE, NOWHERE, new MessageMetadata().setDeliverAtTime(Long.MAX_VALUE));
             }

@@ -4,10 +4,10 @@ import java.time.Clock;
 import java.util.concurrent.CompletableFuture;
 
 /**
- * How a tracker ends. Its dispatcher is done with it first; it is finished once the cursor is closed, too, and has told its last
- * acknowledgements then; it is closed when the daemon has all of that on disk and in the index log, and says so with CLOSE.
+ * The end of a tracker. Its dispatcher lets go of it first. It is finished once the cursor is closed, too, and the last
+ * acknowledgements are told. It is closed when the daemon has all of that on disk and in the index log, and says so with CLOSE.
  *
- * <p>It only goes forward. What changes it takes the tracker's lock; any thread may ask how far it is.
+ * <p>It only moves forward. Changes take the tracker's lock; any thread may read the state.
  */
 final class Ending {
     private static final long CLOSE_POLL_MS = 2000;
@@ -41,17 +41,17 @@ final class Ending {
         alarm = parts.alarm;
     }
 
-    /** Whether it has begun. */
+    /** True once it has begun. */
     boolean hasBegun() {
         return phase != Phase.LIVE;
     }
 
-    /** Whether nothing is taken any more, and all was told. */
+    /** True if the tracker takes nothing any more, and has told everything. */
     boolean isFinished() {
         return phase == Phase.FINISHED;
     }
 
-    /** The dispatcher is done with this tracker. Acknowledgements are still watched until the cursor is closed. */
+    /** The dispatcher is done with this tracker. The watch still sees acknowledgements until the cursor is closed. */
     void close() {
         synchronized (lock) {
             if (hasBegun()) {
@@ -64,11 +64,12 @@ final class Ending {
         host.cancelWake();
     }
 
-    /** Finishes the tracker if nothing is to be seen at its cursor any more. */
+    /** Finishes the tracker if its cursor has nothing more to show. */
     void finishIfOver(long nowMs) {
         boolean over;
         synchronized (lock) {
-            // The cursor alone may tell: Pulsar can make a tracker for a dispatcher that has been closed, and never close it.
+            // The cursor alone may show it: Pulsar can make a tracker for a dispatcher that is already closed, and never close
+            // it.
             over = !isFinished() && (host.isClosed() || hasBegun() && sinceClosing.isOver(nowMs, CLOSE_POLL_MS));
         }
         if (over) {
@@ -100,7 +101,7 @@ final class Ending {
         host.framesWaiting();
     }
 
-    /** Another tracker takes over what this one has left to tell. Lock held. */
+    /** Another tracker takes over everything that this one has left to tell. Lock held. */
     void giveUp() {
         phase = Phase.FINISHED;
         alarm.stop();
@@ -108,8 +109,8 @@ final class Ending {
     }
 
     /**
-     * Whether a finished tracker has nothing left to send, and no stream: until that is closed, the daemon may still have last
-     * words for the index log, which is written on the tracker's behalf.
+     * True if a finished tracker has nothing left to send, and no stream. While there is a stream, the daemon may still have
+     * last words for the index log, written on the tracker's behalf.
      */
     boolean isClosed() {
         synchronized (lock) {
@@ -117,14 +118,14 @@ final class Ending {
         }
     }
 
-    /** Something has become durable, or the stream is over; without the lock. */
+    /** Something has become durable, or the stream is over. Called without the lock. */
     void noticeClosed() {
         if (isClosed()) {
             closed.complete(null);
         }
     }
 
-    /** The tracker is forgotten, whatever is left to send. */
+    /** Forgets the tracker, whatever is left to send. */
     void forget() {
         closed.complete(null);
     }

@@ -12,7 +12,7 @@ import tidegate.pulsar.Frame.Envelope;
 final class FrameReader {
     private static final int FIRST_CAPACITY = 64 * 1024;
 
-    /** Unread bytes are those between position and limit. */
+    /** The unread bytes are those between position and limit. */
     private ByteBuffer buffer = ByteBuffer.allocate(FIRST_CAPACITY).order(ByteOrder.LITTLE_ENDIAN).limit(0);
 
     void feed(ByteBuffer bytes) {
@@ -51,7 +51,7 @@ final class FrameReader {
         return Frames.decode(frame);
     }
 
-    /** Whether bytes of an incomplete frame are left: the stream was torn if it ends now. */
+    /** True if bytes of an incomplete frame are left: the stream is torn if it ends now. */
     boolean hasPartialFrame() {
         return buffer.hasRemaining();
     }

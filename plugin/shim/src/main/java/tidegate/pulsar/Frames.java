@@ -12,16 +12,16 @@ import tidegate.pulsar.Frame.Envelope;
 
 /** The frame codec: bytes to frames and back, without I/O. The grammar is docs/protocol.md. */
 final class Frames {
-    /** Of the newest protocol that the shim speaks, and of the oldest. */
+    /** The newest and the oldest protocol that the shim speaks. */
     static final int VERSION = 4;
     static final int VERSION_MIN = 3;
     /** A daemon that speaks an older version than this takes no BYPASSED. */
     static final int VERSION_WITH_BYPASSED = 4;
     static final int MAX_LENGTH = 4 * 1024 * 1024;
     static final int MIN_LENGTH = 20;
-    /** A set of positions larger than this is cut into several frames. */
+    /** A larger set of positions is cut into several frames. */
     static final int MAX_SET_BYTES = 1024 * 1024;
-    /** So many records stay far below the longest frame. */
+    /** This many records stay far below the longest frame. */
     static final int MAX_RECORDS = 8192;
 
     static final int LENGTH_BYTES = Integer.BYTES;
@@ -302,7 +302,7 @@ final class Frames {
         return entries;
     }
 
-    /** A copy: the buffer of the socket is used again. */
+    /** A copy, because the socket's buffer is used again. */
     private static ByteBuffer readBytes(ByteBuffer in, int sizeBytes) {
         if (sizeBytes < 0 || sizeBytes > in.remaining()) {
             throw new BufferUnderflowException();

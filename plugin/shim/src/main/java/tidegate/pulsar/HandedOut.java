@@ -4,21 +4,22 @@ import java.util.NavigableMap;
 import java.util.TreeMap;
 
 /**
- * What the dispatcher was given, and is not known acknowledged; and how far each has got.
+ * Positions that the dispatcher was given and that are not known acknowledged, with the progress of each.
  *
- * <p>First it is with the dispatcher, which reads it and gives it to a consumer. Read once more, it is either delivered again, or
- * just being acknowledged, and then <b>awaited</b>. Any thread may ask what is a member; all else is guarded by the tracker's lock.
+ * <p>First a position is with the dispatcher, which reads it and gives it to a consumer. If read once more, it is either being
+ * delivered again or just being acknowledged, and then <b>awaited</b>. Any thread may ask for membership; the tracker's lock
+ * guards all else.
  */
 final class HandedOut {
-    /** A node of the tree, its position and its number. */
+    /** A node of the tree, with its position and number. */
     private static final long REDELIVERED_BYTES = 80;
 
     private final PositionSet members = new PositionSet();
-    /** Members that went on to consumers of whom none has gone since. */
+    /** Members given to consumers, since the last departure of a consumer. */
     private final PositionSet given = new PositionSet();
-    /** How often a consumer had given them back when they were given last; those that are not here never. */
+    /** How often consumers had given each back when it was last given out; those missing here: never. */
     private final NavigableMap<TrackerHost.Position, Integer> redelivered = new TreeMap<>();
-    /** Members whose acknowledgement is awaited: since the last {@link #nextAwaited}, and since before. */
+    /** Members with an awaited acknowledgement: since the last {@link #nextAwaited}, and since before. */
     private PositionSet awaited = new PositionSet();
     private PositionSet awaitedLonger = new PositionSet();
 
@@ -45,17 +46,17 @@ final class HandedOut {
         }
     }
 
-    /** Whether a consumer got it, and none has gone since. */
+    /** True if a consumer got it, and no consumer has gone since. */
     boolean isGiven(long ledgerId, long entryId) {
         return given.contains(ledgerId, entryId);
     }
 
-    /** How often a consumer had given it back when it was given last. */
+    /** How often consumers had given it back when it was last given out. */
     int redeliveryCount(long ledgerId, long entryId) {
         return redelivered.isEmpty() ? 0 : redelivered.getOrDefault(new TrackerHost.Position(ledgerId, entryId), 0);
     }
 
-    /** False if it was none. */
+    /** False if it was no member. */
     boolean remove(long ledgerId, long entryId) {
         forget(ledgerId, entryId);
         return members.remove(ledgerId, entryId);
@@ -70,7 +71,7 @@ final class HandedOut {
         }
     }
 
-    /** A consumer has gone: what any of them was given may be delivered again. */
+    /** A consumer has gone: positions given to any consumer may be delivered again. */
     void forgetGiven() {
         given.clear();
         redelivered.clear();
@@ -85,7 +86,7 @@ final class HandedOut {
         }
     }
 
-    /** What has been awaited since before the last call; it is no longer. */
+    /** The members awaited since before the last call; they stop being awaited. */
     PositionSet nextAwaited() {
         if (awaited.isEmpty() && awaitedLonger.isEmpty()) {
             return awaited;

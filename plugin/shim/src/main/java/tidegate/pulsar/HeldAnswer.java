@@ -1,11 +1,11 @@
 package tidegate.pulsar;
 
 /**
- * The daemon's answer to OPEN: what it holds, and what it knows acknowledged under the seal that OPEN told.
+ * The daemon's answer to OPEN: the positions that it holds, and those that it knows acknowledged under the seal that OPEN told.
  *
- * <p>It comes in parts, is corrected by what the daemon has not heard yet, then acted on once, and is gone. Invariant, walked by
- * {@link DaemonStream#check}: it is empty unless the stream is opening. While it comes in it is the link's thread's alone; all
- * else is guarded by the tracker's lock.
+ * <p>The answer comes in parts, is corrected by news that the daemon has not heard yet, is acted on once, and then dropped.
+ * Invariant, walked by {@link DaemonStream#check}: it is empty unless the stream is opening. While it arrives, it belongs to
+ * the link's thread; the tracker's lock guards all else.
  */
 final class HeldAnswer {
     private final Outbox outbox;
@@ -13,7 +13,7 @@ final class HeldAnswer {
     private final NearTier near;
     /** The seal that OPEN told. */
     private long generation = Seal.NONE;
-    /** What OPEN told to be in flight. */
+    /** The positions that OPEN told as in flight. */
     private PositionSet inFlightTold = new PositionSet();
     private PositionSet held = new PositionSet();
     private PositionSet acknowledged = new PositionSet();
@@ -25,40 +25,42 @@ final class HeldAnswer {
         this.near = near;
     }
 
-    /** OPEN is told, under that seal and with that in flight. */
+    /** OPEN tells this seal and these positions in flight. */
     void expect(long seal, PositionSet inFlight) {
         generation = seal;
         inFlightTold = inFlight;
     }
 
-    /** A part of it has come. Needs no lock. */
+    /** A part of the answer has come. Needs no lock. */
     void collect(Frame.Held part) {
         held.addAll(part.held());
         acknowledged.addAll(part.acknowledged());
     }
 
-    /** Corrects it by what the daemon has not heard yet. */
+    /** Corrects the answer by news that the daemon has not heard yet. */
     void correct() {
         outbox.applyPendingTo(held, acknowledged);
     }
 
-    /** Leaves of it only what is above the mark-delete position. */
+    /** Drops the answer's positions up to the mark-delete position. */
     void discardUpTo(TrackerHost.Position markDelete) {
         held.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
         acknowledged.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
     }
 
-    /** What the daemon holds. */
+    /** The positions that the daemon holds. */
     PositionSet held() {
         return held;
     }
 
-    /** What the daemon knows acknowledged. */
+    /** The positions that the daemon knows acknowledged. */
     PositionSet acknowledged() {
         return acknowledged;
     }
 
-    /** What the daemon knows acknowledged and the cursor does not have as deleted. May take long, so it needs no lock. */
+    /**
+     * Positions that the daemon knows acknowledged and the cursor does not have as deleted. May take long, so it needs no lock.
+     */
     PositionSet undoneIn(TrackerHost host) {
         PositionSet undone = new PositionSet();
         acknowledged.forEach((ledgerId, entryId) -> {
@@ -69,12 +71,12 @@ final class HeldAnswer {
         return undone;
     }
 
-    /** Whether that seal is the one under which the daemon knows what it knows. */
+    /** True if the daemon's knowledge is under that seal. */
     boolean isOf(long seal) {
         return generation == seal && generation != Seal.NONE;
     }
 
-    /** Contained positions that nobody will hand out; none before the first answer, which decides about what was there. */
+    /** Contained positions that nobody will hand out; none before the first answer, which decides about the earlier ones. */
     PositionSet notHeld() {
         if (!hadOne) {
             return new PositionSet();
@@ -86,8 +88,8 @@ final class HeldAnswer {
     }
 
     /**
-     * What the broker need not gate any more: the daemon holds it, and was not told that it is in flight. Not what is told it
-     * once more as near; all that an outage leaves is that, until the next one.
+     * Positions that the broker need not gate any more: the daemon holds them, and OPEN did not tell them as in flight. Without
+     * those that are about to be told again as near; until the next outage nothing else is left of this one.
      */
     PositionSet leftToDaemon() {
         PositionSet left = new PositionSet();
@@ -100,13 +102,13 @@ final class HeldAnswer {
         return left;
     }
 
-    /** It has been acted on. */
+    /** The tracker has acted on the answer. */
     void done() {
         hadOne = true;
         drop();
     }
 
-    /** The stream is gone: whatever has come of it says nothing. */
+    /** The stream is gone: the parts that came mean nothing. */
     void drop() {
         inFlightTold = new PositionSet();
         held = new PositionSet();
