@@ -51,7 +51,7 @@ final class Ending {
         return phase == Phase.FINISHED;
     }
 
-    /** The dispatcher is done with this tracker. The watch still sees acknowledgements until the cursor is closed. */
+    /** The dispatcher has let go of this tracker. The watch still sees acknowledgements until the cursor is closed. */
     void close() {
         synchronized (lock) {
             if (hasBegun()) {

@@ -89,7 +89,7 @@ final class HeldAnswer {
 
     /**
      * Positions that the broker need not gate any more: the daemon holds them, and OPEN did not tell them as in flight. Without
-     * those that are about to be told again as near; until the next outage nothing else is left of this one.
+     * those that are about to be told again as near: they are all that an outage leaves here, until the next one.
      */
     PositionSet leftToDaemon() {
         PositionSet left = new PositionSet();

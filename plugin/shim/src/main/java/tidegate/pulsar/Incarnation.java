@@ -5,7 +5,7 @@ import java.util.HexFormat;
 import java.util.random.RandomGenerator;
 
 /**
- * Which life of a subscription this is: 16 random bytes that live in the cursor's properties.
+ * The life of a subscription: 16 random bytes in the cursor's properties.
  *
  * <p>A subscription that was deleted and made again has a cursor without the property, hence another incarnation, and the
  * daemon forgets what it knew of the former one.

@@ -4,18 +4,20 @@ import java.util.Map;
 import org.apache.bookkeeper.mledger.ManagedCursor;
 import org.apache.bookkeeper.mledger.impl.ManagedCursorImpl;
 
-/** Whether a cursor has acknowledgements beyond its mark-delete position: of entries, or of single messages of a batch. */
+/**
+ * Tells whether a cursor has acknowledgements beyond its mark-delete position: of entries, or of single messages of a batch.
+ */
 final class IndividualAcks {
     private final boolean batchIndexes;
 
-    /** {@code batchIndexes}: whether single messages of a batch are acknowledged. */
+    /** {@code batchIndexes}: true if consumers may acknowledge single messages of a batch. */
     IndividualAcks(boolean batchIndexes) {
         this.batchIndexes = batchIndexes;
     }
 
     /**
-     * True where it cannot be told. The backlog says nothing of entries: where all beyond the position was acknowledged it is 0.
-     * Takes the cursor's lock for a moment.
+     * Also true where it cannot be told. The backlog says nothing of entries: it is 0 once all beyond the position is
+     * acknowledged. Takes the cursor's lock for a moment.
      */
     boolean mayBeIn(ManagedCursor cursor) {
         if (cursor instanceof ManagedCursorImpl known) {

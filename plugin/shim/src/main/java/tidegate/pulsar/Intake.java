@@ -3,10 +3,11 @@ package tidegate.pulsar;
 import java.time.Clock;
 
 /**
- * What becomes of an entry that was read: by the dispatcher, by a pass ahead of it, or before the daemon had said what it holds.
+ * Decides about an entry that was read: by the dispatcher, by a pass ahead of it, or before the daemon had said what it holds.
  *
- * <p>One that is due is handed out. Any other is tracked: told the daemon, and gated here if it is due soon or nobody else can
- * gate it. Never early: it is due when {@code clock >= deliver_at}, whatever the tick. Guarded by the tracker's lock.
+ * <p>A due entry is handed out. The tracker takes any other: it tells the daemon, and gates the entry here if it is due soon or
+ * nobody else can gate it. Never early: an entry is due when {@code clock >= deliver_at}, whatever the tick. Guarded by the
+ * tracker's lock.
  */
 final class Intake {
     private static final long MAX_LOOK_AGE_MS = 2000;
@@ -22,7 +23,7 @@ final class Intake {
     private final CursorWatch cursor;
     private final AheadGate ahead;
     private final Alarm alarm;
-    /** When the clock was read last; never later than the clock, unless it was set back. */
+    /** The last reading of the clock; never later than the clock, unless somebody set it back. */
     private long lookedMs;
 
     Intake(TrackerParts parts) {
@@ -39,14 +40,14 @@ final class Intake {
         alarm = parts.alarm;
     }
 
-    /** The clock was read for another reason. */
+    /** Another caller has read the clock. */
     void lookedAt(long nowMs) {
         lookedMs = nowMs;
     }
 
     // ---- what the dispatcher has read -----------------------------------------------------------------------------
 
-    /** Takes an entry that the dispatcher has read; false if it is to be delivered now. */
+    /** Takes an entry that the dispatcher has read; false if it must be delivered now. */
     boolean take(long ledgerId, long entryId, long deliverAtMs) {
         if (!positions.enter(ledgerId, entryId)) {
             return takeAgain(ledgerId, entryId, deliverAtMs);
@@ -71,7 +72,7 @@ final class Intake {
             return true;
         }
         if (wasReported) {
-            // The cursor was reset, or it would not have been read.
+            // The cursor was reset: otherwise the dispatcher would not have read it.
             cursor.onReset();
         }
         if (deliverAtMs <= nowMs) {
@@ -82,18 +83,18 @@ final class Intake {
         return true;
     }
 
-    /** A position that is contained was read all the same: a redelivery, or a read that began before it was contained. */
+    /** A contained position was read all the same: a redelivery, or a read that began before it was contained. */
     private boolean takeAgain(long ledgerId, long entryId, long deliverAtMs) {
         if (!positions.isDecided() || positions.isSettling(ledgerId, entryId)) {
             return true;
         }
         if (sought.find(ledgerId, entryId)) {
-            // What nobody held any more: as a new one, but for what came back by itself meanwhile.
+            // A sought position counts as new, unless it came back by itself meanwhile.
             return takeNew(ledgerId, entryId, deliverAtMs);
         }
         if (deliverAtMs <= clock.millis()) {
-            // Pulsar may replay a position twice: its dispatcher takes the end of one batch for the end of another that
-            // still waits to be sent, and reads what that one holds again. A true redelivery leaves its consumer first.
+            // Pulsar may replay a position twice: its dispatcher takes the end of one batch for the end of another that still
+            // waits to be sent, and reads the latter's positions again. A true redelivery leaves its consumer first.
             if (positions.isHandedOut(ledgerId, entryId)
                     && (host.isOutstanding(ledgerId, entryId) || host.isDeleted(ledgerId, entryId))) {
                 return true;
@@ -104,15 +105,16 @@ final class Intake {
             }
             int redeliveryCount = host.redeliveryCount(ledgerId, entryId);
             if (redeliveryCount == positions.redeliveryCount(ledgerId, entryId)) {
-                // Nobody has given it back: it is being acknowledged. Pulsar takes it, with all others of one command, from
-                // the consumer before the cursor hears of any. Should it be something else, it is only a little later.
+                // Nobody has given it back, so it is being acknowledged. Pulsar takes it from the consumer, with all others of
+                // one command, before the cursor hears of any. If it is something else after all, the message only comes a
+                // little later.
                 positions.await(ledgerId, entryId);
                 return true;
             }
             positions.give(ledgerId, entryId, redeliveryCount);
             return false;
         }
-        // The clock may have been set back since it was handed out.
+        // Somebody may have set the clock back since it was handed out.
         if (positions.takeBack(ledgerId, entryId, deliverAtMs)) {
             alarm.arm();
         }
@@ -121,7 +123,8 @@ final class Intake {
 
     /**
      * The time to judge an entry by. Reading the clock is a good part of an add's cost, and most entries are far away: for
-     * those the time of the last look will do, it is a second old at most. Were it older, the daemon would push the entry.
+     * those the time of the last look will do, as it is at most a second old. If it were older, the daemon would push the
+     * entry.
      */
     private long nowFor(long deliverAtMs) {
         if (deliverAtMs - lookedMs <= settings.horizonMs() + MAX_LOOK_AGE_MS) {
@@ -133,8 +136,8 @@ final class Intake {
     // ---- what a pass ahead has read -------------------------------------------------------------------------------
 
     /**
-     * Takes entries as if the dispatcher had read them, and returns how many. What is contained and not sought, acknowledged or
-     * doubtful is left as it is.
+     * Takes entries as if the dispatcher had read them, and returns how many. It skips entries that are acknowledged, doubtful,
+     * or contained without being sought.
      */
     int takeAhead(Records records, int from, int to, long nowMs) {
         lookedMs = nowMs;
@@ -142,7 +145,7 @@ final class Intake {
         for (int i = from; i < to; i++) {
             long ledgerId = records.ledgerId(i);
             long entryId = records.entryId(i);
-            // In this order: what was handed out is contained until it has been seen deleted.
+            // In this order, as an entry handed out stays contained until it has been seen deleted.
             boolean unknown = sought.contains(ledgerId, entryId)
                     || !positions.contains(ledgerId, entryId) && !host.isDeleted(ledgerId, entryId);
             if (unknown && !positions.isReported(ledgerId, entryId) && !positions.isDoubtful(ledgerId, entryId)) {
@@ -157,14 +160,14 @@ final class Intake {
 
     // ---- what was read before the daemon's answer -----------------------------------------------------------------
 
-    /** Decides what was read while it was not known what the daemon holds. */
+    /** Decides about entries that were read before the daemon had said what it holds. */
     void decide(PositionSet held) {
         Records entries = positions.decide();
         long nowMs = clock.millis();
         for (int i = 0; i < entries.size(); i++) {
             long ledgerId = entries.ledgerId(i);
             long entryId = entries.entryId(i);
-            // Not contained any more: the mark-delete position has passed it meanwhile.
+            // No longer contained if the mark-delete position has passed it meanwhile.
             if (positions.contains(ledgerId, entryId) && !held.contains(ledgerId, entryId)
                     && !positions.isSettling(ledgerId, entryId)) {
                 boolean isPassed = cursor.hasPassed(ledgerId, entryId) && host.isDeleted(ledgerId, entryId);

@@ -22,17 +22,17 @@ import org.apache.pulsar.broker.service.persistent.PersistentTopic;
 import tidegate.pulsar.TrackerHost.Position;
 
 /**
- * A {@link TopicReader} on BookKeeper: the ledgers of a topic, opened beside the managed ledger.
+ * A {@link TopicReader} on BookKeeper: opens a topic's ledgers beside the managed ledger.
  *
- * <p>The managed ledger's cache is not touched, so nothing that live consumers need is evicted, and its limit of reads in flight
- * is not used up. Ledgers are opened without recovery, which fences nobody, and read up to what BookKeeper has confirmed.
- * A ledger that BookKeeper does not have (offloaded, trimmed) looks empty, and is asked for once. Why so:
+ * <p>It bypasses the managed ledger's cache, so it evicts nothing that live consumers need, and does not use up the limit of
+ * reads in flight. It opens ledgers without recovery, which fences nobody, and reads up to the entry that BookKeeper has
+ * confirmed. A ledger missing in BookKeeper (offloaded, trimmed) looks empty, and is requested only once. Why so:
  * docs/decisions/read-ahead.md.
  */
 final class LedgerReader implements TopicReader {
-    /** The most that one read may bring; BookKeeper answers with fewer entries if they are large. */
+    /** The most bytes of one read; BookKeeper answers with fewer entries if they are large. */
     private static final long MAX_READ_BYTES = 1 << 20;
-    /** A handle or two is all that a pass in order needs. */
+    /** A pass in order needs only a handle or two. */
     private static final int MAX_HANDLES = 4;
     private static final long NO_ENTRY = -1;
 
@@ -43,7 +43,7 @@ final class LedgerReader implements TopicReader {
     private final BookKeeper bookKeeper;
     private final MetadataScan scan = new MetadataScan();
     private final TreeMap<Long, CompletableFuture<ReadHandle>> handles = new TreeMap<>();
-    /** Ledgers from the read position on that BookKeeper does not have, and never will again. */
+    /** Ledgers from the read position on that BookKeeper does not have, and will never have again. */
     private final ConcurrentSkipListSet<Long> gone = new ConcurrentSkipListSet<>();
 
     LedgerReader(AbstractPersistentDispatcherMultipleConsumers dispatcher, PersistentTopic topic, BookKeeper bookKeeper) {
@@ -76,7 +76,7 @@ final class LedgerReader implements TopicReader {
         return cursor.getNumberOfEntriesInBacklog(false);
     }
 
-    /** Not past an open transaction: what comes after it must not be delivered before it. */
+    /** Not past an open transaction, as later messages must not be delivered before it. */
     @Override
     public Position lastReadable() {
         Position confirmed = position(ledger.getLastConfirmedEntry());
@@ -124,7 +124,7 @@ final class LedgerReader implements TopicReader {
             if (firstEntryId > confirmed) {
                 return CompletableFuture.completedFuture(new LedgerBatch(null));
             }
-            // Where BookKeeper does not read in batches (it stripes the ledger), the bytes are bounded by this alone.
+            // Where BookKeeper does not read in batches (it stripes the ledger), only this bounds the bytes.
             long averageBytes = Math.max(1, handle.getLength() / (confirmed + 1));
             int count = (int) Math.max(1, Math.min(Math.min(maxEntries, MAX_READ_BYTES / averageBytes),
                     confirmed - firstEntryId + 1));
@@ -154,7 +154,7 @@ final class LedgerReader implements TopicReader {
     }
 
     private static void close(Map.Entry<Long, CompletableFuture<ReadHandle>> handle) {
-        // Closing a handle that only reads touches nothing but the client's own books.
+        // Closing a read-only handle touches nothing but the client's own books.
         handle.getValue().thenAccept(ReadHandle::closeAsync);
     }
 
@@ -168,7 +168,7 @@ final class LedgerReader implements TopicReader {
             if (entries != null) {
                 for (LedgerEntry entry : entries) {
                     list.add(entry);
-                    // Not its length: that is the whole ledger's, up to this entry.
+                    // Not the entry's length: that is the whole ledger's, up to this entry.
                     sizeBytes += entry.getEntryBuffer().readableBytes();
                 }
             }

@@ -32,7 +32,7 @@ final class LedgerThread {
         }
     }
 
-    /** That of the cursor's ledger; null if it is not known. */
+    /** The thread of the cursor's ledger; null if unknown. */
     static Executor of(ManagedCursor cursor) {
         ManagedLedger ledger = cursor.getManagedLedger();
         if (GET_EXECUTOR == null || !(ledger instanceof ManagedLedgerImpl)) {

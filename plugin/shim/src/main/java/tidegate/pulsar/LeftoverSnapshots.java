@@ -15,7 +15,7 @@ import org.slf4j.LoggerFactory;
  * The snapshot storage of a tracker that stores no snapshots.
  *
  * <p>Snapshots that Pulsar's own Bucket tracker left behind look empty here, so that its recovery, which runs in the super
- * constructor, gives them up at once; their ledgers are then really deleted, in the background. A broker that goes back to
+ * constructor, discards them at once; this class then really deletes their ledgers in the background. A broker that returns to
  * the Bucket tracker reads its topics again, as it does for any subscription without snapshots.
  */
 final class LeftoverSnapshots implements BucketSnapshotStorage {
@@ -86,7 +86,7 @@ final class LeftoverSnapshots implements BucketSnapshotStorage {
 
     @Override
     public void start() {
-        // Opened when the first left-over snapshot is found.
+        // Opened on the first left-over snapshot.
     }
 
     @Override

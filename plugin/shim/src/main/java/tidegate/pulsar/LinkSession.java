@@ -14,18 +14,21 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 import tidegate.pulsar.Frame.Envelope;
 
 /**
- * One connection to the daemon, without its socket: bytes and the time go in, bytes and calls of {@link TrackerCore} come
- * out. Times are of a clock that only goes forward. Greeting, heartbeats and the numbering of streams live here; what a stream
- * means lives in the core. A core that fails is taken out of its stream and noted; the others go on.
+ * One connection to the daemon, without its socket: bytes and the time go in, bytes and calls of {@link TrackerCore} come out.
+ * Times are of a clock that only goes forward. Greeting, heartbeats and the numbering of streams live here; the core knows the
+ * meaning of a stream. A core that fails loses its stream and is noted; the others go on.
  *
- * <p>Not thread-safe: one thread, the link's, drives it.
+ * <p>Not thread-safe: only the link's thread drives it.
  */
 final class LinkSession {
-    /** More unsent bytes than this and no further frames are fetched from the cores. */
+    /** With more unsent bytes than this, the session fetches no further frames from the cores. */
     private static final long MAX_OUTPUT_BYTES = 8 * 1024 * 1024;
 
     private static final long GREETING_TIMEOUT_MS = 5000;
-    /** How often streams that could not be opened are asked again: what the daemon refused is tried again after a while. */
+    /**
+     * The interval at which cores with unopened streams are asked again; one that the daemon refused becomes ready only after a
+     * while.
+     */
     private static final long ASK_AGAIN_MS = 100;
 
     private interface Work<E extends Exception> {
@@ -37,15 +40,15 @@ final class LinkSession {
     private final Map<Integer, TrackerCore> streams = new HashMap<>();
     private final Map<TrackerCore, Integer> ids = new LinkedHashMap<>();
     private final Set<TrackerCore> unopened = new LinkedHashSet<>();
-    /** Those of the unopened that may have become able to be opened. Only these are asked at each step: it takes their lock. */
+    /** The unopened cores that may have become ready to open. Each step asks only these, because asking takes their lock. */
     private final Set<TrackerCore> toAsk = new LinkedHashSet<>();
     private long askedAllMs;
     private final Set<TrackerCore> undrained = new HashSet<>();
-    /** Those that have failed, and why. Nothing is told to them or fetched from them any more. */
+    /** The cores that have failed, and why. The session neither calls them nor fetches from them any more. */
     private final Map<TrackerCore, Throwable> failed = new LinkedHashMap<>();
-    /** Those whose streams the daemon has given up. They are opened again, unless somebody takes them out. */
+    /** The cores whose streams the daemon has given up. They are opened again unless somebody takes them out. */
     private final Set<TrackerCore> refused = new LinkedHashSet<>();
-    /** Answers about index logs that other threads have brought. */
+    /** Answers about index logs from other threads. */
     private final Queue<Envelope> answers = new ConcurrentLinkedQueue<>();
     private final Runnable wake;
     private long outputBytes;
@@ -56,7 +59,7 @@ final class LinkSession {
     private long silentMs;
     private long lastSentMs;
 
-    /** {@code wake} has {@link #tick} called soon; any thread may run it. */
+    /** {@code wake} makes {@link #tick} run soon; any thread may run it. */
     LinkSession(String brokerName, String product, long nowMs, Runnable wake) {
         this.wake = wake;
         lastReceivedMs = nowMs;
@@ -71,7 +74,7 @@ final class LinkSession {
         return welcome;
     }
 
-    /** Takes a tracker in: its stream is opened as soon as the daemon has greeted. */
+    /** Takes in a tracker: its stream opens as soon as the daemon has greeted. */
     void attach(TrackerCore core) {
         int stream = ++lastStream;
         streams.put(stream, core);
@@ -95,7 +98,7 @@ final class LinkSession {
         }
     }
 
-    /** Ends the stream of a core at once, for the daemon too; what is still under way on it is nobody's. */
+    /** Ends a core's stream at once, for the daemon too; frames still under way on it belong to nobody. */
     void abandon(TrackerCore core, String why) {
         Integer stream = ids.get(core);
         if (stream != null && !unopened.contains(core)) {
@@ -104,14 +107,14 @@ final class LinkSession {
         detach(core);
     }
 
-    /** The cores that have failed since this was last asked, and why. Their streams are to be abandoned. */
+    /** The cores that have failed since the last call, and why. The caller must abandon their streams. */
     Map<TrackerCore, Throwable> takeFailed() {
         Map<TrackerCore, Throwable> taken = new LinkedHashMap<>(failed);
         failed.clear();
         return taken;
     }
 
-    /** The cores whose streams the daemon has given up since this was last asked. */
+    /** The cores whose streams the daemon has given up since the last call. */
     Set<TrackerCore> takeRefused() {
         Set<TrackerCore> taken = new LinkedHashSet<>(refused);
         refused.clear();
@@ -128,7 +131,9 @@ final class LinkSession {
         }
     }
 
-    /** Tells what bypasses the shim, once the daemon has greeted; one of an older version does not take it. */
+    /**
+     * Reports the dispatchers that bypass the shim, once the daemon has greeted; a daemon of an older version does not take it.
+     */
     void tell(Frame.Bypassed bypassed) {
         if (welcome != null && welcome.version() >= Frames.VERSION_WITH_BYPASSED) {
             send(0, 0, bypassed);
@@ -146,7 +151,7 @@ final class LinkSession {
         }
     }
 
-    /** Opens and drains what can be, and keeps the heartbeat. */
+    /** Opens streams and fetches frames where possible, and keeps the heartbeat. */
     void tick(long nowMs) throws ProtocolException {
         if (welcome == null) {
             if (nowMs - lastReceivedMs > GREETING_TIMEOUT_MS) {
@@ -154,7 +159,7 @@ final class LinkSession {
             }
             return;
         }
-        // While this process stood still, or had a long frame to handle, nobody listened: that counts for a beat at most.
+        // While this process stood still, or handled a long frame, nobody listened: that counts as one beat at most.
         silentMs += Math.min(nowMs - lastTickMs, welcome.heartbeatMs());
         lastTickMs = nowMs;
         if (silentMs > 3L * welcome.heartbeatMs()) {
@@ -209,12 +214,12 @@ final class LinkSession {
         return !undrained.isEmpty() && outputBytes < MAX_OUTPUT_BYTES;
     }
 
-    /** The next bytes to write, or null; what a write leaves in the buffer stays the next. */
+    /** The next bytes to write, or null; bytes that a write leaves in the buffer come next. */
     ByteBuffer output() {
         return output.peek();
     }
 
-    /** Call after each write with the number of bytes that were written. */
+    /** Call after each write, with the number of bytes written. */
     void written(int bytes, long nowMs) {
         lastSentMs = nowMs;
         outputBytes -= bytes;
@@ -223,7 +228,7 @@ final class LinkSession {
         }
     }
 
-    /** Whether the connection may end here: no frame is torn. */
+    /** True if the connection may end here without tearing a frame. */
     boolean isWhole() {
         return !reader.hasPartialFrame();
     }
@@ -262,7 +267,7 @@ final class LinkSession {
         }
     }
 
-    /** Something of one core's. If it fails, the stream can no longer be trusted, but those of the others can. */
+    /** Does work for one core. If it fails, that core's stream can no longer be trusted, but the others' can. */
     private <E extends Exception> void contained(TrackerCore core, Work<E> work) throws E {
         if (failed.containsKey(core)) {
             return;

@@ -1,8 +1,8 @@
 package tidegate.pulsar;
 
-/** What the broker says that its live traffic takes. */
+/** The broker's figures of its live traffic. */
 @FunctionalInterface
 interface LiveFigures {
-    /** Since the last call. One thread calls. */
+    /** The figures since the last call. Only one thread may call. */
     Pace.Felt sample();
 }

@@ -3,12 +3,12 @@ package tidegate.pulsar;
 import java.util.concurrent.CompletableFuture;
 
 /**
- * Does what the daemon asks about the index log of one subscription. What is in the log is the daemon's business alone.
+ * Serves the daemon's requests about one subscription's index log. Only the daemon knows the log's contents.
  *
  * <p>Any thread may call it. It returns at once and never throws.
  */
 interface LogHome {
-    /** Where a broker that keeps no index logs sends everybody. */
+    /** The home of a broker that keeps no index logs; it refuses every request. */
     LogHome NONE = new LogHome() {
         @Override
         public String home() {
@@ -28,11 +28,11 @@ interface LogHome {
 
         @Override
         public void close() {
-            // There is nothing.
+            // Nothing to close.
         }
     };
 
-    /** Where logs are to be, as the OPEN frame tells it; empty for nowhere. */
+    /** The place for new logs, as the OPEN frame tells it; empty for nowhere. */
     String home();
 
     /** The pointer as this broker last read or wrote it; empty if there is none. */
@@ -41,6 +41,6 @@ interface LogHome {
     /** Completes with the answer, and never exceptionally. */
     CompletableFuture<Frame.LogAnswer> answer(Frame.LogRequest request);
 
-    /** The stream is over: gives up what is open. */
+    /** The stream is over: closes everything open. */
     void close();
 }

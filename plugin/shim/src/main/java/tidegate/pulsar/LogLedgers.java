@@ -26,9 +26,9 @@ import org.slf4j.LoggerFactory;
 
 /**
  * The index log of one subscription in BookKeeper: ledgers with the topic's own quorums, digest and password, and a pointer
- * among the properties of the cursor. Of a log that is kept at a URL, the pointer alone is here; the rest is the daemon's.
+ * among the cursor's properties. For a log at a URL only the pointer is here; the daemon has the rest.
  *
- * <p>Opening a ledger recovers and so fences it. The pointer is written with the cursor's metadata by compare-and-set, like
+ * <p>Opening a ledger recovers it and so fences it. The pointer is written with the cursor's metadata by compare-and-set, like
  * {@link Claim}'s epoch. Nothing here waits; BookKeeper's threads bring the answers.
  */
 final class LogLedgers implements LogHome {
@@ -37,14 +37,17 @@ final class LogLedgers implements LogHome {
 
     private static final Logger LOG = LoggerFactory.getLogger(LogLedgers.class);
     private static final String POINTER = CursorHost.PREFIX + "log";
-    /** What BookKeeper's tools show of a ledger, and by which ours are known. */
+    /** BookKeeper's tools show this of a ledger; it also identifies ours. */
     private static final String APPLICATION = "application";
     private static final String OURS = "tidegate";
     private static final int MAX_POINTER_BYTES = 16_384;
 
-    /** What all logs of a broker share. {@code home} is what new logs are told to be in; {@code client} is there when asked for. */
+    /**
+     * Shared by all logs of a broker. {@code home} is the place for new logs; {@code client} gives BookKeeper's client on
+     * demand.
+     */
     record Shared(String home, Supplier<BookKeeper> client, Executor background, AtomicLong bytesUnderWay) {
-        /** Bytes on their way to the bookies that one broker has for all logs together. */
+        /** One broker has at most so many bytes on their way to the bookies, for all logs together. */
         static final long MAX_BYTES = 64L << 20;
     }
 
@@ -65,7 +68,7 @@ final class LogLedgers implements LogHome {
 
     @Override
     public String home() {
-        // What does not outlive its consumers has nowhere to keep a pointer.
+        // A subscription that does not outlive its consumers has nowhere to keep a pointer.
         return shared.home().equals(NONE) || !cursor.isDurable() ? "" : shared.home();
     }
 
@@ -180,7 +183,7 @@ final class LogLedgers implements LogHome {
         return deleted(shared.client().get(), ledgerId).thenApply(done -> Frame.LogAnswer.ok(-1));
     }
 
-    /** Its writer is not closed: what is being deleted needs no last entry. */
+    /** Does not close the writer: a ledger that is being deleted needs no last entry. */
     private void forget(long ledgerId) {
         written.remove(ledgerId);
         closeReading(ledgerId);
@@ -221,7 +224,8 @@ final class LogLedgers implements LogHome {
                 }
                 return properties.put(POINTER, next).handle((done, error) -> error == null
                         ? Frame.LogAnswer.ok(-1)
-                        // Another owner, or the cursor's own writes, which share its version: the latter may be tried again.
+                        // Another owner wrote, or the cursor itself, whose writes share the version: in the latter case another
+                        // try may succeed.
                         : Frame.LogAnswer.failed(cursor.isClosed() ? Frame.LogAnswer.STALE : Frame.LogAnswer.AWAY,
                                 "the cursor's metadata was written by somebody else at the same time"));
             }, shared.background()).thenCompose(answer -> answer);
@@ -241,7 +245,9 @@ final class LogLedgers implements LogHome {
         closeAll();
     }
 
-    /** What BookKeeper brings after the end would stay open, and be told of changes, as long as the broker lives. */
+    /**
+     * A handle that BookKeeper brings after the end would stay open, and get notices of changes, as long as the broker lives.
+     */
     private void closeIfOver() {
         if (closed) {
             closeAll();
@@ -253,7 +259,7 @@ final class LogLedgers implements LogHome {
         closeEach(opened, LogReading::closeAsync);
     }
 
-    /** One that is added meanwhile is either closed here or left for who has added it. */
+    /** A handle added meanwhile is either closed here or left to the thread that has added it. */
     private static <T> void closeEach(Map<Long, T> handles, Consumer<T> close) {
         for (Long ledgerId : handles.keySet()) {
             T handle = handles.remove(ledgerId);
@@ -279,13 +285,13 @@ final class LogLedgers implements LogHome {
             });
         }
         return deleted.thenCompose(done -> cursor.removeCursorProperty(POINTER)).exceptionally(error -> {
-            // The cursor's other writes share its version. The pointer names nothing now, so who reads it reads the topic.
+            // The cursor's other writes share its version. The pointer names nothing now, so its reader reads the topic.
             LOG.warn("[{}] The pointer to the deleted index log stays: {}", name, cause(error).getMessage());
             return null;
         });
     }
 
-    /** The ledgers that a pointer names, if it is one of BookKeeper's: docs/format.md. */
+    /** The ledgers that a pointer names, if it points to BookKeeper: docs/format.md. */
     static Set<Long> ledgersOf(String pointer) {
         Set<Long> ledgers = new LinkedHashSet<>();
         String[] parts = pointer.split(";", 4);

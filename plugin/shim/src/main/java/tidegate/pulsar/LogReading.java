@@ -9,16 +9,16 @@ import org.apache.bookkeeper.client.api.LedgerEntry;
 import org.apache.bookkeeper.client.api.ReadHandle;
 
 /**
- * Reads one ledger of an index log from its beginning to its end, an answer at a time.
+ * Reads one ledger of an index log from beginning to end, an answer at a time.
  *
- * <p>A topic waits for it. So the next answer is read from the bookie while the daemon is still being sent the one before, and
- * a read asks for what fits into one answer: entries are of a MiB each in one part of a log, and of a few bytes in another.
- * What was read ahead and nobody asked for is given back. Takes no lock but its own.
+ * <p>A topic waits for it. So it reads the next answer from the bookie while the daemon is still receiving the one before, and
+ * asks for as many entries as fit into one answer: some parts of a log have entries of a MiB each, others of a few bytes. It
+ * releases entries read ahead that nobody asked for. Takes no lock but its own.
  */
 final class LogReading {
     private static final int MAX_ANSWER_BYTES = 1 << 20;
     private static final int MAX_ENTRIES = 1024;
-    /** So many times more entries are asked for than the last time, at most. */
+    /** The number of entries requested grows at most by this factor. */
     private static final int GROWTH = 4;
 
     private final ReadHandle handle;
@@ -32,7 +32,7 @@ final class LogReading {
         this.handle = handle;
     }
 
-    /** The last entry that the ledger has, -1 if it is empty. */
+    /** The ledger's last entry, -1 if it is empty. */
     long lastEntry() {
         return handle.getLastAddConfirmed();
     }
@@ -48,7 +48,7 @@ final class LogReading {
         return reading.thenApply(read -> take(read, first, last));
     }
 
-    /** Where BookKeeper does not read in batches (it stripes the ledger), the bytes are bounded by the entries alone. */
+    /** Where BookKeeper does not read in batches (it stripes the ledger), only the number of entries bounds the bytes. */
     private CompletableFuture<LedgerEntries> begin(long first, long last) {
         return handle.batchReadAsync(first, (int) Math.min(last - first + 1, entries), MAX_ANSWER_BYTES);
     }
@@ -70,11 +70,11 @@ final class LogReading {
         return answer;
     }
 
-    /** Copies as many of the entries as fit into an answer, one at least; how many bytes that is. */
+    /** Copies as many of the entries as fit into an answer, one at least; returns the number of bytes. */
     static long fill(List<ByteBuffer> answer, LedgerEntries read) {
         long sizeBytes = 0;
         for (LedgerEntry entry : read) {
-            // Not its length, which is that of the ledger up to it.
+            // Not the entry's length, which is that of the ledger up to it.
             byte[] bytes = entry.getEntryBytes();
             if (!answer.isEmpty() && sizeBytes + bytes.length > MAX_ANSWER_BYTES) {
                 break;
@@ -85,7 +85,7 @@ final class LogReading {
         return sizeBytes;
     }
 
-    /** How many entries to ask for, after {@code asked} of which {@code taken} were {@code sizeBytes}. */
+    /** The number of entries to ask for next, after {@code asked}, of which {@code taken} were {@code sizeBytes}. */
     static int next(int asked, int taken, long sizeBytes) {
         long fitting = Math.max(1, (long) MAX_ANSWER_BYTES * taken / Math.max(1, sizeBytes));
         return (int) Math.min(Math.min(fitting, (long) asked * GROWTH), MAX_ENTRIES);
@@ -98,7 +98,7 @@ final class LogReading {
         }
     }
 
-    /** Nothing more is read. */
+    /** Reads nothing more. */
     CompletableFuture<Void> closeAsync() {
         synchronized (this) {
             closed = true;

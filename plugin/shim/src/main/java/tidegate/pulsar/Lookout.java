@@ -11,11 +11,11 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * One thread that looks for what nobody tells of and what, if it comes, mostly comes soon: often at first, then ever less often,
- * and after {@link #PATIENCE_NS} no more. It sleeps while there is nothing to look for.
+ * One thread that looks for events that nobody announces and that mostly come soon, if at all: often at first, then ever less
+ * often, and no more after {@link #PATIENCE_NS}. It sleeps while there is nothing to look for.
  *
- * <p>It rests a thousandth of the time for which the youngest look has gone on, so that it is as late as that at most; and nine
- * times as long as a round took, so that it never takes more than a tenth of a processor, however much is looked for.
+ * <p>It rests for a thousandth of the time since the youngest look began, which bounds how late it notices; and for nine times
+ * the duration of a round, so that it never takes more than a tenth of a processor, however much it looks for.
  */
 final class Lookout implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(Lookout.class);
@@ -29,12 +29,12 @@ final class Lookout implements AutoCloseable {
 
     private final LongSupplier nanoTime;
     private final Worker worker;
-    /** Those that the thread has not taken yet. */
+    /** Looks that the thread has not taken yet. */
     private final List<Wanted> fresh = new ArrayList<>();
-    /** The thread's own. */
+    /** Only for the thread itself. */
     private final List<Wanted> wanted = new ArrayList<>();
 
-    /** {@code nanoTime}: a time that no clock's step moves. */
+    /** {@code nanoTime}: a time that no change of the clock moves. */
     Lookout(LongSupplier nanoTime) {
         this.nanoTime = nanoTime;
         worker = new Worker("tidegate-lookout", this::run);
@@ -44,7 +44,7 @@ final class Lookout implements AutoCloseable {
         worker.start();
     }
 
-    /** Looks from now on, until it is over. A look is short, and waits for nobody for long. Any thread may call it. */
+    /** Looks from now on, until it is over. A look must be short, and wait for nobody for long. Any thread may call it. */
     void lookFor(BooleanSupplier isOver) {
         synchronized (fresh) {
             fresh.add(new Wanted(isOver, nanoTime.getAsLong()));
@@ -75,7 +75,7 @@ final class Lookout implements AutoCloseable {
         }
     }
 
-    /** Has one look at each; how long to rest then, in ns, 0 if there is nothing to look for. */
+    /** Does each look once; returns how long to rest then, in ns, 0 if there is nothing to look for. */
     long round() {
         synchronized (fresh) {
             wanted.addAll(fresh);
@@ -103,7 +103,7 @@ final class Lookout implements AutoCloseable {
         try {
             return one.isOver().getAsBoolean();
         } catch (Throwable e) {
-            // Whatever it is: the others are still looked for.
+            // Any error is survived: the other looks go on.
             LOG.error("A look failed, and is given up", e);
             return true;
         }

@@ -4,10 +4,10 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Has read again what nobody holds any more, and nothing else: consumers keep what they have, and what they acknowledge meanwhile
- * counts. A pass ahead reads it, or the dispatcher.
+ * Makes the broker read again those positions that nobody holds any more, and only those: consumers keep their messages, and
+ * their acknowledgements meanwhile count. A pass ahead reads them, or the dispatcher.
  *
- * <p>Asking the cursor about each position may take long, so it is done without the tracker's lock, which the methods take
+ * <p>Asking the cursor about each position may take long, so it happens without the tracker's lock, which the methods take
  * themselves.
  */
 final class LostPositions {
@@ -30,7 +30,7 @@ final class LostPositions {
         this.ahead = ahead;
     }
 
-    /** These are sought since a moment ago: all but what is acknowledged. */
+    /** These have just become sought: reads all but the acknowledged ones. */
     void readAgain(PositionSet lost) {
         if (lost.isEmpty()) {
             return;
@@ -52,8 +52,8 @@ final class LostPositions {
     }
 
     /**
-     * The daemon has lost these; what this broker has of them is not lost. What it has told and does not know durable yet may have
-     * come before the loss: it is told once more.
+     * The daemon has lost these; those that this broker has are not lost. Entries told and not known durable yet may have
+     * reached the daemon before the loss: they are told once more.
      */
     void onUnheld(Positions unheld) {
         PositionSet lost = new PositionSet();
@@ -79,7 +79,7 @@ final class LostPositions {
         host.readMore();
     }
 
-    /** Who came just before these were forgotten has rewound already: what it skipped, or read, is nobody's now. */
+    /** A consumer that came just before these were forgotten has rewound already: nobody has what it skipped or read. */
     void onForgotten(PositionSet forgotten) {
         PositionSet lost = new PositionSet();
         forgotten.forEach((ledgerId, entryId) -> {

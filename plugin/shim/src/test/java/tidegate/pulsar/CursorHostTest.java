@@ -24,7 +24,7 @@ import org.apache.bookkeeper.mledger.Position;
 import org.apache.bookkeeper.mledger.PositionFactory;
 import org.junit.jupiter.api.Test;
 
-/** What is asked of Pulsar's cursor; the test plays the cursor. */
+/** The calls on Pulsar's cursor; the test plays the cursor. */
 class CursorHostTest {
     private static final String LIFE = "000102030405060708090a0b0c0d0e0f";
 
@@ -182,7 +182,7 @@ class CursorHostTest {
         assertEquals(ownership, host.ownership());
     }
 
-    /** Pulsar would write it, and the next owner, who has read the metadata by then, could never write them again. */
+    /** Pulsar would write it, and the next owner, having read the metadata by then, could never write them again. */
     @Test
     void nothingIsWrittenForACursorThatIsClosed() {
         persistedMarkDelete = markDelete;

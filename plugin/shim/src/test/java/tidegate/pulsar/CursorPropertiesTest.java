@@ -101,7 +101,7 @@ class CursorPropertiesTest {
         write.complete(null);
     }
 
-    /** What is done after a pause. */
+    /** Runs the next task that waits for a pause. */
     private void runNext() throws InterruptedException {
         Runnable next = background.poll(30, TimeUnit.SECONDS);
         assertNotNull(next, "nothing more is done");

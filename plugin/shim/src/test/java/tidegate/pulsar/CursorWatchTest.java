@@ -12,7 +12,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 import tidegate.pulsar.TrackerHost.Position;
 
-/** What the tracker learns from its cursor: acknowledgements, mark-delete, and resets, seen by it or not. */
+/** News from the cursor: acknowledgements, mark-delete, and resets, whether the tracker sees them or not. */
 class CursorWatchTest extends TrackerScenario {
     @Test
     void seekingBackTakesAcknowledgementsBack() {
@@ -135,7 +135,7 @@ class CursorWatchTest extends TrackerScenario {
             }
         }
         world.watch();
-        // The shim knows; the daemon, who is away, does not.
+        // The shim knows; the daemon is away and does not.
         world.broker.reset(new Position(1, 0));
         world.broker.deliveries.clear();
         world.daemonUp = true;
@@ -173,7 +173,7 @@ class CursorWatchTest extends TrackerScenario {
         assertTrue(index().acknowledged.isEmpty(), index().acknowledged.toString());
     }
 
-    /** What closes a cursor stores the position of the reset, with the seal that it has then. */
+    /** Closing a cursor stores the position of the reset, with the seal that the cursor has then. */
     @Test
     void whatAResetBringsBackComesThoughTheTopicIsUnloadedMeanwhile() {
         start();
@@ -206,7 +206,7 @@ class CursorWatchTest extends TrackerScenario {
         assertEquals(delivered().size(), new HashSet<>(delivered()).size());
     }
 
-    /** Should a write of the cursor that raced with the reset ever put the seal back. */
+    /** In case a write of the cursor that raced with the reset ever puts the seal back. */
     @Test
     void aResetThatLeavesTheSealShowsInWhatIsAcknowledged() {
         acknowledgeAllBut(0);
@@ -303,7 +303,7 @@ class CursorWatchTest extends TrackerScenario {
         acknowledgeAllBut(0);
         world.broker.disconnectAll();
         world.broker.beginReset(new Position(1, 0));
-        // It is looked at, but not yet again.
+        // The watch looks at it, but not yet again.
         world.core().dispatcher().shouldPause();
         world.core().dispatcher().clear();
         world.settle();
@@ -380,7 +380,7 @@ class CursorWatchTest extends TrackerScenario {
         }
         world.runUntil(world.now() + 500);
         assertEquals(9, index().acknowledged.size());
-        // The record on disk is of before the seal.
+        // The record on disk is from before the seal.
         world.broker.loseRecord();
         world.crashBroker();
         world.broker.deliveries.clear();
@@ -403,7 +403,7 @@ class CursorWatchTest extends TrackerScenario {
         world.runUntil(world.now() + 500);
         world.broker.acknowledge(world.broker.consumers.get(0), new Position(1, 21));
         world.watch();
-        // Loaded again, reset, and only then does a tracker follow the one that has something to tell.
+        // Loaded again, then reset, and only then does a tracker follow the one that has something to tell.
         world.unload(0);
         world.broker.reset(new Position(1, 0));
         world.broker.deliveries.clear();

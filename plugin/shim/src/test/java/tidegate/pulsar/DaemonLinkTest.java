@@ -302,7 +302,7 @@ class DaemonLinkTest {
         assertNotNull(core);
     }
 
-    /** What stands still accepts nobody, and after enough attempts the system takes no further one for it. */
+    /** A frozen process accepts nobody, and after enough attempts the system takes no further one for it. */
     @Test
     void isNotHeldUpByADaemonThatAcceptsNobody() throws Exception {
         server.close();
@@ -455,7 +455,7 @@ class DaemonLinkTest {
         answerEmpty(2);
         await(() -> other.daemon().isOpen());
         answerEmpty(1);
-        // HELD has the dispatcher read, which fails, and so does telling it that the stream has ended.
+        // HELD makes the dispatcher read, which fails, and so does telling it that the stream has ended.
         for (int stream : List.of(3, 4)) {
             Envelope end = receiveOther();
             assertEquals(ProtocolException.FAILED, assertInstanceOf(Frame.Error.class, end.frame()).code());
@@ -487,7 +487,7 @@ class DaemonLinkTest {
         core.dispatcher().clear();
         bind();
         greet(2000);
-        // What was noted in vain is fetched all the same.
+        // The link still fetches frames that were noted in vain.
         for (Envelope envelope; !((envelope = receiveOther()).frame() instanceof Frame.Clear); ) {
             if (envelope.frame() instanceof Frame.Open) {
                 answerEmpty(envelope.stream());

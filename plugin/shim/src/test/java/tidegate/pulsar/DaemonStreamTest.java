@@ -12,7 +12,7 @@ import java.util.concurrent.CompletableFuture;
 import org.junit.jupiter.api.Test;
 import tidegate.pulsar.TrackerHost.Position;
 
-/** The tracker and its daemon: opening, claiming, credit, clearing, and what is sent again. */
+/** The tracker and its daemon: opening, claiming, credit, clearing, and sending again. */
 class DaemonStreamTest extends TrackerScenario {
     @Test
     void untilTheDaemonHasAnsweredEverythingDelayedIsTracked() {
@@ -110,7 +110,7 @@ class DaemonStreamTest extends TrackerScenario {
     void whoCannotOwnTheSubscriptionGatesInMemory() {
         world.daemonWaitMs = 10_000;
         world.broker.connect();
-        // The topic is another broker's by now: its writes come first.
+        // The topic belongs to another broker by now, whose writes come first.
         world.broker.disk.version = 99;
         publish(1, 0);
         publish(2, 30_000);
@@ -387,7 +387,7 @@ class DaemonStreamTest extends TrackerScenario {
         assertEquals(0, world.core().dispatcher().delayedMessages());
     }
 
-    /** What follows a future runs where it is completed: Pulsar's own code, which takes locks of its own. */
+    /** A future's continuations run where it is completed: Pulsar's own code, which takes locks of its own. */
     @Test
     void whatWaitsForATrackerIsToldWithoutItsLock() {
         start();
@@ -446,7 +446,7 @@ class DaemonStreamTest extends TrackerScenario {
         assertFalse(world.core().dispatcher().contains(1, 1));
     }
 
-    /** Whoever connects before everything is forgotten has read some of it, and does not rewind by itself. */
+    /** A consumer that connects before everything is forgotten has read some of it, and does not rewind by itself. */
     @Test
     void aConsumerThatConnectsWhileEverythingIsForgottenReadsItAgain() {
         start();
@@ -464,7 +464,10 @@ class DaemonStreamTest extends TrackerScenario {
         assertEquals(List.of(2L), delivered());
     }
 
-    /** Or a daemon that comes and goes would fill the broker's memory, whatever may wait for it at a time. */
+    /**
+     * Otherwise a daemon that comes and goes would fill the broker's memory, whatever the limit on entries that wait for it at
+     * a time.
+     */
     @Test
     void whatAnOutageLeavesInTheBrokerIsTheDaemonsAfterTheNext() {
         world.broker.permits = 100;

@@ -11,11 +11,11 @@ import org.apache.pulsar.common.util.collections.OpenLongPairRangeSet;
 import org.roaringbitmap.RoaringBitSet;
 
 /**
- * What it costs to notice cancelled messages, beside the ways that were weighed for it. Not a test: run
+ * The cost of noticing cancelled messages, beside the alternatives considered. Not a test: run
  * {@code java -cp target/classes:target/test-classes:$PULSAR_HOME/lib/* tidegate.pulsar.DeletedRangesBench [--json]}.
  *
- * <p>A million are contained, 50,000 entries a ledger; 100,000 of them, every tenth, are deleted in the set that Pulsar's cursor
- * keeps. CPU time of the thread, medians.
+ * <p>A million are contained, 50,000 entries a ledger; 100,000 of them, every tenth, are deleted in the set that Pulsar's
+ * cursor keeps. CPU time of the thread, medians.
  */
 public final class DeletedRangesBench {
     private static final int POSITIONS = 1_000_000;
@@ -26,7 +26,7 @@ public final class DeletedRangesBench {
 
     private DeletedRangesBench() {}
 
-    /** A cursor, as far as it is looked at. */
+    /** The parts of a cursor that the benchmark uses. */
     private static final class Cursor extends ToyBroker {
         private final OpenLongPairRangeSet<LongPairRangeSet.LongPair> deleted =
                 new OpenLongPairRangeSet<>(LongPairRangeSet.LongPair::new, RoaringBitSet::new);

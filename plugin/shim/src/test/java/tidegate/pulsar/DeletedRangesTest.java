@@ -85,7 +85,10 @@ class DeletedRangesTest extends TrackerScenario {
         assertEquals(Set.of(new Position(1, 1), new Position(1, 2)), told());
     }
 
-    /** It is read, then acknowledged, seen so by the watch, and only then does the dispatcher ask what to do with it. */
+    /**
+     * The dispatcher reads it, a consumer acknowledges it, the watch sees that, and only then does the dispatcher ask what to
+     * do.
+     */
     @Test
     void whatWasAcknowledgedWhileItWasReadIsSeenWhenItComesIn() {
         start();
@@ -187,7 +190,7 @@ class DeletedRangesTest extends TrackerScenario {
         assertEquals(2, delayed());
     }
 
-    /** While the topic had another kind of consumers, or none of our trackers, nobody looked. */
+    /** While the topic had another kind of consumers, or no tracker of ours, nobody looked. */
     @Test
     void whatWasAcknowledgedWithoutATrackerIsSeenWhenTheIndexIsTakenUp() {
         start();
@@ -217,7 +220,7 @@ class DeletedRangesTest extends TrackerScenario {
         assertEquals(Set.of(0L, 1L, 2L, 3L, 4L, 5L), Set.copyOf(delivered()));
     }
 
-    /** The copy is of before the reset, and the seal is asked for after it. */
+    /** The copy is from before the reset; the request for the seal comes after it. */
     @Test
     void aResetBetweenLookingAndTellingLeavesItHeld() {
         start();
@@ -261,7 +264,7 @@ class DeletedRangesTest extends TrackerScenario {
         assertEquals(8, delayed());
     }
 
-    /** More than are told with the lock held once. */
+    /** More than are told while the lock is held once. */
     @Test
     void manyAreToldInParts() {
         PositionStates positions = new PositionStates(new NearTier(), new SoughtPositions());

@@ -145,7 +145,7 @@ class FramesTest {
 
     @TestFactory
     Stream<DynamicTest> badFilesAreRefusedWithTheirCode() {
-        // The version is negotiated by whoever greets, not by the codec; a torn frame is no frame yet.
+        // The greeter negotiates the version, not the codec; a torn frame is no frame yet.
         return GoldenFrames.names("bad_").stream()
                 .filter(name -> !name.startsWith("bad_version") && !name.equals("bad_torn.hex"))
                 .map(name -> DynamicTest.dynamicTest(name, () -> {
@@ -219,7 +219,7 @@ class FramesTest {
             Random random = new Random(golden.getKey().hashCode());
             for (int round = 0; round < 50; round++) {
                 byte[] broken = bytes.clone();
-                // Not in the length: a longer frame is one that has not come whole yet.
+                // Not in the length: a longer frame is one that has not arrived whole yet.
                 int bit = Frames.LENGTH_BYTES * 8 + random.nextInt((bytes.length - Frames.LENGTH_BYTES) * 8);
                 broken[bit / 8] ^= (byte) (1 << bit % 8);
                 assertThrows(ProtocolException.class, () -> decode(ByteBuffer.wrap(broken)), golden.getKey());

@@ -19,7 +19,7 @@ record GoldenHistory(String name, Map<String, Object> config, List<Step> steps) 
             System.getProperty("tidegate.frames", "../../tests/testdata/frames") + "/../sim"));
     private static final long FORMAT = 1;
 
-    /** What is done, so long after the step before, with its arguments. */
+    /** An action, the time since the step before, and its arguments. */
     record Step(long afterMs, String action, Map<String, Object> arguments) {
         int number(String argument) {
             return number(argument, 0);
@@ -29,12 +29,12 @@ record GoldenHistory(String name, Map<String, Object> config, List<Step> steps) 
             return arguments.get(argument) instanceof Long number ? Math.toIntExact(number) : otherwise;
         }
 
-        /** The seed of what the step chooses by itself. */
+        /** The seed of the step's own choices. */
         long luck() {
             return arguments.get("luck") instanceof Long luck ? luck : 0;
         }
 
-        /** Another step, which this one makes happen. */
+        /** Another step, triggered by this one. */
         Step then() {
             Map<String, Object> then = object(arguments.get("then"));
             return new Step(0, (String) then.get("do"), then);
@@ -75,7 +75,7 @@ record GoldenHistory(String name, Map<String, Object> config, List<Step> steps) 
         return (Map<String, Object>) value;
     }
 
-    /** JSON without fractions, which is all that a history has. */
+    /** JSON without fractions, as histories have none. */
     private static final class Json {
         private final String text;
         private int at;
@@ -110,7 +110,7 @@ record GoldenHistory(String name, Map<String, Object> config, List<Step> steps) 
             at++;
         }
 
-        /** Whether there is another element before {@code end}, which is passed if not. */
+        /** True if there is another element before {@code end}; if not, passes {@code end}. */
         private boolean more(boolean first, char end) {
             if (next() == end) {
                 at++;

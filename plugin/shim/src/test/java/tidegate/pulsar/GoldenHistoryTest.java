@@ -21,8 +21,8 @@ import tidegate.pulsar.GoldenHistory.Step;
 import tidegate.pulsar.TrackerHost.Position;
 
 /**
- * The histories that the simulator keeps (tests/testdata/sim), played by the shim's own classes: what happened to a model of them
- * must not happen to them. The daemon is the toy one here, as it is the shim in the simulator; latencies and luck differ.
+ * The simulator's kept histories (tests/testdata/sim), played by the shim's own classes: a fault that befell a model of these
+ * classes must not befall them. The daemon is the toy here, as the shim is in the simulator; latencies and luck differ.
  *
  * <p>Whatever happens, nothing is early, nothing is lost, and nothing is sent to a consumer while one has it.
  */
@@ -32,8 +32,8 @@ class GoldenHistoryTest {
     private static final int LATEST = 1000;
     private static final int PERCENT = 100;
     /**
-     * What happens below the toys: a store, a disk's pace, the index, the homes of index logs; and what they have no more than one
-     * of, lives.
+     * Events below the toys: a store, a disk's pace, the index, the homes of index logs; also lives of a subscription, as the
+     * toys have only one.
      */
     private static final Set<String> BELOW = Set.of("slow_disk", "refuse_writes", "refuse_reads", "fail_write", "damage", "width",
             "drift", "wait", "bookies_slow", "bookies_away", "damage_log", "unsubscribe", "back_up", "put_back");
@@ -42,7 +42,7 @@ class GoldenHistoryTest {
         return GoldenHistory.files().stream();
     }
 
-    /** A step that waits until some daemon would ask so many times for something of an index log. */
+    /** A step that waits until some daemon would have made so many requests about an index log. */
     private static final class Trap {
         private final boolean appends;
         private final Step then;
@@ -54,7 +54,7 @@ class GoldenHistoryTest {
             then = step.then();
         }
 
-        /** A log is opened, read and begun when a stream is opened, and appended to after each change. */
+        /** Opening a stream opens, reads and begins a log; each change then appends to it. */
         boolean springs(List<Frame> received) {
             left -= (int) received.stream().filter(frame -> appends ? isChange(frame) : frame instanceof Frame.Open).count();
             return left <= 0;
@@ -69,9 +69,9 @@ class GoldenHistoryTest {
     private static final class Play {
         private final GoldenHistory history;
         private final ToyWorld[] machines = new ToyWorld[MACHINES];
-        /** What else is to happen, by when. */
+        /** Other events still to come, by time. */
         private final TreeMap<Long, List<Runnable>> later = new TreeMap<>();
-        /** From which delivery on a position must come. */
+        /** The delivery from which on a position must come. */
         private final Map<Position, Integer> due = new TreeMap<>();
         private final int clients;
         private long ackAfterMs;
@@ -314,7 +314,7 @@ class GoldenHistoryTest {
             }
         }
 
-        /** From now on everything from there on must come that the cursor does not have as deleted. */
+        /** From now on, all messages from there on must come unless the cursor has them as deleted. */
         private void takeBack(Position from) {
             for (Position position : broker().log.keySet()) {
                 if (position.compareTo(from) < 0) {
@@ -329,7 +329,7 @@ class GoldenHistoryTest {
             if (broker() == null) {
                 return;
             }
-            // A topic that is closed amid a seek is stored with where it goes, and what was acknowledged before.
+            // A topic that closes amid a seek is stored with the seek's target and the earlier acknowledgements.
             Position seeking = broker().resettingTo();
             homeless = world().unloadBroker(broker().persistedRanges);
             in(LOAD_MS, () -> load(to % MACHINES, seeking));
@@ -357,7 +357,7 @@ class GoldenHistoryTest {
             in(history.setting("session_timeout_ms", 1_000), () -> load(1 - number, null));
         }
 
-        /** Somebody puts what is not acknowledged into the index, so many percent of it, and has it let go of so many of all. */
+        /** Puts that percentage of the unacknowledged positions into the index, and makes it let go of so many of all. */
         private void rebuild(Step step) {
             if (broker() == null || !world().daemonUp) {
                 return;

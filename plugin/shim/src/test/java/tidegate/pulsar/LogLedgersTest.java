@@ -39,10 +39,10 @@ class LogLedgersTest {
 
     private final CompletableFuture<Object> made = new CompletableFuture<>();
     private int closed;
-    /** Of the cursor. */
+    /** The cursor's properties. */
     private final Map<String, String> properties = new HashMap<>();
     private final List<Long> deleted = new ArrayList<>();
-    /** The ledgers that BookKeeper does not delete just now. */
+    /** The ledgers that BookKeeper cannot delete just now. */
     private final Set<Long> stuck = new HashSet<>();
     /** Ledgers of messages: a pointer that names one is wrong. */
     private final Set<Long> strange = new HashSet<>();
@@ -74,7 +74,7 @@ class LogLedgersTest {
         });
     }
 
-    /** No proxy: that would load what the client is configured with. */
+    /** No proxy, as that would load the client's configuration classes. */
     private BookKeeper client() {
         return new BookKeeper() {
             /** From 4.18 on. */

@@ -26,7 +26,7 @@ import org.junit.jupiter.api.Test;
 class LogReadingTest {
     private static final int MIB = 1 << 20;
 
-    /** Entries as the client reads them: the length of each is that of the ledger up to it. */
+    /** Entries as the client reads them: each one's length is that of the ledger up to it. */
     private static LedgerEntries read(int... sizesBytes) {
         List<LedgerEntry> entries = new ArrayList<>();
         long ledgerBytes = 0;
@@ -37,7 +37,7 @@ class LogReadingTest {
         return LedgerEntriesImpl.create(entries);
     }
 
-    /** A ledger whose reads are answered when the test says so, in the order of the questions. */
+    /** A ledger that answers reads when the test says so, in the order of the questions. */
     private static final class Ledger {
         final int[] sizesBytes;
         final boolean inBatches;
@@ -120,7 +120,7 @@ class LogReadingTest {
         return sizes;
     }
 
-    /** As a log is: a snapshot of large entries, then many small ones. */
+    /** The sizes in a log: a snapshot of large entries, then many small ones. */
     private static int[] logSizes() {
         int[] sizes = Arrays.copyOf(sizes(20, MIB + 33), 320);
         Arrays.fill(sizes, 20, 320, 24_000);
