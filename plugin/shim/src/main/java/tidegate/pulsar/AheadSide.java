@@ -82,7 +82,7 @@ final class AheadSide {
         }
     }
 
-    // ---- what to read ---------------------------------------------------------------------------------------------
+    // ---- positions to read ----------------------------------------------------------------------------------------
 
     /** The number of positions that the dispatcher skips. Takes no lock. */
     long contained() {

@@ -35,7 +35,7 @@ final class DaemonStream {
     private TrackerHost.Position markDeleteTold = new TrackerHost.Position(-1, -1);
     private final Wait sinceRefused = new Wait();
     private int lastErrorCode;
-    /** The link has been told that there are frames, and has not fetched them yet. */
+    /** The link knows that there are frames, and has not fetched them yet. */
     private boolean noted;
     /** Completes when the CLEAR of that seq is durable; null without one. */
     private CompletableFuture<Void> clearing;

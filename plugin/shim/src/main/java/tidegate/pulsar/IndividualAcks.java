@@ -16,7 +16,7 @@ final class IndividualAcks {
     }
 
     /**
-     * Also true where it cannot be told. The backlog says nothing of entries: it is 0 once all beyond the position is
+     * Also true if the cursor does not tell. The backlog says nothing of entries: it is 0 once all beyond the position is
      * acknowledged. Takes the cursor's lock for a moment.
      */
     boolean mayBeIn(ManagedCursor cursor) {

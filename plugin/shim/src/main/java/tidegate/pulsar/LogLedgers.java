@@ -224,7 +224,7 @@ final class LogLedgers implements LogHome {
                 }
                 return properties.put(POINTER, next).handle((done, error) -> error == null
                         ? Frame.LogAnswer.ok(-1)
-                        // Another owner wrote, or the cursor itself, whose writes share the version: in the latter case another
+                        // Another owner wrote, or the cursor itself, whose writes share the version: after the latter another
                         // try may succeed.
                         : Frame.LogAnswer.failed(cursor.isClosed() ? Frame.LogAnswer.STALE : Frame.LogAnswer.AWAY,
                                 "the cursor's metadata was written by somebody else at the same time"));

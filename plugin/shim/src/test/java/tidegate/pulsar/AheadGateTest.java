@@ -5,7 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import org.junit.jupiter.api.Test;
 
-/** Tickets: what was read under an old one is not added. */
+/** Tickets: entries read under an old one are refused. */
 class AheadGateTest {
     private final AheadGate gate = new AheadGate();
 

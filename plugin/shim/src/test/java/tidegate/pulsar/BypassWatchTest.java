@@ -8,7 +8,7 @@ import java.util.List;
 import java.util.Optional;
 import org.junit.jupiter.api.Test;
 
-/** Finding and reporting dispatchers whose tracker is not ours. */
+/** Finds and reports dispatchers whose tracker is not ours. */
 class BypassWatchTest {
     private static final class Toy implements BypassWatch.Watched {
         final String topic;
