@@ -8,10 +8,10 @@ import org.apache.pulsar.common.protocol.Markers;
 /**
  * Finds in a stored entry when it is due, without looking at its payload.
  *
- * <p>Only where the dispatcher, had it read the entry, would have done nothing but ask the tracker: an entry without a delivery
- * time, a marker, a message of a transaction (it may be aborted) and whatever does not parse stay the dispatcher's. Batches,
- * chunks, compressed and encrypted payloads make no difference: Pulsar delays an entry as a whole, by its plain metadata.
- * Not thread-safe: the metadata is parsed into one object.
+ * <p>It answers only where the dispatcher, had it read the entry, would have done nothing but ask the tracker. It leaves to the
+ * dispatcher an entry without a delivery time, a marker, a message of a transaction (it may be aborted) and anything that does
+ * not parse. Batches, chunks, compressed and encrypted payloads make no difference: Pulsar delays an entry as a whole, by its
+ * plain metadata. Not thread-safe: it parses all metadata into one object.
  */
 final class MetadataScan {
     /** The dispatcher decides about this entry. */
@@ -29,7 +29,7 @@ final class MetadataScan {
                     && !Markers.isServerOnlyMarker(metadata);
             return ours ? metadata.getDeliverAtTime() : NOT_OURS;
         } catch (RuntimeException e) {
-            // The dispatcher meets it, too, and knows what to do with it.
+            // The dispatcher reads this entry, too, and handles it.
             return NOT_OURS;
         } finally {
             entry.readerIndex(start);

@@ -5,14 +5,13 @@ import java.util.Arrays;
 /**
  * The entries that the broker hands out itself: a heap by (deliver_at, ledger, entry), gated by the clock.
  *
- * <p>Removing is lazy: a position that leaves stays in the heap until it comes to the top, where it is dropped because
- * {@link #members} no longer has it. An entry that the daemon pushed holds one credit of the daemon's, which is free again when
- * the entry leaves.
+ * <p>Removal is lazy: a position that leaves stays in the heap until it comes to the top, where it is dropped because {@link
+ * #members} no longer has it. An entry that the daemon pushed holds one of the daemon's credits until it leaves.
  *
  * <p>Invariants: no heap record of a position is earlier than its true deliver_at, so a stale one can never let an entry out
- * early; and, walked by {@link #check}, every member has a record in the heap, and no credit is free twice. Members come and go
- * with the state of their position, by {@link PositionStates} alone. Guarded by the tracker's lock, but for {@link #contains}
- * and {@link #size}.
+ * early. {@link #check} walks two more: every member has a record in the heap, and no credit is free twice. {@link
+ * PositionStates} alone adds and removes members, with the state of their position. Guarded by the tracker's lock, except {@link
+ * #contains} and {@link #size}.
  */
 final class NearTier {
     static final long NONE = Long.MAX_VALUE;
@@ -111,22 +110,22 @@ final class NearTier {
 
     // ---- credit ---------------------------------------------------------------------------------------------------
 
-    /** An entry that was pushed does not come in. */
+    /** Frees the credit of a pushed entry that does not come in. */
     void freeCredit() {
         creditBack++;
     }
 
-    /** How much credit is free again and not given back. */
+    /** The free credit that the daemon has not got back. */
     int creditBack() {
         return creditBack;
     }
 
-    /** Whether no entry holds any. */
+    /** True if no entry holds credit. */
     boolean isAllCreditFree() {
         return credited.isEmpty();
     }
 
-    /** The free credit; it is given back now. */
+    /** Takes the free credit, to give it back now. */
     int takeCredit() {
         int credit = creditBack;
         creditBack = 0;

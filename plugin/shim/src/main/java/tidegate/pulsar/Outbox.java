@@ -8,18 +8,18 @@ import java.util.List;
 import tidegate.pulsar.Frame.Envelope;
 
 /**
- * What one subscription has told, or will tell, the daemon and what is not yet durable there, in order.
+ * The changes that one subscription has told, or will tell, the daemon and that are not yet durable there, in order.
  *
- * <p>Invariant: a change leaves the outbox only when the daemon has said DURABLE for it; whatever a broken connection took
- * along is sent again on the next one, renumbered from 1. Every change is idempotent, so sending it twice is harmless.
- * Adds go to two open batches (near and far) that are closed last when something is sent. That may put an add after an ACK,
- * or a MARK_DELETE that came later, which changes nothing: the daemon ignores an add of what is acknowledged or
- * marked deleted. An add never overtakes a change that came before it.
+ * <p>Invariant: a change leaves the outbox only when the daemon has said DURABLE for it. Changes that a broken connection lost
+ * are sent again on the next one, renumbered from 1. Every change is idempotent, so sending it twice is harmless. Adds go to two
+ * open batches (near and far), which close last when something is sent. That may put an add after a later ACK or MARK_DELETE and
+ * changes nothing: the daemon ignores an add of a position that is acknowledged or marked deleted. An add never overtakes an
+ * earlier change.
  *
- * <p>So that a long outage costs little, an ACK joins the last one that was not sent, and a MARK_DELETE, which only goes
- * forward, replaces the last one. Adds between do not matter, as above. What takes something back does, and is never passed:
- * UNACK, CLEAR and CLOSE. Invariants, walked by {@link #check}: what was sent is numbered upwards, and the entries counted are
- * those that wait. Guarded by the tracker's lock.
+ * <p>To keep a long outage cheap, an ACK joins the last unsent ACK, and a MARK_DELETE, which only goes forward, replaces the last
+ * unsent one. Adds between do not matter, as above. But no change passes one that takes something back: UNACK, CLEAR or CLOSE.
+ * Invariants, walked by {@link #check}: sent changes are numbered upwards, and the counted entries are those that wait. Guarded
+ * by the tracker's lock.
  */
 final class Outbox {
     private static final class Change {
@@ -105,7 +105,7 @@ final class Outbox {
     }
 
     void unacknowledge(Positions positions) {
-        // An add must not come after what takes back the acknowledgement that it came before.
+        // An add must stay before the UNACK of an acknowledgement that it came before.
         closeAdds();
         for (Positions part : positions.cut(Frames.MAX_SET_BYTES)) {
             unsent.add(new Change(new Frame.Unack(part)));
@@ -123,7 +123,7 @@ final class Outbox {
         unsent.add(new Change(new Frame.MarkDelete(ledgerId, entryId)));
     }
 
-    /** A position further on says all that the last unsent one says. */
+    /** A later mark-delete position covers the last unsent one. */
     private void removeLastMarkDelete() {
         for (Iterator<Change> i = unsent.descendingIterator(); i.hasNext(); ) {
             Change change = i.next();
@@ -137,16 +137,16 @@ final class Outbox {
         }
     }
 
-    /** Forgets what was acknowledged: it was true of a seal that the cursor has lost. */
+    /** Forgets the acknowledgements: they were true of a seal that the cursor has lost. */
     void dropAcknowledgements() {
         sent.removeIf(change -> change.frame instanceof Frame.Ack);
         unsent.removeIf(change -> change.frame instanceof Frame.Ack);
     }
 
     /**
-     * The stream is opened anew. That tells the mark-delete position, so older ones need not be told. A CLOSE that was there
-     * to open again has had its effect; that of a finished tracker comes last. And an add is near only as long as its position
-     * is in flight: a reset may have taken it away meanwhile.
+     * The stream is opened anew. OPEN tells the mark-delete position, so older ones need not be told. A CLOSE to open again has
+     * had its effect; the CLOSE of a finished tracker comes last. An add is near only while its position is in flight: a reset
+     * may have taken it away meanwhile.
      */
     void opened(PositionSet inFlight, boolean finished) {
         closeAdds();
@@ -156,7 +156,7 @@ final class Outbox {
             if (change.frame instanceof Frame.Add add && add.near()) {
                 split(add.records(), inFlight);
             } else if (change.frame instanceof Frame.Ack ack) {
-                // Anew, so that connections that end before anything is durable do not leave one each.
+                // Anew: else each connection that ends before anything is durable would leave one.
                 acknowledge(ack.positions());
             } else if (!(change.frame instanceof Frame.MarkDelete || change.frame instanceof Frame.Close)) {
                 unsent.add(change);
@@ -180,7 +180,7 @@ final class Outbox {
         }
     }
 
-    /** Forgets what CLEAR makes pointless: everything that was not sent yet, but where mark-delete is. */
+    /** Forgets everything unsent, as CLEAR makes it pointless, except the mark-delete position. */
     void clear() {
         far.clear();
         near.clear();
@@ -206,7 +206,7 @@ final class Outbox {
         return frames;
     }
 
-    /** A CLOSE that goes out before what was not sent yet: that waits for the stream to be opened again. */
+    /** A CLOSE that goes out before the unsent changes, which wait until the stream is open again. */
     List<Envelope> takeClose(int stream) {
         Change change = new Change(new Frame.Close());
         change.seq = nextSeq++;
@@ -216,7 +216,7 @@ final class Outbox {
         return frames;
     }
 
-    /** The seq that the last change has or will have when the open batches are closed and sent now. */
+    /** The seq that the last change has, or gets if the open batches are closed and sent now. */
     long lastSeq() {
         return nextSeq - 1 + unsent.size() + (far.isEmpty() ? 0 : 1) + (near.isEmpty() ? 0 : 1);
     }
@@ -228,7 +228,7 @@ final class Outbox {
         }
     }
 
-    /** The connection is gone: what was sent and is not durable will be sent again, from seq 1. */
+    /** The connection is gone: changes that were sent and are not durable will be sent again, from seq 1. */
     void restart() {
         nextSeq = 1;
         while (!sent.isEmpty()) {
@@ -253,9 +253,9 @@ final class Outbox {
     }
 
     /**
-     * Takes over what another tracker of the same subscription left behind; its changes come first. Its near tier is gone,
-     * so its adds are ordinary ones now. What takes something back stays untold: the subscription is there still, another owner may
-     * have told since what is acknowledged, and what the cursor refuses to have deleted is refused once more.
+     * Takes over the changes that another tracker of the same subscription left behind; they come first. Its near tier is gone,
+     * so its adds are ordinary ones now. It drops changes that take something back: the subscription still exists, another owner
+     * may have told its acknowledgements since, and the cursor refuses once more a deletion that it refuses.
      */
     void adopt(Outbox other) {
         other.closeAdds();
@@ -284,7 +284,7 @@ final class Outbox {
         forEach(near, visitor);
     }
 
-    /** Corrects what the daemon said it holds by what it has not heard yet. */
+    /** Corrects the positions that the daemon said it holds by the changes that it has not heard yet. */
     void applyPendingTo(PositionSet held, PositionSet acknowledged) {
         for (Change change : pending()) {
             if (change.frame instanceof Frame.Ack ack) {

@@ -1,18 +1,19 @@
 package tidegate.pulsar;
 
 /**
- * Whether the dispatcher passes over what waits for it: entries that are due, or to be redelivered.
+ * Notices when the dispatcher passes over entries that wait for it: due ones, or ones to be redelivered.
  *
- * <p>A round of the dispatcher is one call of its readMoreEntries. A round asks the tracker what is due, and the replay of that
+ * <p>A round of the dispatcher is one call of its readMoreEntries. A round asks the tracker for due entries, and their replay
  * begins the next round. Pulsar breaks this chain: after a replay that no consumer could take, a Key_Shared dispatcher looks
- * ahead, so its next round asks nothing and reads normally. At the topic's end that read waits, and with it all that is due
- * (apache/pulsar#26236). So after a round that has not asked, the dispatcher is woken while a consumer may take something.
+ * ahead, so its next round asks nothing and reads normally. At the topic's end that read waits, and all due entries wait with it
+ * (apache/pulsar#26236). So after a round that has not asked, the tracker wakes the dispatcher while a consumer may take
+ * something.
  *
- * <p>Example: 40 are due, the first 10 for a consumer without permits. Round 1 asks and replays these 10; round 2 looks ahead;
- * 5 ms later round 3 is begun here, and asks for the next 10.
+ * <p>Example: 40 are due, the first 10 for a consumer without permits. Round 1 asks and replays these 10; round 2 looks ahead; 5
+ * ms later the tracker begins round 3, which asks for the next 10.
  *
- * <p>A wake-up that moves nothing doubles the pause, so a consumer that never takes anything costs twelve rounds, then one in 10 s.
- * Each round of Pulsar walks over all that is to be redelivered, so the pause grows with that, too.
+ * <p>A wake-up that moves nothing doubles the pause, so a consumer that never takes anything costs twelve rounds, then one in 10
+ * s. The pause also grows with the number of redeliveries: each round of Pulsar walks over all of them.
  *
  * <p>Guarded by the tracker's lock.
  */
@@ -21,7 +22,7 @@ final class Overlooked {
     static final long MAX_PAUSE_MS = 10_000;
     /** After a round that has asked: its replay begins the next round, unless a consumer's connection takes nothing any more. */
     static final long ASKED_PAUSE_MS = 1000;
-    /** Pulsar walks over so many redeliveries in less than a tenth of a millisecond. */
+    /** Pulsar walks over this many redeliveries in less than a tenth of a millisecond. */
     private static final long REDELIVERIES_A_MS = 1000;
 
     private final TrackerHost host;
@@ -29,9 +30,9 @@ final class Overlooked {
     private final Wait sinceRound = new Wait();
     private long lookMs = NearTier.NONE;
     private long pauseMs = FIRST_PAUSE_MS;
-    /** How often the last round has asked what is due. */
+    /** How often the last round has asked for due entries. */
     private int asks = 1;
-    /** Whether the last round replays what it was given. */
+    /** True if the last round replays the entries that it was given. */
     private boolean asked = true;
     /** Since the last look. */
     private boolean moved;
@@ -47,7 +48,7 @@ final class Overlooked {
         return lookMs;
     }
 
-    /** Whether it is time to {@link #look}. A clock that was set back does not put that off. */
+    /** True if it is time to {@link #look}. Setting the clock back does not delay that. */
     boolean isLookOver(long nowMs) {
         return lookMs <= nowMs || lookMs != NearTier.NONE && lookMs - nowMs > MAX_PAUSE_MS;
     }
@@ -60,15 +61,15 @@ final class Overlooked {
         lookSoon(nowMs);
     }
 
-    /** The round asks what is due. */
+    /** The round asks for due entries. */
     void ask() {
         asks++;
         asked = true;
     }
 
     /**
-     * Something is handed out. A classic dispatcher asks once more right before it reads normally, and does not replay what it is
-     * given then.
+     * Something is handed out. A classic dispatcher asks once more right before it reads normally, and does not replay the
+     * entries that it gets then.
      */
     void move(long nowMs) {
         moved = true;
@@ -91,7 +92,7 @@ final class Overlooked {
         }
     }
 
-    /** Whether to wake the dispatcher, once {@link #isLookOver}. */
+    /** True if the dispatcher is to be woken, once {@link #isLookOver}. */
     boolean look(long nowMs) {
         if (!waits(nowMs)) {
             lookMs = NearTier.NONE;

@@ -6,22 +6,22 @@ import java.util.List;
 import java.util.random.RandomGenerator;
 
 /**
- * What a cursor's own properties say of its trackers: which life of the subscription this is, how many trackers it has had, and
- * the random number that each of the last ones put there with its epoch, the claim.
+ * The record of its trackers in a cursor's own properties: which life of the subscription this is, how many trackers it has had,
+ * and the claim of each of the last ones, a random number beside its epoch.
  *
- * <p>An epoch is counted again when Pulsar is put back to an earlier state; its claim is another one then, and tells the daemon so.
- * All is one property, so that a new tracker costs one write of the cursor's metadata.
+ * <p>If Pulsar returns to an earlier state, it counts an epoch again; the epoch's claim is another one then, and tells the daemon
+ * so. All is one property, so that a new tracker costs one write of the cursor's metadata.
  *
  * @param epoch counts the trackers; 0 before the first one has written it
- * @param sealed whether the cursor's acknowledgements are stored with a {@link Seal}: those without are a reset's
- * @param claims those of the epochs up to this one with none left out, the latest last; fewer than epochs where an earlier
- *     Tidegate counted them
+ * @param sealed true if the cursor's acknowledgements are stored with a {@link Seal}: those without are a reset's
+ * @param claims of the epochs up to this one without a gap, the latest last; fewer than epochs where an earlier Tidegate counted
+ *     them
  */
 record Ownership(Incarnation incarnation, long epoch, boolean sealed, List<Integer> claims) {
     static final int MAX_CLAIMS = 64;
 
     private static final String BORDER = ":";
-    /** Before the epoch, where those that know of no seals read it as a number all the same: brokers are upgraded one by one. */
+    /** Stands before the epoch, where brokers that know of no seals still read a number: brokers are upgraded one by one. */
     private static final String SEALED = "+";
     private static final int CLAIM_DIGITS = 8;
 
@@ -32,12 +32,12 @@ record Ownership(Incarnation incarnation, long epoch, boolean sealed, List<Integ
         claims = List.copyOf(claims);
     }
 
-    /** Of a subscription that has never had a tracker. */
+    /** The ownership of a subscription that has never had a tracker. */
     static Ownership first(RandomGenerator random) {
         return new Ownership(Incarnation.random(random), 0, false, List.of());
     }
 
-    /** Reads what {@link #toString} wrote, or what was written before there were claims; null if the text is something else. */
+    /** Reads the text that {@link #toString} wrote, or one from before there were claims; null if it is anything else. */
     static Ownership parse(String text) {
         String[] parts = text.split(BORDER, -1);
         if (parts.length != 2 && parts.length != 3) {
@@ -47,7 +47,7 @@ record Ownership(Incarnation incarnation, long epoch, boolean sealed, List<Integ
         try {
             long epoch = Long.parseLong(parts[1]);
             List<Integer> claims = parts.length == 2 ? List.of() : parseClaims(parts[2], epoch);
-            // Claims that cannot be are no reason to go on without: the index would believe in a history that nobody can tell.
+            // Impossible claims must not be ignored: without claims the index would believe in a history that nobody can tell.
             return incarnation == null || epoch < 0 || epoch == Long.MAX_VALUE || claims == null ? null
                     : new Ownership(incarnation, epoch, parts[1].startsWith(SEALED), claims);
         } catch (IllegalArgumentException e) {
@@ -67,7 +67,7 @@ record Ownership(Incarnation incarnation, long epoch, boolean sealed, List<Integ
         return claims;
     }
 
-    /** That of the next tracker, with a claim of its own; {@code storesSealed}: see {@link TrackerHost#storesSealed}. */
+    /** The ownership of the next tracker, with a new claim; {@code storesSealed}: see {@link TrackerHost#storesSealed}. */
     Ownership next(boolean storesSealed, RandomGenerator random) {
         List<Integer> kept = claims.subList(Math.max(0, claims.size() + 1 - MAX_CLAIMS), claims.size());
         List<Integer> next = new ArrayList<>(kept);
@@ -75,7 +75,7 @@ record Ownership(Incarnation incarnation, long epoch, boolean sealed, List<Integ
         return new Ownership(incarnation, epoch + 1, sealed || storesSealed, next);
     }
 
-    /** The same, of a cursor whose acknowledgements are stored with a seal. */
+    /** The same ownership, of a cursor whose acknowledgements are stored with a seal. */
     Ownership withSeal() {
         return new Ownership(incarnation, epoch, true, claims);
     }

@@ -3,55 +3,57 @@ package tidegate.pulsar;
 import java.util.concurrent.TimeUnit;
 
 /**
- * How fast is read ahead: as fast as is allowed while nobody publishes; else as fast as live traffic does not feel it, and
- * never slower than a dispatcher would read by itself.
+ * Sets the speed of reading ahead: as fast as is allowed while nobody publishes; else as fast as live traffic does not feel it,
+ * and never slower than a dispatcher would read by itself.
  *
- * <p>What live traffic takes while nothing is read is the measure. Above twice that, and some ms, the speed falls by half at
- * each look; below, it rises by a small part, and by a smaller one near the speed that was felt last, but not beyond what is
- * made use of: a fall would change nothing then. If even the lowest speed does not help, it is something else that live traffic
- * feels, and this becomes the measure. Beside live traffic what is read is read in small pieces, one after the other: a
- * publisher waits for the pieces that are under way, however slowly they follow each other. After each there is a rest, twice
- * as long as the piece took: a mean tells too late of a machine that is busy for a moment, a piece that takes longer tells at
- * once. But where pieces always take long a rest is no longer than the lowest speed allows.
+ * <p>The measure is the latency of live traffic while nothing is read ahead. Above twice that, plus some ms, the speed halves at
+ * each look. Below, it rises by a small part, by a smaller one near the speed that live traffic felt last, and not beyond the
+ * speed in use: a fall would change nothing then. If even the lowest speed does not help, live traffic feels something else, and
+ * its latency then becomes the measure.
  *
- * <p>A small backlog is read in a hurry, at full speed whoever publishes: its first due message waits for all of it. Some
- * hundred thousand entries may be read so, which is half a second's work, and in some minutes they are saved up again. What is
- * felt meanwhile tells nothing of the speed that is looked for. Pure: times and figures are passed in. Not thread-safe.
+ * <p>Beside live traffic, reads are small pieces, one after the other: a publisher waits for the pieces that are under way,
+ * however slowly they follow each other. Each piece is followed by a rest twice as long as it took: a mean tells too late of a
+ * machine that is busy for a moment, a slow piece tells at once. But where pieces always take long, a rest is no longer than the
+ * lowest speed allows.
+ *
+ * <p>A small backlog is read in a hurry, at full speed whoever publishes: its first due message waits for all of it. Some hundred
+ * thousand entries may be read so, which is half a second's work; this allowance refills in some minutes. Latency felt meanwhile
+ * tells nothing of the right speed. Pure: times and figures are passed in. Not thread-safe.
  */
 final class Pace {
-    /** What live traffic took since the last look, a mean in ms; NaN where there was none. */
+    /** The latency of live traffic since the last look, a mean in ms; NaN where there was none. */
     record Felt(double publishMs, double dispatchMs) {
         static final Felt NOTHING = new Felt(Double.NaN, Double.NaN);
     }
 
-    /** As fast as a dispatcher reads: less would make a subscription wait for what is meant to help it. */
+    /** The speed of a dispatcher: a slower pass would make its subscription wait. */
     static final long LOWEST_PER_SECOND = 50_000;
-    /** So many entries may be read in a hurry at once. */
+    /** The most entries that may be read in a hurry at once. */
     static final long MOST_HURRIED = 120_000;
-    /** So many a second may be read in a hurry in the long run: in 100 seconds a fifth of what may be at once. */
+    /** Entries a second that may be read in a hurry in the long run: in 100 seconds a fifth of {@link #MOST_HURRIED}. */
     private static final double HURRIED_PER_SECOND = MOST_HURRIED / 500.0;
-    /** How fast it begins where somebody publishes. */
+    /** The first speed where somebody publishes. */
     private static final long FIRST_PER_SECOND = 100_000;
     private static final double FALL = 0.5;
     private static final double RISE = 1.1;
-    /** Within this factor of the speed that was felt last it rises more slowly. */
+    /** Within this factor of the speed that live traffic felt last, the speed rises more slowly. */
     private static final double NEAR_FACTOR = 1.25;
     private static final double NEAR_RISE = 1.005;
-    /** So many looks in a row without anything published tell that nobody publishes. */
+    /** After this many looks in a row without anything published, nobody publishes. */
     private static final int QUIET_LOOKS = 20;
-    /** Beside live traffic a batch is what is read in so long: a longer one holds up whatever comes behind it on the way. */
+    /** Beside live traffic a second has this many batches: a longer batch holds up the requests behind it. */
     private static final long BATCHES_PER_SECOND = 200;
     private static final long SMALLEST_BATCH = 256;
     /** About 2 ms of processor time from the bookie to the daemon. */
     private static final long LARGEST_BATCH = 512;
-    /** Of the time that a piece took. Two thirds of the time are nobody's but live traffic's. */
+    /** The rest after a piece, by the piece's time. Live traffic has two thirds of the time to itself. */
     private static final double REST_FACTOR = 2;
     /** A piece that hung tells nothing of how busy the machine is. */
     private static final long LONGEST_YIELD_NS = TimeUnit.MILLISECONDS.toNanos(100);
-    /** What was not used of the speed so long ago may be made up for. */
+    /** A pass may still use speed that it left unused this long ago. */
     private static final long BURST_NS = TimeUnit.MILLISECONDS.toNanos(20);
 
-    /** One kind of latency: what it is now, and what it is without reading ahead; means, for one look alone may be by chance. */
+    /** One kind of latency: now, and without reading ahead; both are means, since a single look may be chance. */
     private static final class Latency {
         private static final double UNKNOWN_LIMIT_MS = 10;
         private static final double FACTOR = 2;
@@ -85,9 +87,9 @@ final class Pace {
     }
 
     private static final double PUBLISH_SLACK_MS = 2;
-    /** A task waits for a piece or two where there are as few processors as there are pieces on their way. */
+    /** A task waits for a piece or two where there are as few processors as pieces under way. */
     private static final double DISPATCH_SLACK_MS = 5;
-    /** However much was read at once. */
+    /** The longest rest, however much was read at once. */
     private static final long LONGEST_REST_NS = TimeUnit.SECONDS.toNanos(1);
     private static final double IDLE_WEIGHT = 0.2;
     private static final double LOWEST_WEIGHT = 0.1;
@@ -104,12 +106,12 @@ final class Pace {
     private long freeAtNs;
     private long restUntilNs;
     private boolean spent;
-    /** Whether more would have been read since the last look, had the speed been higher. */
+    /** True if a higher speed would have read more since the last look. */
     private boolean limited;
-    /** Whether it is read in a hurry, and whether it was since the last look. */
+    /** True while reading in a hurry; the second, if so at any time since the last look. */
     private boolean hurries;
     private boolean hasHurried;
-    /** How many entries may be read in a hurry still, as of when. */
+    /** How many entries may still be read in a hurry, and as of when. */
     private double hurriesLeft = MOST_HURRIED;
     private long hurriesLeftAtNs;
 
@@ -126,7 +128,7 @@ final class Pace {
         return (long) perSecond;
     }
 
-    /** So many entries are to be read still, of all that are read now: in a hurry, if that is not more than may be. */
+    /** Takes how many entries all passes still have to read: they are read in a hurry if the allowance covers them. */
     void want(long entries, long nowNs) {
         hurriesLeft = Math.min(MOST_HURRIED, hurriesLeft + (nowNs - hurriesLeftAtNs) / 1e9 * HURRIED_PER_SECOND);
         hurriesLeftAtNs = nowNs;
@@ -138,7 +140,7 @@ final class Pace {
         }
     }
 
-    /** Takes what live traffic has felt since the last look, which is a short while ago. */
+    /** Takes the latency that live traffic has felt since the last look, which is a short while ago. */
     void look(Felt felt) {
         boolean wasReading = spent;
         boolean wasLimited = limited;
@@ -167,7 +169,7 @@ final class Pace {
         }
     }
 
-    /** Whether nobody publishes. */
+    /** True if nobody publishes. */
     private boolean isQuiet() {
         return quietLooks >= QUIET_LOOKS;
     }
@@ -210,7 +212,7 @@ final class Pace {
         return isAtFullSpeed() ? most : 1;
     }
 
-    /** Whether more may be asked for now. */
+    /** True if more may be asked for now. */
     boolean mayRead(long nowNs) {
         return restNs(nowNs) <= 0;
     }
@@ -220,7 +222,7 @@ final class Pace {
         return Math.max(freeAtNs - nowNs, restUntilNs - nowNs);
     }
 
-    /** So many entries were read, in so long from asking for them to having dealt with them. */
+    /** Counts entries that were read, and the time from asking for them to having dealt with them. */
     void spend(long entries, long tookNs, long nowNs) {
         if (entries > 0) {
             spent = true;

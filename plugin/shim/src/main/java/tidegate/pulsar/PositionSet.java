@@ -26,7 +26,7 @@ final class PositionSet {
     private static final int PAGE_BYTES = PAGE_WORDS * Long.BYTES + 24;
     private static final int LEDGER_BYTES = 64;
     private static final int CONTAINER_SHIFT = 16;
-    /** So many of a container's 65,536 are many. */
+    /** A container with this many of its 65,536 positions is dense. */
     private static final int DENSE = 1_024;
     private static final long[] NONE = new long[PAGE_WORDS];
     private static final Ledger[] NO_LEDGERS = new Ledger[0];
@@ -187,7 +187,7 @@ final class PositionSet {
         SIZE.setOpaque(this, size - removed);
     }
 
-    /** Word by word where there are many: a new owner is told of millions, with code that is not compiled yet. */
+    /** Goes word by word where there are many: a new owner is told of millions, with code that is not compiled yet. */
     void addAll(Positions positions) {
         positions.ledgers().forEach((ledgerId, entryIds) -> {
             for (ContainerPointer at = entryIds.getContainerPointer(); at.getContainer() != null; at.advance()) {
@@ -295,7 +295,7 @@ final class PositionSet {
         forFirst(Long.MAX_VALUE, visitor);
     }
 
-    /** What is asked about a position. */
+    /** A question about a position. */
     @FunctionalInterface
     interface Test {
         boolean test(long ledgerId, long entryId);
@@ -313,7 +313,7 @@ final class PositionSet {
         });
     }
 
-    /** As {@link #forEach}, up to and including the first of which the test says false. */
+    /** As {@link #forEach}, up to and including the first position that fails the test. */
     void forWhile(Test test) {
         for (Ledger ledger : ledgers) {
             long[][] pages = ledger.pages;
@@ -334,8 +334,8 @@ final class PositionSet {
     }
 
     /**
-     * Visits the positions of one ledger that are also in {@code words}, which has them as a {@link java.util.BitSet} does: 64 at
-     * a time, so that what is in one of the two alone costs little. Needs no lock, as {@link #forEach}.
+     * Visits the positions of one ledger that are also in {@code words}, laid out as in a {@link java.util.BitSet}: 64 at a time,
+     * so that a position in only one of the two costs little. Needs no lock, as {@link #forEach}.
      */
     void forEachIn(long ledgerId, long[] words, Positions.Visitor visitor) {
         Ledger ledger = find(ledgerId);
@@ -366,7 +366,10 @@ final class PositionSet {
         return first[0];
     }
 
-    /** All up to and including that position, as frames carry them. Made of words, not of positions: it may be a whole backlog. */
+    /**
+     * All positions up to and including that one, as frames carry them. Built from words, not positions: it may be a whole
+     * backlog.
+     */
     Positions upTo(long ledgerId, long entryId) {
         Positions positions = new Positions();
         for (Ledger ledger : ledgers) {
@@ -377,7 +380,7 @@ final class PositionSet {
         return positions;
     }
 
-    /** From the first container that has any: what lies before a cursor has mostly left. */
+    /** Starts at the first container that has any: positions before a cursor have mostly left. */
     private static RoaringBitmap bitmapUpTo(Ledger ledger, long lastEntryId) {
         long[][] pages = ledger.pages;
         int end = (int) Math.min(pages.length, (lastEntryId >>> PAGE_SHIFT) + 1);

@@ -8,7 +8,7 @@ import java.util.List;
 /**
  * The positions that a tracker has met, by the state they are in.
  *
- * <p>Each position is in at most one of these states; only what is settling is reported, too:
+ * <p>Each position is in at most one of these states; only a settling one is reported, too:
  * <ul>
  *   <li><b>undecided</b>: read before the daemon said what it holds; told to be tracked, decided by HELD;
  *   <li><b>held</b>: the daemon will push it (DUE) when it is nearly due;
@@ -18,13 +18,13 @@ import java.util.List;
  *   <li><b>sought</b> or <b>asked for</b>: nobody holds it any more; it is read again, and then tracked anew
  *   ({@link SoughtPositions});
  *   <li><b>settling</b>: acknowledged before a failover that the cursor forgot; being deleted in the cursor again;
- *   <li><b>reported</b>: acknowledged, told the daemon, and above the persisted mark-delete position;
- *   <li><b>doubtful</b>: reported before what may have been a reset of the cursor; looked at again by the next watch.
+ *   <li><b>reported</b>: acknowledged, told to the daemon, and above the persisted mark-delete position;
+ *   <li><b>doubtful</b>: reported before a possible reset of the cursor; the next watch looks at it again.
  * </ul>
  * {@link #contains} answers true for all but the last two: the dispatcher skips exactly these.
  *
- * <p>Invariants, walked by {@link #check}: what is near, handed out or settling is contained, and is only one of the three; what
- * is sought or asked for is contained, and neither handed out nor settling; nothing is undecided once it has been decided. Any
+ * <p>Invariants, walked by {@link #check}: a near, handed out or settling position is contained, and is only one of the three; a
+ * sought or asked-for one is contained, and neither handed out nor settling; none is undecided once it has been decided. Any
  * thread may ask whether a position is contained and how many there are; all else is guarded by the tracker's lock.
  */
 final class PositionStates {
@@ -42,7 +42,7 @@ final class PositionStates {
     }
 
     private final PositionSet contained = new PositionSet();
-    /** Grows whenever something comes to be contained. */
+    /** Grows whenever a position comes to be contained. */
     private long entered;
     private final HandedOut handedOut = new HandedOut();
     private final PositionSet settling = new PositionSet();
@@ -51,7 +51,7 @@ final class PositionStates {
     private final NearTier near;
     private final SoughtPositions sought;
     private Records undecided = new Records();
-    /** Whether entries are decided at once: HELD has come, or the wait for it is over. */
+    /** True if entries are decided at once: HELD has come, or the wait for it is over. */
     private volatile boolean decided;
 
     PositionStates(NearTier near, SoughtPositions sought) {
@@ -61,17 +61,20 @@ final class PositionStates {
 
     // ---- asking ---------------------------------------------------------------------------------------------------
 
-    /** Whether the dispatcher must not read the position. Lock-free. */
+    /** True if the dispatcher must not read the position. Lock-free. */
     boolean contains(long ledgerId, long entryId) {
         return contained.contains(ledgerId, entryId);
     }
 
-    /** Has the dispatcher's cursor pass what it must not read. Takes no lock but Pulsar's. */
+    /** Has the dispatcher's cursor pass the positions that it must not read. Takes no lock but Pulsar's. */
     void pass(TrackerHost host) {
         host.pass(contained);
     }
 
-    /** Has the dispatcher's cursor pass what the dispatcher was given, if it stands there. Takes no lock but Pulsar's. */
+    /**
+     * Has the dispatcher's cursor pass the positions that the dispatcher was given, if it stands there. Takes no lock but
+     * Pulsar's.
+     */
     void passHandedOut(TrackerHost host) {
         host.passReplayed(handedOut.members());
     }
@@ -84,17 +87,17 @@ final class PositionStates {
         return handedOut.contains(ledgerId, entryId);
     }
 
-    /** Whether it was handed out and went to a consumer, and none has gone since. */
+    /** True if it was handed out and went to a consumer, and no consumer has gone since. */
     boolean isGiven(long ledgerId, long entryId) {
         return handedOut.isGiven(ledgerId, entryId);
     }
 
-    /** How often a consumer had given it back when it was given last. */
+    /** How often a consumer had given it back when it was last given. */
     int redeliveryCount(long ledgerId, long entryId) {
         return handedOut.redeliveryCount(ledgerId, entryId);
     }
 
-    /** Whether the dispatcher skips it though this broker neither gates it nor has handed it out. */
+    /** True if the dispatcher skips it though this broker neither gates it nor has handed it out. */
     boolean isLeftToDaemon(long ledgerId, long entryId) {
         return contained.contains(ledgerId, entryId) && !near.contains(ledgerId, entryId) && !handedOut.contains(ledgerId, entryId);
     }
@@ -111,7 +114,7 @@ final class PositionStates {
         return !doubtful.isEmpty() && doubtful.contains(ledgerId, entryId);
     }
 
-    /** Whether the next look at the cursor may change something here. */
+    /** True if the next look at the cursor may change something here. */
     boolean hasUnseen() {
         return !handedOut.members().isEmpty() || !reported.isEmpty() || !doubtful.isEmpty() || !settling.isEmpty()
                 || sought.hasAsked() || !decided;
@@ -122,7 +125,7 @@ final class PositionStates {
         return Math.max(0, contained.size() - handedOut.members().size() - settling.size());
     }
 
-    /** The lowest that is contained; null if nothing is. */
+    /** The lowest contained position; null if there is none. */
     TrackerHost.Position lowest() {
         List<TrackerHost.Position> first = new ArrayList<>(1);
         contained.forFirst(1, (ledgerId, entryId) -> first.add(new TrackerHost.Position(ledgerId, entryId)));
@@ -145,14 +148,14 @@ final class PositionStates {
         return undecided.size();
     }
 
-    /** What may be acknowledged without anybody having seen it: handed out, asked for, or doubtful. */
+    /** Visits the positions that may be acknowledged unseen: handed out, asked for, or doubtful. */
     void forEachUnseen(Positions.Visitor visitor) {
         handedOut.members().forEach(visitor);
         sought.forEachAsked(visitor);
         doubtful.forEach(visitor);
     }
 
-    /** The lowest position that the dispatcher was given, and for which the test holds; null if there is none. Takes no lock. */
+    /** The lowest position that the dispatcher was given and that passes the test; null if there is none. Takes no lock. */
     TrackerHost.Position lowestUnseen(PositionSet.Test test) {
         TrackerHost.Position handed = handedOut.members().first(test);
         TrackerHost.Position asked = sought.firstAsked(test);
@@ -168,21 +171,24 @@ final class PositionStates {
         return reported.last();
     }
 
-    /** A copy of what the dispatcher skips. */
+    /** A copy of the positions that the dispatcher skips. */
     PositionSet allContained() {
         PositionSet all = new PositionSet();
         all.addAll(contained);
         return all;
     }
 
-    /** What the broker hands out up to that time, or has handed out. */
+    /** The positions that the broker hands out up to that time, or has handed out. */
     PositionSet inFlight(long untilMs) {
         PositionSet all = near.dueUpTo(untilMs);
         all.addAll(handedOut.members());
         return all;
     }
 
-    /** Contained positions that nobody will hand out: neither who holds {@code others}, nor this broker. Changes {@code others}. */
+    /**
+     * Contained positions that nobody will hand out: neither the holder of {@code others}, nor this broker. Changes {@code
+     * others}.
+     */
     PositionSet lostBut(PositionSet others) {
         others.addAll(near.members());
         others.addAll(handedOut.members());
@@ -196,12 +202,12 @@ final class PositionStates {
         return lost;
     }
 
-    /** Another number whenever something has come to be contained since. Takes no lock. */
+    /** A number that changes whenever a position comes to be contained. Takes no lock. */
     long entered() {
         return (long) ENTERED.getOpaque(this);
     }
 
-    /** What is contained of one ledger and is also in {@code words}; as {@link PositionSet#forEachIn}. */
+    /** Visits the contained positions of one ledger that are also in {@code words}; as {@link PositionSet#forEachIn}. */
     void forEachContainedIn(long ledgerId, long[] words, Positions.Visitor visitor) {
         contained.forEachIn(ledgerId, words, visitor);
     }
@@ -224,7 +230,7 @@ final class PositionStates {
         sought.dropAll(held);
     }
 
-    /** All that is not known acknowledged. Changes {@code held}. */
+    /** Enters all held positions that are not known acknowledged. Changes {@code held}. */
     void enterUnacknowledged(PositionSet held) {
         held.removeAll(reported);
         held.removeAll(doubtful);
@@ -235,7 +241,7 @@ final class PositionStates {
         contained.remove(ledgerId, entryId);
     }
 
-    /** Sought ones that need not be read: they are deleted. */
+    /** Drops sought positions that need not be read, as they are deleted. */
     void leaveSought(PositionSet deleted) {
         deleted.forEach((ledgerId, entryId) -> {
             if (sought.drop(ledgerId, entryId)) {
@@ -244,12 +250,12 @@ final class PositionStates {
         });
     }
 
-    /** A contained one that cannot be decided yet. */
+    /** Notes a contained entry that cannot be decided yet. */
     void postpone(long ledgerId, long entryId, long deliverAtMs) {
         undecided.add(ledgerId, entryId, deliverAtMs);
     }
 
-    /** From now on everything is decided at once; returns what was undecided. */
+    /** Decides everything at once from now on; returns the undecided entries. */
     Records decide() {
         decided = true;
         Records entries = undecided;
@@ -257,12 +263,14 @@ final class PositionStates {
         return entries;
     }
 
-    /** A contained entry is this broker's to hand out. */
+    /** Has this broker hand out a contained entry. */
     void gate(long ledgerId, long entryId, long deliverAtMs) {
         near.add(ledgerId, entryId, deliverAtMs, false);
     }
 
-    /** An entry that the daemon pushed. Its credit is free again at once if the broker has it, or knows it acknowledged. */
+    /**
+     * Takes an entry that the daemon pushed. Its credit is free at once if the broker has the entry, or knows it acknowledged.
+     */
     void push(long ledgerId, long entryId, long deliverAtMs) {
         if (handedOut.contains(ledgerId, entryId) || settling.contains(ledgerId, entryId)
                 || !near.add(ledgerId, entryId, deliverAtMs, true)) {
@@ -294,17 +302,19 @@ final class PositionStates {
         handedOut.give(ledgerId, entryId, redeliveryCount);
     }
 
-    /** A consumer has gone: what any of them was given may be delivered again. */
+    /** A consumer has gone: positions that any of them was given may be delivered again. */
     void forgetGiven() {
         handedOut.forgetGiven();
     }
 
-    /** A handed out one is most likely being acknowledged; if not, {@link #takeBackAwaited} has it. */
+    /**
+     * Notes that a handed out position is most likely being acknowledged; if not, {@link #takeBackAwaited} makes it due again.
+     */
     void await(long ledgerId, long entryId) {
         handedOut.await(ledgerId, entryId);
     }
 
-    /** What has been awaited since before the last call is due again. Whether there is any. */
+    /** Makes due again the positions awaited since before the last call; true if there are any. */
     boolean takeBackAwaited() {
         PositionSet over = handedOut.nextAwaited();
         over.forEach((ledgerId, entryId) -> takeBack(ledgerId, entryId, DUE_MS));
@@ -317,9 +327,9 @@ final class PositionStates {
     }
 
     /**
-     * The dispatcher has forgotten what it was given: what was asked for is sought; what was handed out is near again, and due
-     * whatever the clock says next: a time by a clock that is set right meanwhile would be far. When it is read, its own time
-     * counts.
+     * The dispatcher has forgotten the positions that it was given. One asked for is sought again. One handed out is near again,
+     * and due whatever the clock says next: a time by a clock that is set right meanwhile would be far. When it is read, its own
+     * time counts.
      */
     void takeAllBack() {
         sought.takeBack();
@@ -327,7 +337,7 @@ final class PositionStates {
         handedOut.clear();
     }
 
-    /** Gates an entry that the daemon may not have, unless the broker has handed it out or is done with it. */
+    /** Gates an entry that the daemon may not have, unless the broker has handed it out or finished with it. */
     void gateAgain(long ledgerId, long entryId, long deliverAtMs) {
         if (contained.contains(ledgerId, entryId) && !handedOut.contains(ledgerId, entryId)
                 && !settling.contains(ledgerId, entryId)) {
@@ -335,7 +345,7 @@ final class PositionStates {
         }
     }
 
-    /** Near entries that the daemon hands out when they are due. */
+    /** Leaves near entries to the daemon, which hands them out when they are due. */
     void leaveToDaemon(PositionSet held) {
         held.forEach(near::remove);
     }
@@ -351,7 +361,9 @@ final class PositionStates {
         reported.add(ledgerId, entryId);
     }
 
-    /** The cursor has everything up to there as deleted: what was contained of it, which the daemon is told, and leaves. */
+    /**
+     * The cursor has everything up to there as deleted: returns the contained positions of it, which leave, to tell the daemon.
+     */
     Positions passUpTo(TrackerHost.Position markDelete) {
         Positions passed = contained.upTo(markDelete.ledgerId(), markDelete.entryId());
         discardUpTo(markDelete);
@@ -364,7 +376,7 @@ final class PositionStates {
         reported.addAll(acknowledged);
     }
 
-    /** Acknowledged before a failover, but the cursor does not know: it is skipped until it has been deleted there again. */
+    /** It was acknowledged before a failover, but the cursor does not know: it is skipped until it is deleted there again. */
     void settle(long ledgerId, long entryId) {
         near.remove(ledgerId, entryId);
         sought.find(ledgerId, entryId);
@@ -391,8 +403,8 @@ final class PositionStates {
     }
 
     /**
-     * Nothing known acknowledged is believed before it has been looked at again. What was settling is sought: it is not deleted,
-     * and not everything that takes the seal has the dispatcher rewind.
+     * Doubts every known acknowledgement until the next look. Settling positions become sought: they are not deleted, and not
+     * every loss of the seal makes the dispatcher rewind.
      */
     void doubt() {
         doubtful.addAll(reported);
@@ -401,7 +413,7 @@ final class PositionStates {
         settling.clear();
     }
 
-    /** All that was doubtful has been looked at: what is not acknowledged will be read again. */
+    /** The next look has seen all doubtful positions: those not acknowledged will be read again. */
     void endDoubt() {
         doubtful.clear();
     }
@@ -415,7 +427,7 @@ final class PositionStates {
         near.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
     }
 
-    /** That everything up to there is deleted survives a crash. */
+    /** The deletion of everything up to there survives a crash. */
     void discardReportedUpTo(TrackerHost.Position persisted) {
         reported.discardUpTo(persisted.ledgerId(), persisted.entryId());
     }
@@ -433,7 +445,7 @@ final class PositionStates {
         undecided.clear();
     }
 
-    /** Nothing is handed out any more, and nothing decided. */
+    /** Stops handing out and deciding. */
     void stop() {
         undecided.clear();
         near.clear();

@@ -84,8 +84,8 @@ final class Positions {
     }
 
     /**
-     * Cuts the set into parts of at most {@code maxBytes} on the wire: at ledger borders, and a ledger that alone is larger at
-     * entry ids.
+     * Cuts the set into parts of at most {@code maxBytes} on the wire: at ledger borders, and inside a larger ledger at entry
+     * ids.
      */
     List<Positions> cut(int maxBytes) {
         List<Positions> parts = new ArrayList<>();
@@ -127,7 +127,7 @@ final class Positions {
         return pieces;
     }
 
-    /** Run-length encodes what gets smaller by it. */
+    /** Run-length encodes bitmaps that get smaller by it. */
     Positions optimized() {
         ledgers.values().forEach(RoaringBitmap::runOptimize);
         return this;

@@ -1,6 +1,6 @@
 package tidegate.pulsar;
 
-/** The other side broke a rule of the protocol; {@code code} is what the answering ERROR frame carries. */
+/** The other side broke a rule of the protocol; the answering ERROR frame carries {@code code}. */
 final class ProtocolException extends Exception {
     static final int VERSION = 1;
     static final int MALFORMED = 2;

@@ -10,13 +10,16 @@ import org.apache.pulsar.broker.delayed.BucketDelayedDeliveryTrackerFactory;
 import org.apache.pulsar.broker.delayed.bucket.BucketDelayedDeliveryTracker;
 
 /**
- * Compares what the running Pulsar may call on a tracker and its factory with what the shim's classes implement.
+ * Compares the methods that the running Pulsar may call on a tracker and its factory with those that the shim's classes
+ * implement.
  *
  * <p>A method that the shim inherits is Pulsar's: it may make a tracker of Pulsar's own, or answer from buckets that are empty
- * here, and nobody would see it. So each must be implemented, or stand on the list of those that were read and do neither.
+ * here, and nobody would notice. So each must be implemented, or stand on the list of those that were read and do neither.
  */
 final class PulsarInterfaces {
-    /** Of {@link BucketDelayedDeliveryTracker}, 4.0 to 5.0: getters, the timer that never starts, and the recovery of no buckets. */
+    /**
+     * Of {@link BucketDelayedDeliveryTracker}, 4.0 to 5.0: getters, the timer that never starts, and the recovery of no buckets.
+     */
     private static final Set<String> HARMLESS = Set.of(
             "getCutoffTime()", "isDeliverAtTimeStrict()", "updateTimer()",
             "getLastMutableBucket()", "getSharedBucketPriorityQueue()", "getImmutableBuckets()",
@@ -29,9 +32,9 @@ final class PulsarInterfaces {
     private PulsarInterfaces() {}
 
     /**
-     * Refuses a Pulsar that could bypass the shim. No setting allows it: the messages would not come, and nothing would say so.
+     * Refuses a Pulsar that could bypass the shim. No setting allows it: messages would silently not come.
      *
-     * @throws ShimConfigException if the running Pulsar can call what the shim does not implement
+     * @throws ShimConfigException if the running Pulsar can call a method that the shim does not implement
      */
     static void check(String pulsarVersion) throws ShimConfigException {
         Set<String> missing = new TreeSet<>();
@@ -54,7 +57,9 @@ final class PulsarInterfaces {
         }
     }
 
-    /** The methods of {@code theirs} and its super types that others may call or override, and that {@code ours} only inherits. */
+    /**
+     * The methods of {@code theirs} and its super types that others may call or override, and that {@code ours} only inherits.
+     */
     static Set<String> missing(Class<?> theirs, Class<?> ours, Set<String> harmless) {
         Set<String> implemented = Arrays.stream(ours.getDeclaredMethods()).map(PulsarInterfaces::signature)
                 .collect(Collectors.toSet());

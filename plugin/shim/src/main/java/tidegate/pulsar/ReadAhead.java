@@ -14,11 +14,11 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The broker's one thread that reads ahead of the dispatchers: what must be read from a topic because no index has it is read
- * in large batches, straight from BookKeeper, and told the daemon before the dispatcher gets there.
+ * The broker's one thread that reads ahead of the dispatchers: it reads the parts of a topic that no index has in large batches,
+ * straight from BookKeeper, and tells them to the daemon before the dispatcher gets there.
  *
- * <p>Nothing depends on it: whatever it leaves, the dispatcher reads. A few subscriptions have their turns, a batch each; the
- * others wait for theirs. It keeps to a {@link Pace}, which goes by what live traffic feels, and stops while too much waits
+ * <p>Nothing depends on it: the dispatcher reads whatever it leaves. A few subscriptions have their turns, a batch each; the
+ * others wait for theirs. It keeps to a {@link Pace}, which follows the latency of live traffic, and stops while too much waits
  * for the daemon.
  */
 final class ReadAhead implements AutoCloseable {
@@ -26,14 +26,14 @@ final class ReadAhead implements AutoCloseable {
     private static final int MAX_PASSES = 4;
     /** Reads under way, of all passes. */
     private static final int MAX_READS = 4;
-    /** A pass goes on for so long, whether it gets on or not, before one that waits takes its place. */
+    /** A pass has this long, whether it gets on or not, before a waiting one takes its place. */
     private static final long TURN_MS = 500;
     private static final long HANGS_MS = 100;
     private static final long LOOK_NS = TimeUnit.MILLISECONDS.toNanos(50);
-    /** Of a larger entry each part of this size counts as one: bytes take time, too. */
+    /** A larger entry counts as one for each part of this size: bytes take time, too. */
     private static final long ENTRY_BYTES = 256;
     private static final long IDLE_MS = 1000;
-    /** While a pass waits for something that nobody tells: room in the budget. */
+    /** The pause while a pass waits for room in the budget, which nobody announces. */
     private static final long POLL_MS = 5;
 
     static final ScanPass.Stride STRIDE = new ScanPass.Stride(1000, 4096, 64, 20_000, 100);
@@ -44,7 +44,7 @@ final class ReadAhead implements AutoCloseable {
         final Wait sinceBegun = new Wait();
         /** Since it has got on, or began to read. */
         private final Wait sinceAdvance = new Wait();
-        /** What was to be read when it began, about; what was read since, and what that counted as. */
+        /** About how many entries were to be read when it began; then those read since, and what they counted as. */
         private final long entries;
         private long read;
         private long counted;
@@ -66,12 +66,12 @@ final class ReadAhead implements AutoCloseable {
             return progress;
         }
 
-        /** How many reads it has under way; none if they hang: others do not wait for them. */
+        /** How many reads it has under way; none if they hang, so that others do not wait for them. */
         int reads(long nowMs) {
             return sinceAdvance.isOver(nowMs, HANGS_MS) ? 0 : pass.underWay();
         }
 
-        /** What the last step read, as the pace counts it: bytes take time, too. */
+        /** The size of the last step, as the pace counts it: bytes take time, too. */
         long count() {
             long step = Math.max(pass.stepRead(), pass.stepBytes() / ENTRY_BYTES);
             read += pass.stepRead();
@@ -79,7 +79,7 @@ final class ReadAhead implements AutoCloseable {
             return step;
         }
 
-        /** What is left to be read, about, counted alike. A large one is one to its end: it is not hurried for a part. */
+        /** About how much is left to read, counted alike. A large pass stays large to its end: no part of it is hurried. */
         long left() {
             if (entries > Pace.MOST_HURRIED) {
                 return entries;
@@ -101,8 +101,8 @@ final class ReadAhead implements AutoCloseable {
     private long lookedNs;
 
     /**
-     * {@code nanoTime}: a time that no clock's step moves, in nanoseconds; {@code maxWaiting}: entries of a subscription that may
-     * wait for the daemon while it is read ahead.
+     * {@code nanoTime}: a time that no clock's step moves, in nanoseconds; {@code maxWaiting}: the entries of a subscription that
+     * may wait for the daemon while its backlog is read ahead.
      */
     ReadAhead(Clock clock, LongSupplier nanoTime, ScanPass.Stride stride, Pace pace, LiveFigures live, long maxWaiting) {
         this.clock = clock;
@@ -148,7 +148,7 @@ final class ReadAhead implements AutoCloseable {
         active.forEach(this::end);
     }
 
-    /** Until its pace lets it go on, or for a short while. */
+    /** The time until its pace lets it read on, or a short while. */
     private long pollMs() {
         long restMs = TimeUnit.NANOSECONDS.toMillis(pace.restNs(nanoTime.getAsLong()));
         return restMs < 0 ? POLL_MS : Math.max(1, Math.min(POLL_MS, restMs));
@@ -161,7 +161,7 @@ final class ReadAhead implements AutoCloseable {
         signalled = false;
     }
 
-    /** A turn for each pass, and for those that want to begin one; whether any did something. */
+    /** Gives a turn to each pass, and to those that want to begin one; true if any did something. */
     boolean turn() {
         look();
         admit();
@@ -176,7 +176,7 @@ final class ReadAhead implements AutoCloseable {
         }
     }
 
-    /** Lets those begin that want to, as far as there is room. There may be thousands: who is on is not disturbed for each look. */
+    /** Starts waiting passes while there is room. There may be thousands, so a look does not disturb the running ones. */
     private void admit() {
         if (active.size() >= MAX_PASSES && !isLongestOver()) {
             return;
@@ -205,7 +205,7 @@ final class ReadAhead implements AutoCloseable {
         return wanting;
     }
 
-    /** Whether the one that has gone on for longest, the first, has had its turn. */
+    /** True if the longest-running pass, the first, has had its turn. */
     private boolean isLongestOver() {
         return active.getFirst().sinceBegun.isOver(clock.millis(), TURN_MS);
     }
@@ -213,12 +213,12 @@ final class ReadAhead implements AutoCloseable {
     private void makeRoom() {
         Turn longest = active.removeFirst();
         end(longest);
-        // It goes on where it was when it gets a turn again: what it has told is known.
+        // It resumes there when it gets a turn again: entries that it has told are known.
         longest.core.ahead().want();
         goesLast(longest.core);
     }
 
-    /** Those that have waited are before it. */
+    /** Puts it behind those that have waited. */
     private synchronized void goesLast(TrackerCore core) {
         TopicReader reader = readers.remove(core);
         if (reader != null) {
@@ -240,8 +240,8 @@ final class ReadAhead implements AutoCloseable {
     }
 
     /**
-     * How many entries there are to be read, about: a few that nobody holds, behind many that are held, are read at once by the
-     * dispatcher, which does not wait for a pass.
+     * About how many entries there are to read. The dispatcher reads a few that nobody holds, behind many held ones, at once; it
+     * does not wait for a pass.
      */
     private static long worthwhile(TrackerCore core, TopicReader reader) {
         long unknown = Math.min(reader.unreadEntries(), reader.unacknowledgedEntries() - core.ahead().contained());

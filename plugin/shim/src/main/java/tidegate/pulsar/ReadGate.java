@@ -4,16 +4,16 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Whether a tracker's dispatcher may read: not while the daemon is about to say what it holds, not where a pass ahead is about to
- * get, and not while too much of the broker waits for the daemon.
+ * Decides when a tracker's dispatcher may read: not while the daemon is about to say what it holds, not where a pass ahead will
+ * soon be, and not while too much of the broker's waits for the daemon.
  *
- * <p>Invariants, walked by {@link #check}: what this tracker has put on the broker's budget is part of what waits there, and
- * nothing once it was given back. Guarded by the tracker's lock, but for {@link #isPaused} and {@link #isAwaiting}.
+ * <p>Invariants, walked by {@link #check}: this tracker's part of the broker's budget is part of what waits there, and nothing
+ * once the tracker has returned it. Guarded by the tracker's lock, except {@link #isPaused} and {@link #isAwaiting}.
  */
 final class ReadGate {
     private static final Logger LOG = LoggerFactory.getLogger(ReadGate.class);
     private static final long ANSWER_WAIT_MS = 1000;
-    /** For the answer of a daemon that has an index log to read first: that is sooner done than reading the topic. */
+    /** For the answer of a daemon that must first read an index log: that takes less time than reading the topic. */
     private static final long RESTORE_WAIT_MS = 5000;
 
     private final TrackerHost host;
@@ -29,7 +29,7 @@ final class ReadGate {
     private int budgeted;
     private boolean over;
     private volatile boolean paused;
-    /** A read was put off: the daemon's answer is awaited, or what is being read ahead. */
+    /** True after postponing a read: it awaits the daemon's answer or a pass ahead. */
     private volatile boolean awaiting;
 
     ReadGate(TrackerHost host, PendingBudget budget, Claim claim, PositionStates positions, SoughtPositions sought, Outbox outbox,
@@ -48,14 +48,14 @@ final class ReadGate {
 
     // ---- what is awaited ------------------------------------------------------------------------------------------
 
-    /** Whether the tracker has been there for so long. */
+    /** True if the tracker has been there for that long. */
     boolean isOlderThan(long waitMs, long nowMs) {
         return sinceCreated.isOver(nowMs, waitMs);
     }
 
     /**
-     * Whether the daemon is being asked what it holds, or will be as soon as the subscription is claimed, and will soon answer.
-     * Until then every read may be of what it holds, so there is none; but nobody waits for long.
+     * True if the daemon is being asked what it holds, or will be as soon as the subscription is claimed, and will soon answer.
+     * Until then every read may be of held entries, so there is none; but nobody waits for long.
      */
     private boolean isAnswerNear(long nowMs) {
         boolean asking = !positions.isDecided() && (stream.isOpening() || !claim.isOwned());
@@ -63,7 +63,7 @@ final class ReadGate {
     }
 
     /**
-     * Whether to put a read off until the daemon has answered, or a pass ahead has got on; {@code hasDue} tells whether there is
+     * True if a read must wait until the daemon has answered, or a pass ahead has got on; {@code hasDue} tells if there is
      * something to deliver meanwhile. Dispatcher's lock held.
      */
     boolean awaits(boolean hasDue, long nowMs) {
@@ -74,12 +74,12 @@ final class ReadGate {
         return false;
     }
 
-    /** Whether a read that was put off may take place now. */
+    /** True if a postponed read may take place now. */
     boolean mayGoOn(long nowMs) {
         return awaiting && !isAnswerNear(nowMs) && !ahead.isAwaited(nowMs) && goOn();
     }
 
-    /** Whether a read was put off; it is not any more. */
+    /** True if a read was postponed; from now on none is. */
     boolean goOn() {
         boolean was = awaiting;
         awaiting = false;
@@ -90,19 +90,22 @@ final class ReadGate {
         return awaiting;
     }
 
-    /** Whether the dispatcher is to read what nobody holds any more: unless a pass ahead gets on with it, or too much waits. */
+    /**
+     * True if the dispatcher is to read the entries that nobody holds any more: unless a pass ahead gets on with it, or too much
+     * waits.
+     */
     boolean mayAsk(long nowMs) {
         return sought.size() > 0 && positions.isDecided() && hasRoom() && !ahead.isAwaited(nowMs);
     }
 
     // ---- the broker's budget --------------------------------------------------------------------------------------
 
-    /** Whether the broker may put more on its budget. */
+    /** True if the broker may put more on its budget. */
     boolean hasRoom() {
         return !budget.isExceeded();
     }
 
-    /** Whether too much waits, and there is nothing to deliver all the same. Dispatcher's lock held. */
+    /** True if too much waits, and there is nothing to deliver all the same. Dispatcher's lock held. */
     boolean pauses(boolean hasDue) {
         account();
         boolean pause = budget.isExceeded() && budgeted > 0 && !hasDue && host.redeliveries() == 0;
@@ -119,7 +122,7 @@ final class ReadGate {
         return pause;
     }
 
-    /** Whether a paused dispatcher would not pause now: as {@link #pauses}, but for what is due. */
+    /** True if a paused dispatcher would not pause now: as {@link #pauses}, but for due entries. */
     boolean mayResume() {
         return paused && (!budget.isExceeded() || budgeted == 0);
     }
@@ -128,14 +131,14 @@ final class ReadGate {
         return paused;
     }
 
-    /** Puts on the budget what waits for the daemon, or for its answer. */
+    /** Puts on the budget the entries that wait for the daemon, or for its answer. */
     void account() {
         put(over ? 0 : outbox.pendingEntries() + positions.undecided());
     }
 
     /**
-     * The tracker is forgotten, or another one tells what it has left. A closed dispatcher, or a daemon's last word, may still
-     * come to it: nothing of that waits, and nobody would take it off the budget again.
+     * The tracker is forgotten, or another one tells the rest of its changes. A closed dispatcher, or a daemon's last word, may
+     * still reach it: nothing of that waits, and nobody would take it off the budget again.
      */
     void giveBack() {
         over = true;

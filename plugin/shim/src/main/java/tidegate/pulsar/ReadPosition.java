@@ -7,36 +7,37 @@ import org.apache.bookkeeper.mledger.Position;
 import org.apache.bookkeeper.mledger.PositionFactory;
 
 /**
- * Where the dispatcher's cursor reads on, and how it gets past a backlog that need not be read.
+ * Moves the read position of the dispatcher's cursor past a backlog that need not be read.
  *
- * <p>Pulsar asks of one position after the other whether it is to be skipped, a hundred in a task of its own: of ten million
- * held ones, with code that a new owner has not compiled yet, for a second. Here a ledger is a walk over bitmaps.
+ * <p>Pulsar asks of each position if it is to be skipped, a hundred in a task of its own: for ten million held ones, with code
+ * that a new owner has not compiled yet, this takes a second. Here a ledger is a walk over bitmaps.
  *
- * <p>Only what lies in one row from the read position on is passed: held, or acknowledged. What is lost of it later is read again
- * as if Pulsar had skipped it ({@link SoughtPositions}). The last that is held is left to Pulsar: so there is always something to
- * read, and a read that ends at once, as Pulsar needs one to rewind when its consumers have changed meanwhile.
+ * <p>It passes only an unbroken row of held or acknowledged positions from the read position on. A position of it that is lost
+ * later is read again as if Pulsar had skipped it ({@link SoughtPositions}). It leaves the last held one to Pulsar: so there is
+ * always something to read, and a read that ends at once, as Pulsar needs one to rewind when its consumers have changed
+ * meanwhile.
  */
 final class ReadPosition {
-    /** As many as Pulsar skips at once are not worth a seek. */
+    /** A row no longer than Pulsar skips at once is not worth a seek. */
     private static final long WORTH = 100;
-    /** Acknowledged positions between the held ones are looked at one by one, with the dispatcher's lock held. */
+    /** It checks acknowledged positions between the held ones singly, with the dispatcher's lock held. */
     private static final int ACKNOWLEDGED_MAX = 10_000;
 
     private final ManagedCursor cursor;
     private final BooleanSupplier reading;
-    /** Whether a read at the end of a terminated topic has failed. */
+    /** True if a read at the end of a terminated topic has failed. */
     private boolean hasFailedAtEnd;
 
-    /** {@code reading} tells whether the dispatcher waits for a read, which sets the position; by the dispatcher's lock. */
+    /** {@code reading} tells if the dispatcher waits for a read, which sets the position; by the dispatcher's lock. */
     ReadPosition(ManagedCursor cursor, BooleanSupplier reading) {
         this.cursor = cursor;
         this.reading = reading;
     }
 
     /**
-     * Passes what is held. The dispatcher's lock is held and a consumer connected: so nothing else sets the position back, a reset
-     * of the cursor neither. Skipping and clearing the backlog may set it forward meanwhile; what they have left behind is then
-     * held no more, and read in vain at most.
+     * Passes held positions. The dispatcher's lock is held and a consumer connected: so nothing else sets the position back, nor
+     * does a reset of the cursor. Skipping and clearing the backlog may set it forward meanwhile; positions that they have left
+     * behind are then held no more, and read in vain at most.
      */
     void pass(PositionSet held) {
         if (reading.getAsBoolean()) {
@@ -78,7 +79,7 @@ final class ReadPosition {
     }
 
     /**
-     * Passes what is replayed, if the next read would begin there. Pulsar passes it too, while it replays: one by one, with a
+     * Passes replayed positions, if the next read would begin there. Pulsar passes them too, while it replays: one by one, with a
      * warning for each. The dispatcher's lock is held.
      */
     void passReplayed(PositionSet replayed) {
@@ -106,8 +107,8 @@ final class ReadPosition {
     /**
      * As {@link TrackerHost#isAtTerminatedEnd}. The dispatcher's lock is held.
      *
-     * <p>Pulsar leaves the read that has failed at the end waiting, and the next one fails for that: with an error in the log, and
-     * a retry 15 to 60 s later that fails again, for each round of the dispatcher.
+     * <p>Pulsar leaves the read that has failed at the end waiting, and the next one fails because of it: with an error in the
+     * log, and a retry 15 to 60 s later that fails again, for each round of the dispatcher.
      */
     boolean isAtTerminatedEnd(boolean replaced) {
         if (!cursor.getManagedLedger().isTerminated() || reading.getAsBoolean()) {

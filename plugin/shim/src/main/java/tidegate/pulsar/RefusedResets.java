@@ -14,12 +14,12 @@ import org.slf4j.LoggerFactory;
 /**
  * Undoes resets of one cursor that Pulsar has refused.
  *
- * <p>Pulsar tells the user that such a reset is not done, but 4.0 keeps its position as the latest that is to be stored, and
- * stores that with the next acknowledgements or when the topic is closed: a reset forwards is done then, behind the user's back,
- * and the messages before it never come. So the cursor is reset to where it is.
+ * <p>Pulsar tells the user that such a reset is not done, but 4.0 keeps its position as the latest to store, and stores it with
+ * the next acknowledgements or when the topic is closed: then a reset forwards is done behind the user's back, and the messages
+ * before it never come. So the cursor is reset to where it is.
  *
- * <p>That a reset is under way, or was refused, is seen by the persisted position, which it takes away until it is stored. Of a
- * cursor that has never been stored it is not seen.
+ * <p>A reset that is under way, or was refused, shows in the persisted position: it takes this away until the reset is stored.
+ * With a cursor that has never been stored it does not show.
  */
 final class RefusedResets {
     private static final Logger LOG = LoggerFactory.getLogger(RefusedResets.class);
@@ -28,22 +28,22 @@ final class RefusedResets {
     private static final long FIRST_PAUSE_MS = 100;
     private static final long MAX_PAUSE_MS = 60_000;
 
-    /** Whose cursor it is. */
+    /** The subscription of the cursor. */
     interface Subscription {
         /** Nobody's, as that of a subscription that is being deleted: nothing is undone, and nothing is stored. */
         Subscription NONE = new Subscription() { };
 
-        /** Whether this broker has made the cursor and has not stored it, so that it has no persisted position. */
+        /** True if this broker has made the cursor and has not stored it, so that it has no persisted position. */
         default boolean isNew() {
             return false;
         }
 
         /** The cursor has a persisted position. */
         default void stored() {
-            // Of one that was loaded that is known.
+            // For a loaded cursor this is known.
         }
 
-        /** Whether there are consumers. A reset has them leave before it touches the cursor. */
+        /** True if there are consumers. A reset has them leave before it touches the cursor. */
         default boolean hasConsumers() {
             return false;
         }
@@ -58,7 +58,7 @@ final class RefusedResets {
     private final Subscription subscription;
     private final Executor background;
     private final AtomicBoolean undoing = new AtomicBoolean();
-    /** Whether the cursor has had a persisted position, or has been loaded with one. */
+    /** True if the cursor has had a persisted position, or has been loaded with one. */
     private volatile boolean wasPersisted;
 
     RefusedResets(ManagedCursor cursor, Subscription subscription, Executor background) {
@@ -68,12 +68,12 @@ final class RefusedResets {
         wasPersisted = !subscription.isNew() && subscription != Subscription.NONE;
     }
 
-    /** Whether a reset of the cursor would be seen. */
+    /** True if a reset of the cursor would be seen. */
     boolean wouldShow() {
         return isUnderWay() || wasPersisted;
     }
 
-    /** Whether a reset is under way, or was refused. */
+    /** True if a reset is under way, or was refused. */
     boolean isUnderWay() {
         boolean isPersisted = cursor.getPersistentMarkDeletedPosition() != null;
         if (isPersisted && !wasPersisted) {
@@ -83,7 +83,7 @@ final class RefusedResets {
         return wasPersisted && !isPersisted;
     }
 
-    /** Has a reset undone that was refused, if there is one. */
+    /** Undoes a refused reset, if there is one. */
     void look() {
         if (subscription != Subscription.NONE && !cursor.isClosed() && isUnderWay() && undoing.compareAndSet(false, true)) {
             try {
@@ -95,8 +95,8 @@ final class RefusedResets {
     }
 
     /**
-     * Where the reset is still under way this one is refused as busy, which changes nothing, and is tried again. {@code owed}: where
-     * a user's reset had ended that this has undone; null if none.
+     * While the reset is still under way, Pulsar refuses this one as busy, which changes nothing, and it is tried again. {@code
+     * owed}: where a user's reset had ended that this one has undone; null if there is none.
      */
     private void undo(long pauseMs, Position owed) {
         Position position = owed == null ? cursor.getMarkDeletedPosition() : owed;
@@ -105,7 +105,7 @@ final class RefusedResets {
             return;
         }
         CompletableFuture<Void> undone = reset(position);
-        // If this one is done, nobody else's ends from here on. One that ended just before is put back.
+        // If this one is done, nobody else's ends from here on. The position of one that ended just before is restored.
         Position there = owed == null ? cursor.getMarkDeletedPosition() : owed;
         undone.whenComplete((done, error) -> {
             if (error == null && there.equals(position)) {

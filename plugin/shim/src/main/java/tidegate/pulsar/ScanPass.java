@@ -9,17 +9,17 @@ import org.slf4j.LoggerFactory;
 import tidegate.pulsar.TrackerHost.Position;
 
 /**
- * One pass over what a subscription's dispatcher has not read yet, or must read again: finds the ranges that nobody holds, has them read, and
- * gives the delayed entries to the tracker, in order.
+ * One pass over the entries that a subscription's dispatcher has not read yet, or must read again: finds the ranges that nobody
+ * holds, has them read, and gives the delayed entries to the tracker, in order.
  *
- * <p>It decides and does not wait: {@link #step} is called again when a read has come. Reads are a few ranges ahead of what was
- * dealt with. What cannot be read is left to the dispatcher, as is everything after the pass has ended. Not thread-safe.
+ * <p>It decides and does not wait: {@link #step} is called again when a read has come. Reads run a few ranges ahead. The pass
+ * leaves unreadable entries to the dispatcher, as it does everything after its end. Not thread-safe.
  */
 final class ScanPass {
     private static final Logger LOG = LoggerFactory.getLogger(ScanPass.class);
-    /** The tracker's lock is held for so many entries at a time. */
+    /** The pass gives the tracker this many entries under one hold of its lock. */
     private static final int CHUNK = 256;
-    /** Of a sample this part must have been worth telling. */
+    /** At least one in this many entries of a sample must have been worth telling. */
     private static final int USEFUL_PART = 20;
     private static final int MAX_FAILURES = 3;
     private static final Position NOWHERE = new Position(-1, -1);
@@ -30,12 +30,12 @@ final class ScanPass {
      * @param worthwhile fewer entries than this before the dispatcher are left to it
      * @param batch entries of one read at most
      * @param gap a stretch of entries in a row that are known already and longer than this is not read; a shorter one is
-     * @param sample so many entries tell whether reading ahead is of use
-     * @param reach so many entries the dispatcher reads at once
+     * @param sample this many entries tell if reading ahead is of use
+     * @param reach entries that the dispatcher reads at once
      */
     record Stride(int worthwhile, int batch, int gap, int sample, int reach) {}
 
-    /** What a step did. */
+    /** The outcome of a step. */
     enum Progress { WAITS, ADVANCED, ENDED }
 
     private record Range(long ledgerId, long first, long last, long askedNs, CompletableFuture<TopicReader.Batch> read) {}
@@ -50,12 +50,12 @@ final class ScanPass {
     private final Deque<Range> ranges = new ArrayDeque<>();
     private final Records found = new Records();
 
-    /** What is planned next: everything before it is dealt with, under way, or left to the dispatcher. */
+    /** The next position to plan: everything before it is handled, under way, or the dispatcher's. */
     private Position next;
-    /** The ledger of {@code next} being looked at; null if that is not known yet. */
+    /** The last entry of {@code next}'s ledger; null if nobody has asked for it yet. */
     private CompletableFuture<Long> lastEntry;
     private boolean lastEntryIsFresh;
-    /** Nothing behind it was left to the dispatcher so far. */
+    /** No position behind it has been left to the dispatcher so far. */
     private Position lastLeft = NOWHERE;
     private boolean planned;
     private int failures;
@@ -83,14 +83,14 @@ final class ScanPass {
         next = first();
     }
 
-    /** The first position that may be worth reading: behind the dispatcher only what is sought. */
+    /** The first position that may be worth reading: behind the dispatcher only a sought one. */
     private Position first() {
         Position sought = core.ahead().firstSought();
         Position reads = reader.readPosition();
         return sought != null && sought.compareTo(reads) < 0 ? sought : reads;
     }
 
-    /** Does what can be done now, with at most {@code window} reads under way, each of so many entries; of none if 0. */
+    /** Does all that can be done now, with at most {@code window} reads under way, each of so many entries; of none if 0. */
     Progress step(int window, int entries) {
         batch = entries;
         stepRead = 0;
@@ -115,7 +115,7 @@ final class ScanPass {
         return goesOn ? Progress.ADVANCED : Progress.ENDED;
     }
 
-    /** How many of its reads are under way, or were not dealt with yet. */
+    /** How many of its reads are under way, or come and not yet handled. */
     int underWay() {
         return ranges.size();
     }
@@ -130,7 +130,7 @@ final class ScanPass {
         return stepBytes;
     }
 
-    /** How long that took, from asking for them to having told them, in ns. */
+    /** How long the last step took, from asking for the entries to having told them, in ns. */
     long stepTookNs() {
         return stepTookNs;
     }
@@ -172,7 +172,7 @@ final class ScanPass {
                 return true;
             }
             if (next.ledgerId() == end.ledgerId()) {
-                // Producers may have gone on meanwhile; once is enough: what they send is the dispatcher's.
+                // Producers may have published meanwhile; one look is enough: the dispatcher reads what they send.
                 if (lastEntryIsFresh || next.compareTo(end) > 0) {
                     break;
                 }
@@ -234,7 +234,7 @@ final class ScanPass {
         next = position;
     }
 
-    /** There is something before it, or there, that the dispatcher must read. */
+    /** The dispatcher must read something at or before the position. */
     private void leaveUpTo(Position position) {
         if (position.compareTo(lastLeft) > 0) {
             lastLeft = position;
@@ -249,7 +249,7 @@ final class ScanPass {
         return ++failures < MAX_FAILURES;
     }
 
-    /** Deals with what was read; false if the pass is over. */
+    /** Handles entries that were read; false if the pass is over. */
     private boolean take(Range range) {
         if (range.read().isCompletedExceptionally()) {
             leaveUpTo(new Position(range.ledgerId(), Long.MAX_VALUE));
@@ -286,7 +286,9 @@ final class ScanPass {
         return isUseful();
     }
 
-    /** Gives the tracker what was found, a little at a time; how many were news to it, -1 if it takes none any more. */
+    /**
+     * Gives the tracker the entries found, a little at a time; returns how many were news to it, -1 if it takes none any more.
+     */
     private int tell() {
         int told = 0;
         for (int from = 0; from < found.size(); from += CHUNK) {
@@ -299,7 +301,7 @@ final class ScanPass {
         return told;
     }
 
-    /** Most of what was read must be delayed, or the topic is read twice for little. */
+    /** True if enough of the entries read were news to the tracker: otherwise the topic is read twice for little. */
     private boolean isUseful() {
         if (entriesRead - sampleRead < stride.sample()) {
             return true;

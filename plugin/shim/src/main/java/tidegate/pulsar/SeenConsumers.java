@@ -9,7 +9,7 @@ import java.util.List;
  * thread-safe.
  */
 final class SeenConsumers {
-    /** What has happened to those of the look before. */
+    /** The fate of the consumers of the look before. */
     enum Change {
         /** All of them are there. */
         NONE,

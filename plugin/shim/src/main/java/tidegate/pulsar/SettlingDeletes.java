@@ -7,18 +7,18 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Deletes in the cursor what is settling, a chunk at a time.
+ * Deletes settling positions in the cursor, a chunk at a time.
  *
- * <p>The cursor's answer is only noted where it comes: that may be under the cursor's own lock, or within the call. What follows
- * from it is done before the next chunk. Invariant, walked by {@link #check}: at most one chunk is under way, and of at most so
- * many positions. Guarded by the tracker's lock, which {@link #go} takes itself.
+ * <p>The cursor's answer is only noted where it comes: that may be under the cursor's own lock, or within the call. The
+ * consequences follow before the next chunk. Invariant, walked by {@link #check}: at most one chunk is under way, and its size is
+ * within the limit. Guarded by the tracker's lock, which {@link #go} takes itself.
  */
 final class SettlingDeletes {
     private static final Logger LOG = LoggerFactory.getLogger(SettlingDeletes.class);
     private static final int CHUNK_MAX = 10_000;
     private static final long RETRY_MS = 1000;
 
-    /** What is being deleted under one seal. */
+    /** A chunk that is being deleted under one seal. */
     private static final class Chunk {
         private final List<TrackerHost.Position> targets = new ArrayList<>();
         private final long generation;
@@ -52,7 +52,7 @@ final class SettlingDeletes {
         this.stream = stream;
     }
 
-    /** Does what follows from the last chunk, and asks the cursor for the next if there is one to begin now. */
+    /** Handles the outcome of the last chunk, and asks the cursor for the next if there is one to begin now. */
     void go() {
         Chunk next;
         synchronized (lock) {
@@ -79,12 +79,12 @@ final class SettlingDeletes {
         return chunk;
     }
 
-    /** The cursor was reset: nothing follows from what it answers. */
+    /** The cursor was reset: its answer no longer counts. */
     void abandon() {
         underWay = null;
     }
 
-    /** Whether the cursor has answered; then what follows is done. */
+    /** Handles the cursor's answer; true if it has come. */
     private boolean finish(long nowMs) {
         Boolean done = underWay.outcome;
         if (done == null) {
@@ -94,7 +94,7 @@ final class SettlingDeletes {
         boolean sealed = seal.stood(underWay.generation);
         underWay = null;
         if (!sealed) {
-            // Perhaps the cursor has left out everything: what is deleted will show when the new seal is there.
+            // Perhaps the cursor has left out everything: its deletions will show when the new seal is there.
             return true;
         }
         if (done) {
@@ -120,7 +120,7 @@ final class SettlingDeletes {
         return true;
     }
 
-    /** The cursor refuses to have it deleted, so it is delivered again. */
+    /** The cursor refuses the deletion, so the position is delivered again. */
     private void giveUp(TrackerHost.Position position) {
         positions.unreport(position.ledgerId(), position.entryId());
         Positions one = new Positions();
@@ -130,8 +130,8 @@ final class SettlingDeletes {
     }
 
     /**
-     * A cursor that could not write its record has the positions as deleted all the same, and writes that down with a later
-     * record; a crash before that finds them with the daemon. Whether that is so of all of them.
+     * A cursor that could not write its record has the positions as deleted all the same, and writes them with a later record; a
+     * crash before that finds them with the daemon. True if it has all of them as deleted.
      */
     private boolean settleDeleted(List<TrackerHost.Position> targets) {
         boolean all = true;

@@ -12,19 +12,19 @@ import java.util.regex.Pattern;
  * @param socket the daemon's Unix domain socket ({@code tidegateSocket})
  * @param brokerName how this broker names itself to the daemon, unless by where it listens ({@code tidegateBrokerName})
  * @param horizonMs entries due within it are pushed to the broker ahead of time ({@code tidegateHorizonMillis})
- * @param credit how many pushed entries of one subscription the broker holds at most ({@code tidegateCredit})
- * @param nearMaxEntries more own entries than this are not gated here while the daemon is there
+ * @param credit pushed entries of one subscription that the broker holds at most ({@code tidegateCredit})
+ * @param nearMaxEntries own entries that are gated here at most while the daemon is there
  *     ({@code tidegateNearMaxEntries})
  * @param maxPendingEntries entries of the broker that may wait for the daemon before reading pauses
  *     ({@code tidegateMaxPendingEntries})
- * @param ackPollMs how often acknowledgements are looked for ({@code tidegateAckPollMillis})
+ * @param ackPollMs how often the shim looks for acknowledgements ({@code tidegateAckPollMillis})
  * @param daemonWaitMs how long a new tracker waits for the daemon before it decides alone ({@code tidegateDaemonWaitMillis})
- * @param readAhead whether backlogs that no index has are read ahead of the dispatcher ({@code tidegateReadAhead})
+ * @param readAhead true if backlogs that no index has are read ahead of the dispatcher ({@code tidegateReadAhead})
  * @param readAheadEntries entries of a subscription that may wait for the daemon while it is read ahead
  *     ({@code tidegateReadAheadEntries})
  * @param readAheadPerSecond entries of the broker that are read ahead in a second at most
  *     ({@code tidegateReadAheadPerSecond})
- * @param indexLog where index logs are kept: {@code bookkeeper}, a URL or {@code none} ({@code tidegateIndexLog})
+ * @param indexLog the home of index logs: {@code bookkeeper}, a URL or {@code none} ({@code tidegateIndexLog})
  */
 record ShimConfig(Path socket, Optional<String> brokerName, int horizonMs, int credit, long nearMaxEntries,
                   long maxPendingEntries, int ackPollMs, long daemonWaitMs, boolean readAhead, long readAheadEntries, long readAheadPerSecond,
@@ -52,7 +52,7 @@ record ShimConfig(Path socket, Optional<String> brokerName, int horizonMs, int c
     /**
      * Reads the keys.
      *
-     * @throws ShimConfigException if a key is missing or has a value that cannot be
+     * @throws ShimConfigException if a key is missing or has an impossible value
      */
     static ShimConfig read(Properties properties) throws ShimConfigException {
         return new ShimConfig(
@@ -75,7 +75,7 @@ record ShimConfig(Path socket, Optional<String> brokerName, int horizonMs, int c
         if (value.equals(LogLedgers.NONE) || value.equals(LogLedgers.BOOKKEEPER)) {
             return value;
         }
-        // What else is wrong with a URL the daemon says, whose business it is.
+        // The daemon reports other errors of a URL: only it uses that.
         if (!URL.matcher(value).matches()) {
             throw new ShimConfigException(INDEX_LOG + " is neither bookkeeper, none nor a URL such as s3://bucket/folder"
                     + " without name and password");
@@ -97,8 +97,8 @@ record ShimConfig(Path socket, Optional<String> brokerName, int horizonMs, int c
     }
 
     /**
-     * How a broker is named to the daemon: as configured, else by where it listens, empty as long as it does not. The system may
-     * choose the port, so that what is configured does not say it.
+     * The broker's name for the daemon: as configured, else the address where it listens; empty until it listens. The system may
+     * choose the port, so that the configuration does not tell it.
      */
     Optional<String> brokerName(String address, Optional<Integer> listenPort, Optional<Integer> listenPortTls) {
         return brokerName.or(() -> listenPort.or(() -> listenPortTls).map(port -> address + ":" + port));

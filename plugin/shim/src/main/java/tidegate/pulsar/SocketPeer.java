@@ -12,16 +12,16 @@ import java.util.Set;
 import jdk.net.ExtendedSocketOptions;
 
 /**
- * Whose process listens at a Unix domain socket.
+ * Tells which user's process listens at a Unix domain socket.
  *
  * <p>In a directory in which everybody may make files, as {@code /tmp}, anybody can listen at the daemon's path while the daemon
- * does not. He would learn every position, and could answer that what is due is not, or is acknowledged.
+ * does not. Such a process would learn every position, and could answer that a due message is not due, or is acknowledged.
  */
 final class SocketPeer {
     private static final String ROOT = "0";
     private static final Path STATUS = Path.of("/proc/self/status");
 
-    /** Who listens is none of those who may. */
+    /** The listener is not a trusted user. */
     static final class UntrustedException extends IOException {
         private static final long serialVersionUID = 1L;
 
@@ -30,7 +30,7 @@ final class SocketPeer {
         }
     }
 
-    /** Who may be the daemon. */
+    /** The users that may run the daemon. */
     interface Trust {
         Set<UserPrincipal> users() throws IOException;
     }
@@ -45,14 +45,17 @@ final class SocketPeer {
 
     /** This process's own user, as the daemon itself demands of brokers, and root who may do anything. */
     static Set<UserPrincipal> ownUserAndRoot() throws IOException {
-        // In a container the user often has a number and no name. A number is looked up as that user.
+        // In a container the user often has a number and no name. The lookup of a number yields that user.
         UserPrincipalLookupService lookup = FileSystems.getDefault().getUserPrincipalLookupService();
         UserPrincipal own = lookup.lookupPrincipalByName(effectiveUid(Files.readAllLines(STATUS)));
         UserPrincipal root = lookup.lookupPrincipalByName(ROOT);
         return own.equals(root) ? Set.of(root) : Set.of(own, root);
     }
 
-    /** As Linux tells it of a process, in the second column of "Uid:". The file's owner is not always the process's. */
+    /**
+     * The effective user as Linux tells it of a process, in the second column of "Uid:". The file's owner is not always the
+     * process's.
+     */
     static String effectiveUid(List<String> status) throws IOException {
         for (String line : status) {
             String[] columns = line.split("\\s+");
@@ -63,7 +66,7 @@ final class SocketPeer {
         throw new IOException("the system does not tell which user this broker runs as: " + STATUS + " has no line with Uid");
     }
 
-    /** Throws {@code UntrustedException}, which says who listens, or {@code IOException} if that cannot be known. */
+    /** Throws {@code UntrustedException}, which names the listener, or {@code IOException} if that cannot be known. */
     void check(SocketChannel channel) throws IOException {
         UserPrincipal user = channel.getOption(ExtendedSocketOptions.SO_PEERCRED).user();
         if (users == null) {

@@ -18,26 +18,26 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Keeps a {@link Seal} stored with the acknowledgements that a cursor has beyond its mark-delete position, with consumers or
- * without, of whatever type, and with a tracker or without.
+ * without, of any type, and with a tracker or without.
  *
- * <p>Not only a reset takes the seal. Messages that are skipped, a backlog quota, a cumulative acknowledgement move mark-delete
- * forward and store it without any properties, and all that is acknowledged beyond stays so. In the record of one and of the other
- * there is nothing to tell them apart, but in memory the cursor is right once either is done. So it is stored again with a seal,
- * soon: a record without one is a reset's then, but for the moment in between.
+ * <p>Not only a reset takes the seal. Skipped messages, a backlog quota and a cumulative acknowledgement move mark-delete forward
+ * and store it without any properties, while all acknowledgements beyond stay. Their record looks like a reset's, but in memory
+ * the cursor is right once either is done. So the cursor is soon stored again with a seal: then a record without one is a
+ * reset's, but for the moment in between.
  *
- * <p>While a reset is under way it is not: Pulsar has taken the seal, and not yet the acknowledgements. It begins one on the
- * {@link LedgerThread} alone, and refuses to move mark-delete until that is done. So the seal goes with a mark-delete to where the
- * cursor is, asked for on that thread: either it is refused, or no reset begins before it is queued.
+ * <p>No seal is put during a reset: Pulsar has taken the seal then, and not yet the acknowledgements. It begins a reset on the
+ * {@link LedgerThread} alone, and refuses to move mark-delete until that is done. So the seal goes with a mark-delete to where
+ * the cursor is, requested on that thread: either Pulsar refuses it, or no reset begins before it is queued.
  *
  * <p>Costs one write of the cursor where a seal is missing and something is acknowledged beyond, and none elsewhere: a consumer
  * that acknowledges cumulatively, with nothing beyond, loses the seal each time and needs none.
  */
 final class StoredSeals {
     private static final Logger LOG = LoggerFactory.getLogger(StoredSeals.class);
-    /** After a write, where Pulsar's own limit of one a second may be switched off. */
+    /** The pause after a write: Pulsar's own limit of one a second may be switched off. */
     private static final long WRITE_PAUSE_NS = TimeUnit.MILLISECONDS.toNanos(250);
     private static final long FAILED_PAUSE_NS = TimeUnit.SECONDS.toNanos(1);
-    /** At the end of a reset Pulsar forgets who waits for what was to be stored. */
+    /** At the end of a reset Pulsar forgets the callbacks of writes that were waiting. */
     private static final long LOST_AFTER_NS = TimeUnit.SECONDS.toNanos(5);
 
     private final RandomGenerator random;
@@ -46,7 +46,7 @@ final class StoredSeals {
     private final LongSupplier nanoTime;
     private final Map<ManagedCursor, Kept> cursors = new ConcurrentHashMap<>();
 
-    /** {@code threads}: on which no reset of the cursor begins meanwhile; null if there is none. */
+    /** {@code threads}: executors on which no reset of the cursor begins meanwhile; null if there is none. */
     StoredSeals(RandomGenerator random, IndividualAcks individual, Function<ManagedCursor, Executor> threads,
             LongSupplier nanoTime) {
         this.random = random;
@@ -55,7 +55,7 @@ final class StoredSeals {
         this.nanoTime = nanoTime;
     }
 
-    /** From now on. The seal that the cursor has at the first call is stored, as it was loaded with it. */
+    /** Keeps a seal stored from now on. The seal that the cursor has at the first call is stored, as it was loaded with it. */
     void keep(ManagedCursor cursor) {
         Executor thread = cursor.isDurable() ? threads.apply(cursor) : null;
         if (thread != null) {
@@ -86,7 +86,7 @@ final class StoredSeals {
         }
     }
 
-    /** How many cursors are looked at. */
+    /** The number of cursors that are kept. */
     int size() {
         return cursors.size();
     }
@@ -94,9 +94,9 @@ final class StoredSeals {
     private final class Kept {
         private final ManagedCursor cursor;
         private final Executor thread;
-        /** The seal that is stored, with what was acknowledged since, too; {@link Seal#NONE} if that is not known. */
+        /** The seal that is stored with every acknowledgement since, too; {@link Seal#NONE} if that is not known. */
         private volatile long stored;
-        /** Whether something was acknowledged beyond mark-delete under the seal that is stored. */
+        /** True if something was acknowledged beyond mark-delete under the stored seal. */
         private volatile boolean beyond;
         private volatile long dueNs;
 
@@ -108,7 +108,7 @@ final class StoredSeals {
             dueNs = nowNs;
         }
 
-        /** Whether a seal is to be stored now. */
+        /** True if a seal is to be stored now. */
         boolean isDue(long nowNs) {
             if (nowNs - dueNs < 0) {
                 return false;
@@ -118,7 +118,7 @@ final class StoredSeals {
             if (!beyond) {
                 beyond = individual.mayBeIn(cursor);
             }
-            // Also where a reset has taken what was beyond: its record still has that.
+            // Also after a reset has taken the acknowledgements beyond: its record still has them.
             return isMissing && beyond;
         }
 
@@ -153,10 +153,10 @@ final class StoredSeals {
             dueNs = nanoTime.getAsLong() + ns;
         }
 
-        /** What becomes of one that was asked for. */
+        /** Notes the outcome of a requested write. */
         private final class Asked implements MarkDeleteCallback {
             private final long seal;
-            /** Whether the call has returned. */
+            /** True once the call has returned. */
             private volatile boolean isOver;
 
             Asked(long seal) {

@@ -4,9 +4,9 @@ import java.util.concurrent.CompletableFuture;
 import tidegate.pulsar.TrackerHost.Position;
 
 /**
- * What a {@link ScanPass} sees of a topic: its ledgers and what is in them, read beside the dispatcher, without Pulsar's types.
+ * A topic as a {@link ScanPass} sees it: its ledgers and their entries, read beside the dispatcher, without Pulsar's types.
  *
- * <p>Nothing blocks. One thread uses it, but for {@link #readPosition}, which any thread may ask.
+ * <p>Nothing blocks. One thread uses it, but any thread may ask {@link #readPosition}.
  */
 interface TopicReader {
     /** Entries as one read brought them, in order and without a gap. Must be closed. */
@@ -17,14 +17,14 @@ interface TopicReader {
         /** How many bytes they take as stored. */
         long sizeBytes();
 
-        /** Shows those of which it is certain that the dispatcher would do nothing but track them. */
+        /** Shows the entries that the dispatcher would certainly only track. */
         void forEachDelayed(Outbox.EntryVisitor visitor);
 
         @Override
         void close();
     }
 
-    /** Whether there are consumers, and anybody but the dispatcher may decide what becomes of an entry of this topic now. */
+    /** True if there are consumers and others than the dispatcher may decide now about entries of this topic. */
     boolean isAllowed();
 
     /** Where the dispatcher reads next. */
@@ -48,6 +48,6 @@ interface TopicReader {
     /** Reads entries of the ledger from that one on: one at least, {@code maxEntries} at most. */
     CompletableFuture<Batch> read(long ledgerId, long firstEntryId, int maxEntries);
 
-    /** Gives back what was opened; it may be used again. */
+    /** Closes what was opened; the reader may be used again. */
     void close();
 }

@@ -15,8 +15,8 @@ import org.slf4j.LoggerFactory;
  * Closes a topic whose cursor goes by an old version of its metadata, so that its clients come back and have it loaded anew.
  *
  * <p>Pulsar's cursor reads that version when it is loaded, and hardly ever again: after a late write of a former owner, one that
- * was paused, say, every write of this one is refused. A topic is closed once in a while at most: if that does not help, doing
- * it again would only disturb its clients.
+ * was paused, say, every write of this one is refused. A topic is rarely closed twice in a row: if one closing does not help,
+ * another would only disturb its clients.
  */
 final class TopicReopening {
     private static final Logger LOG = LoggerFactory.getLogger(TopicReopening.class);
@@ -34,7 +34,7 @@ final class TopicReopening {
         this.nanoTime = nanoTime;
     }
 
-    /** Has {@code close} done in the background, unless this topic was closed a short while ago. */
+    /** Closes the topic with {@code close} in the background, unless it was closed a short while ago. */
     void reopen(String topic, Supplier<CompletableFuture<Void>> close) {
         if (!mayClose(topic)) {
             return;

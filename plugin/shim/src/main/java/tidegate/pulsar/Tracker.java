@@ -19,8 +19,8 @@ import org.slf4j.LoggerFactory;
 /**
  * Pulsar's view of a {@link TrackerCore}.
  *
- * <p>It is a BucketDelayedDeliveryTracker only because the dispatcher skips reading, and keeps the tracker over a rewind, for
- * that class alone; every method that would touch the buckets is overridden, and neither Pulsar's timer nor its tick is used.
+ * <p>It extends BucketDelayedDeliveryTracker only because the dispatcher skips reading, and keeps the tracker over a rewind, for
+ * that class alone. It overrides every method that would touch the buckets, and uses neither Pulsar's timer nor its tick.
  */
 public final class Tracker extends BucketDelayedDeliveryTracker {
     private static final Logger LOG = LoggerFactory.getLogger(Tracker.class);
@@ -44,7 +44,7 @@ public final class Tracker extends BucketDelayedDeliveryTracker {
 
     @Override
     public boolean addMessage(long ledgerId, long entryId, long deliverAt) {
-        // Where Pulsar (5.0) has gathered what it read before there was a tracker, false would have it deliver the wish.
+        // Where Pulsar (5.0) has gathered entries that it read before there was a tracker, false would have it deliver the wish.
         return EarlyTrackers.isWish(ledgerId) || core.dispatcher().addMessage(ledgerId, entryId, deliverAt);
     }
 
@@ -98,21 +98,21 @@ public final class Tracker extends BucketDelayedDeliveryTracker {
 
     @Override
     public CompletableFuture<Void> clear() {
-        // With consumers it is the backlog that goes, without perhaps the subscription.
+        // With consumers connected only the backlog goes; without, perhaps the subscription.
         boolean goes = !subscribed.isConsumerConnected();
         return core.dispatcher().clear().thenCompose(done -> goes ? log.deleteAll() : CompletableFuture.completedFuture(null));
     }
 
     /**
-     * Does not call the super class: from 4.2 on its close() calls closeAsync(), which is this class's. What it would free is
-     * freed here.
+     * Does not call the super class: from 4.2 on its close() calls closeAsync(), which is this class's. This method frees what
+     * the super class would free.
      */
     @Override
     public void close() {
         // The super constructor closes a tracker that cannot recover; then there is no core yet.
         if (core != null) {
             core.close();
-            // The topic may be about to close, with what was skipped just now.
+            // The topic may be about to close with messages that were skipped just now.
             seals.look(subscribed.getCursor());
         }
         getSharedBucketPriorityQueue().close();

@@ -7,21 +7,21 @@ import java.util.random.RandomGenerator;
 /**
  * The delayed messages of one subscription as the broker sees them: a state machine without Pulsar types and without I/O.
  *
- * <p>Four threads call it, each its own side: the dispatcher ({@link DispatcherSide}), the link to the daemon
- * ({@link DaemonSide}), who reads ahead ({@link AheadSide}) and who watches the cursor ({@link WatchSide}). The state that they
- * share is in the {@link TrackerParts}, under one lock. How a tracker ends, and how another follows it, is here and in
- * {@link Ending}.
+ * <p>Four threads call it, each its own side: the dispatcher ({@link DispatcherSide}), the link to the daemon ({@link
+ * DaemonSide}), the reader ahead ({@link AheadSide}) and the watcher of the cursor ({@link WatchSide}). The {@link TrackerParts}
+ * have the state that they share, under one lock. The end of a tracker and its replacement by another are here and in {@link
+ * Ending}.
  *
- * <p>Rules kept by all: skip only what the index surely holds; never early ({@code clock >= deliver_at}, whatever the tick). What
- * is known acknowledged is true of one {@link Seal} of the cursor: it is told the daemon under that seal, believed under that
- * seal, and looked at again when that seal is gone.
+ * <p>Rules kept by all: skip only positions that the index surely holds; never early ({@code clock >= deliver_at}, whatever the
+ * tick). A known acknowledgement is true of one {@link Seal} of the cursor: it is told to the daemon and believed under that
+ * seal, and checked again when that seal is gone.
  */
 final class TrackerCore {
-    /** What the tracker is told at its creation; times in ms. */
+    /** The settings that the tracker gets at its creation; times in ms. */
     record Settings(String topic, String subscription, Ownership ownership, int horizonMs, int credit, long nearMaxEntries,
                     long daemonWaitMs) {}
 
-    /** One subscription of one topic: at most one stream is open for it. Not as one text: names may have anything in them. */
+    /** One subscription of one topic: at most one stream is open for it. Not one text: names may contain any character. */
     record Key(String topic, String subscription) {}
 
     /** A picture of the state for metrics and tests. */
@@ -83,8 +83,9 @@ final class TrackerCore {
     }
 
     /**
-     * Takes over what a former tracker of this subscription had not yet got onto the daemon's disk, unless that was another
-     * life of it: the subscription was deleted and made again. What was acknowledged counts if the cursor still has the seal.
+     * Takes over the changes that a former tracker of this subscription had not yet got onto the daemon's disk, unless that
+     * tracker was of another life: the subscription was deleted and made again. Acknowledgements count if the cursor still has
+     * the seal.
      */
     void adopt(TrackerCore former) {
         TrackerParts theirs = former.parts;
@@ -116,7 +117,7 @@ final class TrackerCore {
         ending.finish();
     }
 
-    /** Whether a dispatcher still asks it. Takes no lock. */
+    /** True if a dispatcher still asks it. Takes no lock. */
     boolean isLive() {
         return !ending.hasBegun() && !parts.host.isClosed();
     }
@@ -136,7 +137,7 @@ final class TrackerCore {
         return ending.whenClosed();
     }
 
-    /** The tracker is forgotten: gives back what it has of the broker's. */
+    /** The tracker is forgotten: returns everything of the broker's that it has. */
     void release() {
         parts.host.log().close();
         synchronized (parts.lock) {
@@ -163,12 +164,12 @@ final class TrackerCore {
         }
     }
 
-    /** Whether this thread holds the tracker's lock. For tests: what may take long, or calls others, is done without. */
+    /** True if this thread holds the tracker's lock. For tests: slow work, and calls of others, are done without it. */
     boolean holdsLock() {
         return Thread.holdsLock(parts.lock);
     }
 
-    /** Does something with the tracker's lock held. For tests: what must not wait for it comes to its end meanwhile. */
+    /** Runs the action with the tracker's lock held. For tests: work that must not wait for the lock ends meanwhile. */
     void holdingLock(Runnable action) {
         synchronized (parts.lock) {
             action.run();

@@ -30,7 +30,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * What {@code delayedDeliveryTrackerFactoryClassName} names: one for each broker, with its link to the daemon and its threads.
+ * The factory that {@code delayedDeliveryTrackerFactoryClassName} names: one for each broker, with its link to the daemon and its
+ * threads.
  *
  * <p>It extends Pulsar's bucket factory because Pulsar cleans up after a subscription for that class alone.
  */
@@ -96,7 +97,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         }
         lookout = new Lookout(System::nanoTime);
         lookout.start();
-        // Now the broker's service is only being made.
+        // The broker's service does not exist yet.
         pulsar.runWhenReadyForIncomingRequests(() -> {
             BrokerService broker = pulsar.getBrokerService();
             broker.addTopicEventListener(new EarlyTrackers(broker, lookout, undone, this::watchLoaded));
@@ -107,14 +108,14 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
                 config.socket(), config.horizonMs(), config.indexLog());
     }
 
-    /** Empty as long as the broker does not listen, unless a name is configured: this factory is made before. */
+    /** The broker's name; empty until the broker listens, unless a name is configured: Pulsar makes this factory earlier. */
     private Optional<String> brokerName(PulsarService pulsar) {
         Optional<BrokerService> service = Optional.ofNullable(pulsar.getBrokerService());
         return config.brokerName(pulsar.getAdvertisedAddress(), service.flatMap(BrokerService::getListenPort),
                 service.flatMap(BrokerService::getListenPortTls));
     }
 
-    /** The client that reads what the topics' ledgers hold; null if the dispatcher sees something else than is there. */
+    /** The client that reads the topics' ledgers; null if the dispatcher sees other entries than those stored. */
     private static BookKeeper readableLedgers(PulsarService pulsar) {
         if (!pulsar.getConfig().getBrokerEntryPayloadProcessors().isEmpty()) {
             LOG.info("Nothing is read ahead of the dispatchers: brokerEntryPayloadProcessors change what is stored");
@@ -144,7 +145,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         try {
             tracker = new Tracker(dispatcher, core, link, host.log(), unusedTimer, leftovers, seals);
         } catch (RecoverDelayedDeliveryTrackerException e) {
-            // Left-over snapshots look empty, so that there is nothing to recover that could fail.
+            // Left-over snapshots look empty, so there is no recovery that could fail.
             throw new IllegalStateException("cannot make a tracker for " + dispatcher.getName(), e);
         }
         if (readAhead != null && dispatcher.getTopic() instanceof PersistentTopic topic) {
@@ -171,7 +172,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         unasked.watchNew(subscription, new UnaskedIndexes.OfPulsar(subscription, null), new OfTheDaemon(subscription));
     }
 
-    /** Has the daemon forget what it has of a subscription that lives. Its index log is told, too, and stays. */
+    /** Has the daemon forget its data of a subscription that lives. The index log hears of it, too, and stays. */
     private final class OfTheDaemon implements UnaskedIndexes.Forgetter, RefusedResets.Subscription {
         private final PersistentSubscription subscription;
 
@@ -225,7 +226,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
                 .thenCompose(done -> new LogLedgers(cursor.getName(), CursorProperties.withoutReset(cursor), logs).deleteAll());
     }
 
-    /** As {@link #clear}, and waits a bounded time: a subscription that is deleted must not hang on a daemon. */
+    /** As {@link #clear}, but waits a bounded time: deleting a subscription must not hang on a daemon. */
     private CompletableFuture<Void> clearOnce(ManagedCursor cursor, Ownership ownership) {
         CompletableFuture<Boolean> cleared = clear(cursor, CursorProperties.withoutReset(cursor), ownership);
         return link.isConnected()
@@ -233,7 +234,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
                 : CompletableFuture.completedFuture(null);
     }
 
-    /** Tells the daemon to forget the subscription, through a stream of its own; completes with whether it has. */
+    /** Tells the daemon to forget the subscription, through a stream of its own; completes with true if it has. */
     private CompletableFuture<Boolean> clear(ManagedCursor cursor, CursorProperties properties, Ownership ownership) {
         String topic = TopicName.fromPersistenceNamingEncoding(cursor.getManagedLedger().getName());
         String subscription = Codec.decode(cursor.getName());

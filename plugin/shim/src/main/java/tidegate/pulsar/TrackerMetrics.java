@@ -24,7 +24,7 @@ final class TrackerMetrics {
         return metrics;
     }
 
-    /** Whether a dispatcher that shows these has a tracker of ours. */
+    /** True if a dispatcher that shows these has a tracker of ours. */
     static boolean areOurs(Map<String, TopicMetricBean> metrics) {
         return metrics.containsKey(PREFIX + "connected");
     }

@@ -4,12 +4,12 @@ import java.time.Clock;
 import java.util.random.RandomGenerator;
 
 /**
- * The parts that a tracker's state is made of, and the one lock that guards them all.
+ * The parts of a tracker's state, and the one lock that guards them all.
  *
- * <p>A part knows the parts that it was made with and no others. Who calls a tracker goes through one of its sides
- * ({@link DispatcherSide}, {@link DaemonSide}, {@link AheadSide}, {@link WatchSide}): a side takes the lock, has the parts decide,
- * and does what follows outside without it. The order of locks is dispatcher, then this one; nothing that takes the dispatcher's
- * is called with this one held.
+ * <p>A part knows only the parts that its constructor got. Callers of a tracker go through one of its sides ({@link
+ * DispatcherSide}, {@link DaemonSide}, {@link AheadSide}, {@link WatchSide}): a side takes the lock, has the parts decide, and
+ * acts outside without it. The order of locks is dispatcher, then this one: code that takes the dispatcher's lock is not called
+ * with this one held.
  */
 final class TrackerParts {
     final Object lock = new Object();

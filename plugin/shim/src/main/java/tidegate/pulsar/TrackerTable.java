@@ -13,25 +13,25 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The trackers of a broker and the connection they share, without the socket: who is there, who follows whom, what becomes of
- * them when the connection comes and goes.
+ * The trackers of a broker and the connection they share, without the socket: which trackers there are, which one follows which,
+ * and what they do when the connection comes and goes.
  *
- * <p>At most one tracker of a subscription is current. A former one ends before it: over the open connection if there is
- * one, else by leaving what it has not got onto the daemon's disk to its successor. Not thread-safe.
+ * <p>At most one tracker of a subscription is current. A former one ends before it: over the open connection if there is one,
+ * else by leaving its changes that are not on the daemon's disk to its successor. Not thread-safe.
  */
 final class TrackerTable {
     private static final Logger LOG = LoggerFactory.getLogger(TrackerTable.class);
-    /** What a closed tracker has not got onto the daemon's disk is kept that long for the daemon's return. */
+    /** How long a closed tracker keeps its unfinished changes for the daemon's return. */
     private static final long KEEP_FINISHED_MS = 60_000;
-    /** What fails each time it is opened must not take a whole core. */
+    /** A tracker that fails each time it is opened must not take a whole core. */
     private static final long RESTART_MS = 1000;
 
     private final Map<TrackerCore.Key, TrackerCore> byKey = new HashMap<>();
-    /** Only these are asked at each step whether they are closed, which takes their lock. */
+    /** Each step asks only these if they are closed, which takes their lock. */
     private final Set<TrackerCore> finished = new LinkedHashSet<>();
     private final Map<TrackerCore, Long> finishedMs = new HashMap<>();
     private final Set<TrackerCore> cores = new LinkedHashSet<>();
-    /** When each of those that have failed is to be opened again. */
+    /** When each failed tracker is to be opened again. */
     private final Map<TrackerCore, Long> restartMs = new LinkedHashMap<>();
     private LinkSession session;
 
@@ -92,8 +92,8 @@ final class TrackerTable {
     }
 
     /**
-     * The connection was lost. First everybody takes back what was on its way: a former tracker's changes must come before
-     * those that its successor had sent, too.
+     * The connection was lost. First every tracker takes back its changes under way: a former tracker's must come before those
+     * that its successor had sent, too.
      */
     void lost() {
         if (session == null) {
@@ -105,7 +105,7 @@ final class TrackerTable {
         each(cores, this::leaveToSuccessor);
     }
 
-    /** Without a successor it stays until its last word is durable, or is given up. */
+    /** Without a successor it stays until its last word is durable, or its time is over. */
     private void leaveToSuccessor(TrackerCore core) {
         TrackerCore current = byKey.get(core.key());
         if (current != null && current != core) {
@@ -115,9 +115,9 @@ final class TrackerTable {
     }
 
     /**
-     * For those that have failed it is as if the connection had been lost, and for nobody else: their streams end, and are
-     * opened again after a while. A former tracker and its successor do that together, for the order of their changes; also when
-     * the daemon has given up the former's stream: opened again behind its successor's, it would end that.
+     * Treats failed trackers, and no others, as if the connection had been lost: their streams end, and are opened again after a
+     * while. A former tracker and its successor restart together, for the order of their changes; also when the daemon has
+     * dropped the former's stream: opened again behind its successor's, it would end that.
      */
     void restartFailed(long nowMs) {
         if (session == null) {
@@ -151,7 +151,7 @@ final class TrackerTable {
         cores.forEach(this::framesWaiting);
     }
 
-    /** One tracker that fails must not keep the others from hearing the news. */
+    /** One failing tracker must not keep the news from the others. */
     private static void each(Collection<TrackerCore> those, Consumer<TrackerCore> action) {
         for (TrackerCore core : List.copyOf(those)) {
             try {

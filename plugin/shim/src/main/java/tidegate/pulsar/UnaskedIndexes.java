@@ -13,12 +13,13 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Has the daemon forget the index of a subscription whose messages are gated no more: its consumers are of another type now, or
- * delayed delivery is disabled for its topic. Nobody would ask that index, nor tell it what is acknowledged; and Pulsar tells
- * nobody when such a subscription is deleted. When it is gated again its topic is read again (docs/decisions/unasked-indexes.md).
+ * delayed delivery is disabled for its topic. Nobody would query that index or tell it about acknowledgements; and Pulsar tells
+ * nobody when such a subscription is deleted. When it is gated again, its topic is read again
+ * (docs/decisions/unasked-indexes.md).
  *
- * <p>A subscription without consumers may be of any type, and keeps its index. A tracker that lives gates what it has, whatever
- * the topic's policy says since: so do Pulsar's own. Pulsar tells of neither change, so each subscription that has had a tracker
- * is looked at once a second.
+ * <p>A subscription without consumers may be of any type, and keeps its index. A live tracker gates the messages it has, whatever
+ * the topic's policy says since: so do Pulsar's own. Pulsar announces neither change, so the shim checks each subscription that
+ * has had a tracker once a second.
  */
 final class UnaskedIndexes {
     private static final Logger LOG = LoggerFactory.getLogger(UnaskedIndexes.class);
@@ -27,18 +28,18 @@ final class UnaskedIndexes {
     interface Subject {
         String name();
 
-        /** Whether this broker does not have it any more. */
+        /** True if this broker does not have it any more. */
         boolean isGone();
 
-        /** Whether a tracker has its delayed messages, or one may be made for them. */
+        /** True if a tracker has its delayed messages, or may be created for them. */
         boolean isGated();
     }
 
-    /** What the daemon is told through. */
+    /** The way to tell the daemon. */
     interface Forgetter {
         boolean isConnected();
 
-        /** Completes with whether the daemon has forgotten it. */
+        /** Completes with true if the daemon has forgotten it. */
         CompletableFuture<Boolean> forget();
     }
 
@@ -56,7 +57,7 @@ final class UnaskedIndexes {
 
     private final Map<Object, Watched> watched = new ConcurrentHashMap<>();
 
-    /** Looks at it from now on, in place of what was said of that {@code key} before. Any thread may call it. */
+    /** Watches it from now on, in place of the former subject of that {@code key}. Any thread may call it. */
     void watch(Object key, Subject subject, Forgetter forgetter) {
         watched.put(key, new Watched(subject, forgetter));
     }
@@ -78,7 +79,7 @@ final class UnaskedIndexes {
 
     private void look(Watched one) {
         boolean ungated = !one.subject.isGated();
-        // Twice: what is seen amid a change would cost reading the topic again.
+        // Twice: a state seen amid a change would cost reading the topic again.
         boolean stays = ungated && one.wasUngated;
         one.wasUngated = ungated;
         if (!ungated) {
@@ -90,7 +91,7 @@ final class UnaskedIndexes {
         }
     }
 
-    /** What Pulsar shows. {@code tracker}: the one that was made last; null if none was. */
+    /** The subscription as Pulsar shows it. {@code tracker}: the one that was made last; null if none was. */
     record OfPulsar(PersistentSubscription subscription, TrackerCore tracker) implements Subject {
         @Override
         public String name() {

@@ -10,25 +10,26 @@ import tidegate.pulsar.TrackerHost.Readable;
 /**
  * Entries that the dispatcher was given to read, and that nobody can read any more: their ledger is lost, or they are.
  *
- * <p>What is due is read by position, lowest first, and one entry that cannot be read fails the whole read, again and again:
- * everything that is due waits behind it. Pulsar skips lost data (autoSkipNonRecoverableData) only where a normal read meets it,
- * and there is none while something is due; nor of what the index holds. So what stays the lowest for a while is read here by
- * itself, and if it is lost, it is skipped as a normal read would have done, or it is said what holds everything up.
+ * <p>Pulsar reads due entries by position, lowest first, and one unreadable entry fails the whole read, again and again:
+ * everything due waits behind it. Pulsar skips lost data (autoSkipNonRecoverableData) only where a normal read meets it. There is
+ * no such read while something is due, nor one of positions that the index holds. So an entry that stays the lowest for a while
+ * is read here by itself. If it is lost, it is skipped as a normal read would have done, or a log line names the entry that holds
+ * everything up.
  *
- * <p>Called by the thread that watches the cursor, without any lock. Nothing of it is the tracker's state: what is skipped is
- * found acknowledged like anything else.
+ * <p>Called by the thread that watches the cursor, without any lock. Nothing of it is the tracker's state: a skipped entry is
+ * found acknowledged like any other.
  */
 final class UnreadableEntries {
     private static final Logger LOG = LoggerFactory.getLogger(UnreadableEntries.class);
     private static final long LOOK_INTERVAL_MS = 1000;
     private static final long FIRST_PAUSE_MS = 1000;
     private static final long MAX_PAUSE_MS = 10_000;
-    /** What is not answered for so long is asked once more. */
+    /** A question without an answer for this long is asked once more. */
     private static final long ANSWER_WAIT_MS = 60_000;
     private static final long SAY_AGAIN_MS = 60_000;
-    /** Lost entries mostly have lost neighbours: so many are looked at together. */
+    /** Lost entries mostly have lost neighbours: this many are tried together. */
     private static final int SWEEP_ENTRIES = 100;
-    /** And so many of a ledger are asked whether they are tracked to find them. */
+    /** To find them, at most this many of a ledger are checked for being tracked. */
     private static final int SWEEP_REACH = 4096;
 
     private record Asked(Position position, Answer answer) {}
@@ -46,10 +47,10 @@ final class UnreadableEntries {
     private final Wait sinceAsked = new Wait();
     private final Wait sinceSuspected = new Wait();
     private final Wait sinceSaid = new Wait();
-    /** The lowest that the dispatcher was given and nobody has; null while none stays. */
+    /** The lowest position that the dispatcher was given and nobody has; null while none stays. */
     private Position suspect;
     private long pauseMs;
-    /** The seal under which was asked. */
+    /** The seal under which the question was asked. */
     private long generation;
 
     UnreadableEntries(TrackerHost host, Seal seal, PositionStates positions) {
@@ -58,7 +59,7 @@ final class UnreadableEntries {
         this.positions = positions;
     }
 
-    /** Looks whether the dispatcher gets on, does what follows from what was answered, and asks what is to be asked now. */
+    /** Looks if the dispatcher gets on, acts on answers, and asks what is to be asked now. */
     void look(long nowMs) {
         if (!asked.isEmpty()) {
             finish(nowMs);
@@ -105,8 +106,8 @@ final class UnreadableEntries {
         asked.clear();
         List<Position> lost = answered.stream().filter(one -> one.answer.readable.isLost()).map(Asked::position).toList();
         if (lost.isEmpty()) {
-            // It waits for something else: consumers that take no more, a bookie that is away, or one behind it that was read
-            // together with it. After a failure Pulsar waits for 15 s, and begins with one entry alone.
+            // It waits for something else: consumers that take no more, a bookie that is away, or an entry behind it that was
+            // read together with it. After a failure Pulsar waits for 15 s, and begins with one entry alone.
             host.readMore();
             waitLonger(nowMs);
             return;
@@ -142,7 +143,7 @@ final class UnreadableEntries {
         return position.ledgerId() + ":" + position.entryId();
     }
 
-    /** Looks at what comes behind a lost entry, before all of that has come up one by one. */
+    /** Checks the entries behind a lost one, before all of them have come up one by one. */
     private void sweep(Position last, Readable how, long nowMs) {
         List<Position> behind = new ArrayList<>();
         if (how == Readable.ENTRY_LOST) {
@@ -156,7 +157,7 @@ final class UnreadableEntries {
         ask(behind, nowMs);
     }
 
-    /** @throws IllegalStateException if more is asked than is looked at together, or the next look is never or too soon */
+    /** @throws IllegalStateException if more is asked than fits one sweep, or the next look is never or too soon */
     void check() {
         if (asked.size() > SWEEP_ENTRIES) {
             throw new IllegalStateException(asked.size() + " entries are asked for at a time");

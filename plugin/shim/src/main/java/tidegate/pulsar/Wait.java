@@ -1,6 +1,6 @@
 package tidegate.pulsar;
 
-/** A wait by a clock that may be set: one that is set back begins it anew, so that it never lasts for long. Not thread-safe. */
+/** A wait by a clock that may be set: setting it back begins the wait anew, so that it never lasts for long. Not thread-safe. */
 final class Wait {
     private long sinceMs;
     private boolean begun;
@@ -10,7 +10,7 @@ final class Wait {
         begun = true;
     }
 
-    /** Whether {@code waitMs} have passed since it began; one that never did is over. */
+    /** True if {@code waitMs} have passed since the wait began; one that never did is over. */
     boolean isOver(long nowMs, long waitMs) {
         if (nowMs < sinceMs) {
             sinceMs = nowMs;

@@ -10,7 +10,7 @@ import org.slf4j.LoggerFactory;
 /** The broker's millisecond timer: one thread for the wake-ups of all trackers. */
 final class Wakeups implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(Wakeups.class);
-    /** Never sleep longer at a time: the wall clock may be set while the timer's runs on, and what is due then waits for it. */
+    /** Never sleep longer at a time: the wall clock may be set while the timer's runs on, and due messages then wait for it. */
     private static final long MAX_DELAY_MS = 1000;
 
     private final Clock clock;

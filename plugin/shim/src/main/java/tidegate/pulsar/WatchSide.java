@@ -5,11 +5,11 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * What a tracker does from time to time: it looks at its cursor, tells how far mark-delete has got, has settling positions
- * deleted, finds what cannot be read, and gives up waits that have lasted too long.
+ * The regular duties of a tracker: it looks at its cursor, tells how far mark-delete has got, has settling positions deleted,
+ * finds unreadable entries, and ends waits that have lasted too long.
  *
- * <p>Called at each poll, or once a second, by one thread, that of {@link AckWatch}, without any lock; it takes the
- * tracker's lock, but not while it asks the cursor about many positions.
+ * <p>Called at each poll, or once a second, by one thread, that of {@link AckWatch}, without any lock; it takes the tracker's
+ * lock, but not while it asks the cursor about many positions.
  */
 final class WatchSide {
     private static final Logger LOG = LoggerFactory.getLogger(WatchSide.class);
@@ -62,7 +62,7 @@ final class WatchSide {
         this.ending = ending;
     }
 
-    /** Claims the subscription, if that is to be done now. Nothing is told the daemon before that has succeeded. */
+    /** Claims the subscription, if that is to be done now. The daemon is told nothing before that has succeeded. */
     void claim() {
         Ownership next;
         synchronized (lock) {
@@ -86,7 +86,7 @@ final class WatchSide {
         }
     }
 
-    /** Looks at the cursor: what is acknowledged now, handed out or not, how far mark-delete has got, resets. */
+    /** Looks at the cursor: new acknowledgements, handed out or not, how far mark-delete has got, resets. */
     void look() {
         long nowMs = clock.millis();
         claim();
@@ -124,7 +124,7 @@ final class WatchSide {
                 read |= positions.takeBackAwaited();
             }
             if (consumers != consumersHash) {
-                // Pulsar reads for one that comes when it asks for messages; of one that goes only if it had any.
+                // Pulsar reads for a new consumer when it asks for messages; for a gone one only if it had any.
                 consumersHash = consumers;
                 overlooked.change(nowMs);
                 alarm.arm();
@@ -145,7 +145,7 @@ final class WatchSide {
         }
     }
 
-    /** Tells what was cancelled a part at a time: the dispatcher waits for the lock. */
+    /** Tells cancelled positions a part at a time: the dispatcher waits for the lock. */
     private void tellCancelled(DeletedRanges.Look look, long then) {
         if (look == null) {
             return;
@@ -161,8 +161,8 @@ final class WatchSide {
     }
 
     /**
-     * Whether the daemon has been waited for in vain: then what was read is gated here. It is not asked before the subscription is
-     * claimed, and that may wait for a consumer. Lock held.
+     * True if the wait for the daemon was in vain: then entries that were read are gated here. The daemon is not asked before the
+     * subscription is claimed, and that may wait for a consumer. Lock held.
      */
     private boolean decideAlone(long nowMs) {
         if (positions.isDecided()) {
@@ -180,7 +180,7 @@ final class WatchSide {
         return true;
     }
 
-    /** Whether {@link #look} has something to look at more often than once a second. Takes no lock. */
+    /** True if {@link #look} has something to look at more often than once a second. Takes no lock. */
     boolean isBusy() {
         return positions.hasUnseen() || deletedRanges.hasChanged() || sought.size() > 0 || ending.hasBegun() || gate.isPaused() || gate.isAwaiting();
     }

@@ -1,8 +1,8 @@
 package tidegate.pulsar;
 
 /**
- * A thread of the shim's own that goes round and round until it is closed. It never keeps the broker's process alive; to close it
- * interrupts it, and waits for a second at most.
+ * A thread of the shim's own that runs its loop until it is closed. It never keeps the broker's process alive; closing interrupts
+ * it, and waits for a second at most.
  */
 final class Worker implements AutoCloseable {
     private static final long CLOSE_MS = 1000;
