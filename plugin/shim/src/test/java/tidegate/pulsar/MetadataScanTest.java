@@ -10,7 +10,7 @@ import org.apache.pulsar.common.api.proto.MessageMetadata;
 import org.apache.pulsar.common.protocol.Commands;
 import org.junit.jupiter.api.Test;
 
-/** Which stored entries are known to be delayed, and nothing else. */
+/** Tests which stored entries are known to be delayed: these and no others. */
 class MetadataScanTest {
     private final MetadataScan scan = new MetadataScan();
 

@@ -17,10 +17,9 @@ import org.junit.jupiter.params.provider.MethodSource;
 import tidegate.pulsar.TrackerHost.Position;
 
 /**
- * Random histories of two machines, each with a broker and a daemon, of a connection and of a topic that moves between them;
- * all of it breaks at any point. Whatever happens: nothing is delivered early; nothing is lost, and after a reset of the cursor
- * everything from there on comes again; nothing is repeated that need not be; and the shim sends nothing that a daemon has to
- * refuse.
+ * Random histories of two machines, each with a broker and a daemon, of a connection and of a topic that moves between them; all
+ * of it breaks at any point. Whatever happens: nothing is delivered early; nothing is lost, and after a reset of the cursor
+ * everything from there on comes again; nothing is repeated needlessly; and the shim sends nothing that a daemon has to refuse.
  *
  * <p>A failure names its seed; the same seed replays the same history:
  * {@code mvn test -Dtest=ModelTest -DargLine=-Dtidegate.seed=N}. More histories: {@code -DargLine=-Dtidegate.seeds=1000}.
@@ -42,7 +41,7 @@ class ModelTest {
         return seeds;
     }
 
-    /** What may go wrong in a history, or be done to the topic. */
+    /** Faults of a history, and operations on the topic. */
     private enum Fault { CONNECTION, DAEMON, BROKER, CONSUMERS, RESET, MOVE, CLOCK, REBUILD, CANCEL }
 
     private static final class History {
@@ -62,9 +61,9 @@ class ModelTest {
         int answers;
         long nextEntry;
         long ledger = 1;
-        /** Acknowledgements were left out of the cursor's record; whether they are back in it nobody asks here. */
+        /** The cursor's record omitted acknowledgements; the model does not track if they are in it again. */
         boolean forgetful;
-        /** A daemon has lost what it knew acknowledged; with the broker's own knowledge nothing comes again for that. */
+        /** A daemon has lost acknowledgements; thanks to the broker's own knowledge nothing comes again for that. */
         boolean ignorant;
         boolean everything;
 
@@ -218,8 +217,8 @@ class ModelTest {
         }
 
         /**
-         * Messages that nobody has, due or not, are acknowledged by their ids: they need not come, and may come once less. Of those
-         * that no tracker has met, and after a reset until a tracker has put a seal there, only Pulsar knows.
+         * Messages that nobody has, due or not, are acknowledged by their ids: they need not come, and may come once less. Only
+         * Pulsar knows of those that no tracker has met, and after a reset of all until a tracker has put a seal there.
          */
         private void cancel() {
             List<Position> waiting = broker().log.keySet().stream()
@@ -328,7 +327,7 @@ class ModelTest {
             }
         }
 
-        /** Some of what is stored is put into the index, whatever has become of it: read, handed out or acknowledged. */
+        /** Puts some of the stored messages into the index, whatever their state: read, handed out or acknowledged. */
         private void rebuild(ToyDaemon daemon) {
             broker().log.forEach((position, deliverAtMs) -> {
                 if (deliverAtMs >= 0 && chance(60)) {
@@ -354,7 +353,7 @@ class ModelTest {
                 return;
             } else {
                 redeliverPlain();
-                // What the record has no room for only the daemon of this machine knows.
+                // Only the daemon of this machine knows the acknowledgements for which the record has no room.
                 int ranges = chance(50) ? ALL : random.nextInt(6);
                 forgetful |= ranges != ALL;
                 // That machine's tracker decides alone if its wait for the daemon is over first.
@@ -362,14 +361,14 @@ class ModelTest {
                 left = world().unloadBroker(ranges);
             }
             if (to != owner) {
-                // No index log takes along what this machine's daemon knows.
+                // No index log takes along the knowledge of this machine's daemon.
                 takenBack.clear();
             }
             owner = to;
             world().takeOver(left);
         }
 
-        /** A seek that was stored and never answered: what it skips need not come. */
+        /** A seek that was stored and never answered: skipped messages need not come. */
         private void skipWhatIsStored() {
             if (broker().isResetting()) {
                 due.keySet().removeIf(position -> position.compareTo(broker().markDelete()) > 0
@@ -402,7 +401,7 @@ class ModelTest {
             }
         }
 
-        /** Whether the acknowledgement of a message without a delivery time survives is Pulsar's own affair. */
+        /** Pulsar alone decides if the acknowledgement of a message without a delivery time survives. */
         private void redeliverPlain() {
             broker().log.forEach((position, deliverAtMs) -> {
                 if (deliverAtMs < 0) {
@@ -557,7 +556,7 @@ class ModelTest {
         run(seed, Set.of(Fault.values()));
     }
 
-    /** Nothing of this would find a thing if nothing was ever delivered. */
+    /** This would find nothing if nothing was ever delivered. */
     @Test
     void historiesAreWorthSomething() {
         int deliveries = 0;

@@ -72,7 +72,7 @@ class NearTierTest {
             Position position = new Position(random.nextInt(4), random.nextInt(2000));
             int kind = random.nextInt(10);
             if (kind < 6) {
-                // The time of a position never gets earlier: what is stale in the heap is never too early.
+                // The time of a position never gets earlier: a stale record in the heap is never too early.
                 long deliverAtMs = position.entryId() * 7 + step;
                 if (near.add(position.ledgerId(), position.entryId(), deliverAtMs, false)) {
                     oracle.merge(position, deliverAtMs, (a, b) -> b);

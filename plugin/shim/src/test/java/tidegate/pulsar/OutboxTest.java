@@ -139,7 +139,7 @@ class OutboxTest {
         assertEquals(List.of(new Frame.Add(false, Records.of(1, 2, 100)), new Frame.Close()), take());
     }
 
-    /** What a daemon makes of frames; see docs/protocol.md. */
+    /** A daemon's state by the frames it gets; see docs/protocol.md. */
     private static final class Daemon {
         private TreeSet<Long> held = new TreeSet<>();
         private TreeSet<Long> acknowledged = new TreeSet<>();
@@ -178,9 +178,7 @@ class OutboxTest {
         }
     }
 
-    /**
-     * Random changes, connections that break anywhere; the daemon ends where each change, sent alone and once, leads.
-     */
+    /** Random changes over connections that break anywhere; the daemon ends where each change, sent alone and once, leads. */
     @Test
     void mergedChangesMeanWhatEachOfThemMeant() {
         for (long seed = 0; seed < 2000; seed++) {
@@ -206,7 +204,7 @@ class OutboxTest {
         Frame frame;
         switch (random.nextInt(11)) {
             case 0, 1, 2, 3 -> {
-                // The shim adds only what is neither marked deleted nor acknowledged.
+                // The shim adds only positions that are neither marked deleted nor acknowledged.
                 if (entry <= meaning.markDelete || meaning.acknowledged.contains(entry)) {
                     return;
                 }
@@ -309,7 +307,7 @@ class OutboxTest {
                 new Frame.Add(false, Records.of(1, 2, 200))), take());
     }
 
-    /** Another owner may have come between, and told what is acknowledged; a deletion that was done makes another life. */
+    /** Another owner may have come between, and told acknowledgements; a deletion that was done makes another life. */
     @Test
     void doesNotAdoptThatAFormerTrackerForgotEverything() {
         Outbox former = new Outbox();
@@ -323,7 +321,7 @@ class OutboxTest {
         assertEquals(List.of(new Frame.Ack(one(1, 9))), take());
     }
 
-    /** HELD tells the successor that it is acknowledged, perhaps by what another owner has told since: it is tried again. */
+    /** HELD tells the successor that it is acknowledged, perhaps told by another owner since: the deletion is tried again. */
     @Test
     void doesNotAdoptThatAnAcknowledgementWasTakenBack() {
         Outbox former = new Outbox();

@@ -7,11 +7,14 @@ import java.util.List;
 import java.util.stream.LongStream;
 import org.junit.jupiter.api.Test;
 
-/** What a Key_Shared dispatcher passes over while one consumer takes nothing; the toy broker looks ahead as Pulsar 4.0 does. */
+/**
+ * Tests entries that a Key_Shared dispatcher passes over while one consumer takes nothing; the toy broker looks ahead as Pulsar 4.0
+ * does.
+ */
 class OverlookedTest extends TrackerScenario {
     private static final long DELAY_MS = 5000;
 
-    /** So many are due at once; all but those from {@code firstFree} on are for a consumer without permits. */
+    /** This many are due at once; all but those from {@code firstFree} on are for a consumer without permits. */
     private void stickAllBut(int entries, int firstFree) {
         world.broker.permits = 1000;
         world.broker.isForStuck = position -> position.entryId() < firstFree;
@@ -63,7 +66,7 @@ class OverlookedTest extends TrackerScenario {
         world.runUntil(world.now() + DELAY_MS + 1000);
         int before = world.broker.rounds;
         world.runUntil(world.now() + 60_000);
-        // The looks for what cannot be read any more.
+        // These are the looks for unreadable entries.
         assertTrue(world.broker.rounds - before <= 10, world.broker.rounds - before + " rounds in a minute");
         world.acknowledgeAll();
         world.settle();

@@ -16,7 +16,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 import tidegate.pulsar.TrackerHost.Position;
 
-/** What is written down of ownership, and who may write it. */
+/** Tests the stored record of ownership, and who may write it. */
 class OwnershipTest {
     private static final Position NOT_KNOWN = new Position(-1, -1);
     private static final String LIFE = "000102030405060708090a0b0c0d0e0f";

@@ -7,7 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 
-/** How fast is read ahead, by what live traffic feels; a look each 50 ms, as the thread does. */
+/** Tests the speed of reading ahead by the latency of live traffic; a look each 50 ms, as the thread does. */
 class PaceTest {
     private static final long LOOK_NS = TimeUnit.MILLISECONDS.toNanos(50);
     private static final long HIGHEST = 400_000;
@@ -18,7 +18,7 @@ class PaceTest {
     private long nowNs = -5;
     private final Pace pace = new Pace(HIGHEST, nowNs);
 
-    /** Reads what may be read until the next look; how many entries that were. */
+    /** Reads all that may be read until the next look; returns how many entries that were. */
     private long readUntilLook(Pace.Felt felt) {
         long read = 0;
         for (long endNs = nowNs + LOOK_NS; nowNs < endNs; nowNs += 1_000_000) {
@@ -184,7 +184,7 @@ class PaceTest {
         fast.spend(2_000, tookNs, nowNs);
         assertFalse(fast.mayRead(nowNs + 2 * tookNs - 1));
         assertTrue(fast.mayRead(nowNs + 2 * tookNs));
-        // As long as pieces take, but not as long as one that hung.
+        // As long as a piece takes, but not as long as one that hung.
         nowNs += 2 * tookNs;
         long longestNs = TimeUnit.MILLISECONDS.toNanos(100);
         fast.spend(20_000, 6 * tookNs, nowNs);
@@ -261,7 +261,9 @@ class PaceTest {
         assertTrue(slow.mayRead(TimeUnit.MILLISECONDS.toNanos(1000)));
     }
 
-    /** Reads {@code entries} as a pass does, {@code perMs} a millisecond at most; how many of them were read in a hurry. */
+    /**
+     * Reads {@code entries} as a pass does, {@code perMs} a millisecond at most; returns how many of them were read in a hurry.
+     */
     private long hurry(long entries, int perMs, Pace.Felt felt) {
         long hurried = 0;
         long left = entries;

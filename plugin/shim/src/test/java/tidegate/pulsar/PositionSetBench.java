@@ -13,12 +13,12 @@ import java.util.function.LongSupplier;
 import org.roaringbitmap.RoaringBitmap;
 
 /**
- * What a position set costs the dispatcher's thread, beside the alternatives that were weighed for it. Not a test: run
- * {@code java -cp target/classes:target/test-classes:$PULSAR_HOME/lib/* tidegate.pulsar.PositionSetBench [--json]}.
+ * Measures the cost of a position set to the dispatcher's thread, beside the alternatives that were weighed for it. Not a test:
+ * run {@code java -cp target/classes:target/test-classes:$PULSAR_HOME/lib/* tidegate.pulsar.PositionSetBench [--json]}.
  *
  * <p>Adds come in ascending positions, as the dispatcher reads them, 50,000 entries a ledger. The look-ups are the read's skip
  * test over the same range, alone and while another thread adds. Alone it is the thread's CPU time, which other programs on the
- * machine disturb little; beside a writer it is wall time, because waiting for a lock is what it is about.
+ * machine disturb little; beside a writer it is wall time, because it measures waiting for a lock.
  */
 public final class PositionSetBench {
     private static final int POSITIONS = 1_000_000;

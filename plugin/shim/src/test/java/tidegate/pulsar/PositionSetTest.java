@@ -20,7 +20,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 import tidegate.pulsar.TrackerHost.Position;
 
 class PositionSetTest {
-    /** Rows, many and few in a container, at its borders, and beside what is there already. */
+    /** Rows, many and few in a container, at its borders, and beside positions that are there already. */
     @ParameterizedTest
     @ValueSource(longs = {1, 2, 3, 4, 5, 6, 7, 8})
     void takesWhatAFrameCarries(long seed) {

@@ -13,9 +13,9 @@ import org.apache.pulsar.broker.delayed.DelayedDeliveryTracker;
 import org.apache.pulsar.broker.service.persistent.AbstractPersistentDispatcherMultipleConsumers;
 import org.junit.jupiter.api.Test;
 
-/** The Pulsar on the class path, and factories that are not all that it calls. */
+/** The Pulsar on the class path, and factories that lack some of the methods it calls. */
 class PulsarInterfacesTest {
-    /** As of a Pulsar to come: it asks for trackers in a way that nobody knows yet. */
+    /** As of a future Pulsar: it asks for trackers in a way that nobody knows yet. */
     public static class ComingFactory extends BucketDelayedDeliveryTrackerFactory {
         public CompletableFuture<DelayedDeliveryTracker> newTrackerInBulk(AbstractPersistentDispatcherMultipleConsumers dispatcher,
                 int count) {

@@ -43,7 +43,7 @@ class ReadAheadTest {
         return world;
     }
 
-    /** All of them go on for so long. */
+    /** All of them run for that long. */
     private void runFor(long durationMs) {
         for (long passedMs = 0; passedMs < durationMs; passedMs += STEP_MS) {
             clock.advance(STEP_MS);
@@ -119,7 +119,7 @@ class ReadAheadTest {
         assertTrue(isRead(other, SMALL), other.core().dispatcher().delayedMessages() + " known");
     }
 
-    /** Until it is read; the most reads that were under way. */
+    /** Runs until the backlog is read; returns the most reads that were under way. */
     private int mostUnderWay(ToyWorld world, int backlog) {
         int most = 0;
         for (int i = 0; i < 30_000 && !isRead(world, backlog); i++) {

@@ -87,7 +87,7 @@ class ReadGateTest extends TrackerScenario {
         world.settle();
         assertTrue(world.core().stats().paused());
         assertTrue(world.core().stats().pending() <= 50 + world.broker.readBatch, world.core().stats().toString());
-        // What is due is delivered all the same.
+        // Due messages are delivered all the same.
         world.broker.permits = 1000;
         world.runUntil(world.now() + 10_000);
         assertTrue(delivered().size() >= 50, delivered().size() + " delivered");

@@ -19,7 +19,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** How the cursor gets past what is held; the test plays cursor and ledger. */
+/** Tests how the cursor passes held positions; the test plays cursor and ledger. */
 class ReadPositionTest {
     private final PositionSet held = new PositionSet();
     /** The number of entries of each. */
@@ -30,7 +30,7 @@ class ReadPositionTest {
     private boolean reading;
     private boolean terminated;
     private boolean hasMore;
-    /** Whether Pulsar has left a read waiting. */
+    /** True if Pulsar has left a read waiting. */
     private boolean leftWaiting;
     private final ReadPosition position = new ReadPosition(cursor(), () -> reading);
 
@@ -60,7 +60,7 @@ class ReadPositionTest {
                 });
     }
 
-    /** As ManagedLedgerImpl: the one behind, in the last ledger also behind its last entry. */
+    /** As ManagedLedgerImpl: the next position, in the last ledger also the one behind its last entry. */
     private Position next(Position position) {
         Long entries = ledgers.get(position.getLedgerId());
         boolean isLast = ledgers.higherKey(position.getLedgerId()) == null;
@@ -178,7 +178,7 @@ class ReadPositionTest {
         assertNull(sought);
     }
 
-    /** Whatever lies between is held, or acknowledged, and at the place itself there is none. */
+    /** Everything between is held or acknowledged, and nothing is at the place itself. */
     @ParameterizedTest
     @ValueSource(longs = {1, 2, 3, 4, 5, 6, 7, 8})
     void passesNothingElse(long seed) {

@@ -92,7 +92,7 @@ class ScanPassTest {
         assertEquals(BACKLOG, world.core().dispatcher().delayedMessages());
     }
 
-    /** What was published while the topic moved: it would be read twice, by the dispatcher and ahead of it. */
+    /** Messages published while the topic moved would be read twice, by the dispatcher and ahead of it. */
     @Test
     void aFewBehindManyThatAreHeldAreTheDispatchers() {
         int few = world.stride.worthwhile() / 2;
@@ -161,7 +161,7 @@ class ScanPassTest {
         }
         world.broker.connect();
         world.runBroker();
-        // The dispatcher does not get through those that are not here.
+        // The dispatcher does not get through the entries that are not here.
         world.broker.permits = 0;
         world.reader.elsewhere = 10;
         world.runUntil(world.now() + 5_000);

@@ -9,7 +9,7 @@ import java.util.Random;
 import org.junit.jupiter.api.Test;
 import tidegate.pulsar.TrackerHost.Position;
 
-/** What was acknowledged before a failover is deleted in the cursor again, or not. */
+/** Acknowledgements from before a failover: their positions are deleted in the cursor again, or not. */
 class SettlingDeletesTest extends TrackerScenario {
     /** The broker dies, and the cursor has none of the acknowledgements; the daemon's answer to OPEN is on its way. */
     private void forgetInACrash() {
@@ -73,7 +73,7 @@ class SettlingDeletesTest extends TrackerScenario {
         assertEquals(List.of(3L), delivered(), "the dispatcher had passed it: it is given it to read");
     }
 
-    /** Skipping takes the seal and rewinds nothing: what the dispatcher has passed is not deleted, so it is read again. */
+    /** Skipping takes the seal and rewinds nothing: the positions that the dispatcher passed are not deleted, so read again. */
     @Test
     void skippingWhileAcknowledgementsAreDeletedAgainLeavesNothingBehind() {
         acknowledgeAllBut(0);
@@ -86,7 +86,7 @@ class SettlingDeletesTest extends TrackerScenario {
         assertEquals(List.of(0L, 1L, 2L, 3L, 4L, 5L, 6L, 7L, 8L, 9L), delivered().stream().sorted().toList());
     }
 
-    /** The cursor says that all is done though it has left out everything: it had lost the seal. */
+    /** The cursor reports success though it has left out everything: it had lost the seal. */
     @Test
     void whatTheCursorHasLeftOutIsNotTakenForDeleted() {
         ToyBroker host = new ToyBroker(world.clock);

@@ -20,7 +20,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
 /**
- * When a seal is stored, and when not; the test plays the cursor, as Pulsar 4.0.8's is. On a real broker:
+ * Tests when a seal is stored, and when not; the test plays the cursor, as Pulsar 4.0.8's is. On a real broker:
  * tests/broker/test_36_forward_moves.py.
  */
 class StoredSealsTest {
@@ -31,7 +31,7 @@ class StoredSealsTest {
     private int ranges = 1;
     private boolean closed;
     private boolean durable = true;
-    /** What a write of the cursor is answered with; null: Pulsar's limit has it kept in memory. */
+    /** The answer to a write of the cursor; null: Pulsar's limit has it kept in memory. */
     private boolean limited;
     private boolean resetting;
     private Position markDelete = THERE;
@@ -93,7 +93,7 @@ class StoredSealsTest {
         return properties.getOrDefault(SEAL, Seal.NONE);
     }
 
-    /** Some time goes by, and what is to be done is. */
+    /** Some time goes by, and all due work is done. */
     private void look() {
         nowNs += TimeUnit.SECONDS.toNanos(2);
         seals.look();

@@ -15,12 +15,13 @@ import java.util.function.Consumer;
 import java.util.function.Predicate;
 
 /**
- * A Pulsar topic with one Shared subscription as one owner has it, reduced to what a tracker sees: a log, a cursor that persists
- * late, a dispatcher with its redelivery set, consumers with what they have not acknowledged.
+ * A Pulsar topic with one Shared subscription as one owner has it, reduced to the parts that a tracker sees: a log, a cursor that
+ * persists late, a dispatcher with its redelivery set, consumers with their unacknowledged messages.
  *
- * <p>Follows PersistentDispatcherMultipleConsumers and ManagedCursorImpl of Pulsar 4.0: the order of calls, what a rewind and
- * a reset forget, what is skipped, and what is one record: the mark-delete position, as many individual acknowledgements as fit,
- * and the seal. Acknowledging keeps the seal, a reset wipes it before it clears the acknowledgements and again in that step.
+ * <p>Follows PersistentDispatcherMultipleConsumers and ManagedCursorImpl of Pulsar 4.0: the order of calls, the state that a
+ * rewind and a reset forget, the positions that are skipped, and the contents of a record: the mark-delete position, as many
+ * individual acknowledgements as fit, and the seal. Acknowledging keeps the seal, a reset wipes it before it clears the
+ * acknowledgements and again in that step.
  */
 class ToyBroker implements TrackerHost {
     static final String TOPIC = "persistent://public/default/toy";
@@ -29,7 +30,7 @@ class ToyBroker implements TrackerHost {
     private static final Position UNKNOWN = new Position(-1, -1);
     private static final long PERSIST_INTERVAL_MS = 1000;
 
-    /** What of the cursor is stored, whoever owns the topic: its record, and the metadata with its version. */
+    /** The stored part of the cursor, whoever owns the topic: its record, and the metadata with its version. */
     static final class Disk {
         Position markDelete = START;
         NavigableSet<Position> deleted = new TreeSet<>();
@@ -38,7 +39,7 @@ class ToyBroker implements TrackerHost {
         int version;
     }
 
-    /** A consumer: what it holds and has not acknowledged. */
+    /** A consumer with the messages that it holds and has not acknowledged. */
     static final class ToyConsumer {
         final NavigableSet<Position> pending = new TreeSet<>();
     }
@@ -67,30 +68,30 @@ class ToyBroker implements TrackerHost {
     private Position resettingTo;
     private boolean cursorClosed;
     boolean durable = true;
-    /** So many individual acknowledgements fit into a record. */
+    /** This many individual acknowledgements fit into a record. */
     int persistedRanges = 1000;
-    /** Whether the cursor has been stored: else only a consumer's being there shows that no reset is under way. */
+    /** True once the cursor has been stored: before, only a connected consumer shows that no reset is under way. */
     boolean isStored = true;
-    /** So many of the next writes of the metadata come at the same time as one of the cursor's own. */
+    /** This many of the next writes of the metadata come at the same time as one of the cursor's own. */
     int metadataConflicts;
-    /** Runs once, before the seal is looked at next. */
+    /** Runs once, before the next look at the seal. */
     Runnable beforeSeal;
-    /** Runs once, after it was looked next whether there are consumers. */
+    /** Runs once, after the next check for consumers. */
     Runnable afterConsumersSeen = () -> { };
     /** One of these in a list makes the whole deletion fail, as a position beyond the last entry does. */
     final Set<Position> undeletable = new HashSet<>();
-    /** So many of the next deletions take place and cannot be written down. */
+    /** This many of the next deletions take place and cannot be written down. */
     int failingStores;
-    /** What cannot be read any more, for two reasons. */
+    /** Data that cannot be read any more, for two reasons. */
     final Set<Long> lostLedgers = new HashSet<>();
     final Set<Position> lostEntries = new HashSet<>();
     /** autoSkipNonRecoverableData. */
     boolean skipsLost;
-    /** How often what is deleted was copied. */
+    /** How often the deleted positions were copied. */
     int copies;
     /** How many positions were read by themselves. */
     int probes;
-    /** Runs once, before positions are deleted next. */
+    /** Runs once, before the next deletion of positions. */
     Runnable beforeDelete = () -> { };
 
     // The dispatcher.
@@ -98,12 +99,12 @@ class ToyBroker implements TrackerHost {
     private final Map<Position, Integer> redeliveryCounts = new TreeMap<>();
     private SeenConsumers seen = new SeenConsumers(List.of());
     private boolean trackerMade;
-    /** What a Key_Shared dispatcher has for a consumer without permits. */
+    /** Selects the messages that a Key_Shared dispatcher has for a consumer without permits. */
     Predicate<Position> isForStuck = position -> false;
     private final Set<Position> knownForStuck = new HashSet<>();
     /** No consumer could take anything of the last replay: the next round reads normally. */
     private boolean looksAhead;
-    /** Runs once, before the dispatcher asks again what is due and then reads normally, as the classic one does. */
+    /** Runs once, before the dispatcher asks again for due entries and then reads normally, as the classic one does. */
     Runnable asksTwice;
     /** How many rounds the dispatcher has begun. */
     int rounds;
@@ -111,14 +112,14 @@ class ToyBroker implements TrackerHost {
     private int replayBatch = readBatch;
     int permits = 20;
 
-    // What the core asked for.
+    // The requests of the core.
     boolean readRequested;
     boolean framesRequested;
     long wakeMs = NearTier.NONE;
     private final List<Runnable> cursorCalls = new ArrayList<>();
     int reads;
 
-    /** What the cursor says of an index log. */
+    /** The cursor's pointer to an index log. */
     String logPointer = "";
 
     /** A new topic and subscription. */
@@ -126,7 +127,7 @@ class ToyBroker implements TrackerHost {
         this(clock, new Disk(), new TreeMap<>(), new ArrayList<>());
     }
 
-    /** A topic as somebody loads it who knows what is stored. */
+    /** A topic as the next owner loads it from the stored data. */
     private ToyBroker(VirtualClock clock, Disk disk, NavigableMap<Position, Long> log, List<Delivery> deliveries) {
         this.clock = clock;
         this.disk = disk;
@@ -322,7 +323,7 @@ class ToyBroker implements TrackerHost {
     }
 
     void persistCursor(int acknowledgements) {
-        // A reset that is under way has replaced what is stored next, and not yet what is in memory.
+        // A reset that is under way has replaced the record to store next, and not yet the state in memory.
         disk.markDelete = resettingTo == null ? markDelete : before(resettingTo);
         disk.deleted = new TreeSet<>(deleted.stream().limit(acknowledgements).toList());
         disk.seal = seal;
@@ -359,7 +360,7 @@ class ToyBroker implements TrackerHost {
         return resettingTo != null;
     }
 
-    /** Where the reset that is under way goes; null if there is none. */
+    /** The target of the reset that is under way; null if there is none. */
     Position resettingTo() {
         return resettingTo;
     }
@@ -380,18 +381,18 @@ class ToyBroker implements TrackerHost {
         return previous == null ? START : previous;
     }
 
-    /** The cursor's ledger cannot be read: all that is left is an older mark-delete position in the metadata. */
+    /** The cursor's ledger cannot be read: only an older mark-delete position in the metadata is left. */
     void loseRecord() {
         disk.markDelete = START;
         disk.deleted = new TreeSet<>();
         disk.seal = Seal.NONE;
     }
 
-    /** Skips the backlog up to what was the last entry when it was asked for; what came and was read since then stays. */
+    /** Skips the backlog up to the entry that was the last at the request; entries that came and were read since stay. */
     void clearBacklog(Position last) {
         markDelete = last;
         deleted.headSet(last, true).clear();
-        // As all skipping, it replaces what was kept with the mark-delete position.
+        // As every skip, it replaces the properties stored with the mark-delete position.
         seal = Seal.NONE;
         persistCursor();
         Position next = new Position(last.ledgerId(), last.entryId() + 1);
@@ -425,7 +426,7 @@ class ToyBroker implements TrackerHost {
         });
     }
 
-    /** Does what the cursor was asked for. */
+    /** Does the work that the cursor was asked for. */
     void runCursor() {
         List<Runnable> now = List.copyOf(cursorCalls);
         cursorCalls.clear();
@@ -488,7 +489,7 @@ class ToyBroker implements TrackerHost {
         return consumers.stream().filter(this::isFree).findFirst().orElse(null);
     }
 
-    /** What was for the consumer without permits is for the others. */
+    /** Gives the others the messages for the consumer without permits. */
     void unstick() {
         isForStuck = position -> false;
         knownForStuck.clear();
@@ -498,7 +499,7 @@ class ToyBroker implements TrackerHost {
         return consumer.pending.size() < permits;
     }
 
-    /** readMoreEntries, with the reads done at once. Returns whether anything was read. */
+    /** readMoreEntries, with the reads done at once. Returns true if anything was read. */
     boolean readMore(TrackerMaker maker) {
         readRequested = false;
         rounds++;
@@ -670,7 +671,7 @@ class ToyBroker implements TrackerHost {
         return redeliveryCounts.getOrDefault(new Position(ledgerId, entryId), 0);
     }
 
-    /** What Pulsar's dispatcher does when two replay reads overlap: it dispatches a position for the second time. */
+    /** Dispatches a position for the second time, as Pulsar's dispatcher does when two replay reads overlap. */
     void replayTwice(Position position) {
         dispatch(freeConsumer(), position, () -> core);
     }
@@ -715,7 +716,7 @@ class ToyBroker implements TrackerHost {
         redeliveryCounts.clear();
     }
 
-    /** The cursor is closed after having persisted what Pulsar can persist. */
+    /** The cursor is closed after having persisted as much as Pulsar can persist. */
     void closeCursor(int acknowledgements) {
         persistCursor(acknowledgements);
         cursorClosed = true;

@@ -14,14 +14,14 @@ import tidegate.pulsar.TrackerHost.Position;
 /**
  * A daemon in memory that follows docs/protocol.md to the letter, for tests: one connection, bytes in and out.
  *
- * <p>What was not committed is lost in a {@link #crash}; {@link #wipe} loses the disk too.
+ * <p>A {@link #crash} loses everything that was not committed; {@link #wipe} loses the disk too.
  */
 final class ToyDaemon {
     /** The index of one subscription. */
     static final class Index {
         Incarnation incarnation;
         long generation;
-        /** What was served last; without a claim nothing is known of it. */
+        /** The epoch served last; nothing is known of it without a claim. */
         long epoch;
         Integer claim;
         Position markDelete = new Position(-1, -1);
@@ -45,7 +45,7 @@ final class ToyDaemon {
             acknowledged.clear();
         }
 
-        /** Whether it has a position behind that one. */
+        /** True if it has a position behind that one. */
         boolean isBeyond(Position end) {
             return held.keySet().stream().anyMatch(position -> position.compareTo(end) > 0)
                     || acknowledged.stream().anyMatch(position -> position.compareTo(end) > 0);
@@ -79,19 +79,19 @@ final class ToyDaemon {
     private FrameReader reader = new FrameReader();
     private final Set<Integer> failed = new HashSet<>();
     private final Map<String, Long> epochs = new HashMap<>();
-    /** By epoch, what each life's owners have said of it. */
+    /** The claims of each life's owners, by epoch. */
     private final Map<String, Map<Long, Integer>> claims = new HashMap<>();
     private final Map<String, Map<Long, Position>> ends = new HashMap<>();
     private boolean greeted;
     private boolean changed = true;
-    /** Frames of streams that were not open, numbers out of order: what a real daemon would refuse. */
+    /** Frames of streams that were not open, numbers out of order: all that a real daemon would refuse. */
     final List<String> violations = new ArrayList<>();
     /** The shim's answers to {@link #cancel}, by number. */
     final Map<Long, Frame.Cancelled> cancelled = new HashMap<>();
     private long cancels;
     final List<Frame> received = new ArrayList<>();
     int maxHeldPerFrame = 1000;
-    /** More credit than this of a stream is not kept. */
+    /** A stream keeps no more credit than this. */
     int creditMax = Integer.MAX_VALUE;
     boolean answersOpen = true;
 
@@ -109,7 +109,7 @@ final class ToyDaemon {
         return disk.getOrDefault(topic + " / " + subscription, new Index());
     }
 
-    /** What the open streams have left, for the message of a failed test. */
+    /** The rest of the open streams, for the message of a failed test. */
     @Override
     public String toString() {
         StringBuilder text = new StringBuilder();
@@ -231,7 +231,7 @@ final class ToyDaemon {
         }
     }
 
-    /** It is counted in the cursor, so nobody ever opens a life of a subscription with an epoch that is over. */
+    /** The cursor counts epochs, so nobody ever opens a life of a subscription with an epoch that is over. */
     private void checkEpoch(Frame.Open open) {
         String life = open.topic() + " / " + open.subscription() + " / " + open.incarnation();
         long newest = epochs.getOrDefault(life, 0L);
@@ -242,7 +242,7 @@ final class ToyDaemon {
         checkClaims(life, open);
     }
 
-    /** No life here is ever put back, so an epoch has one claim, however often it is named, and each has its place. */
+    /** No life here ever goes back, so an epoch has one claim, however often it is named, and each has its place. */
     private void checkClaims(String life, Frame.Open open) {
         Map<Long, Integer> known = claims.computeIfAbsent(life, one -> new HashMap<>());
         if (open.claims().size() != Math.min(open.epoch(), Ownership.MAX_CLAIMS)) {
@@ -367,7 +367,7 @@ final class ToyDaemon {
         }
     }
 
-    /** Pushes what is due within the horizon. */
+    /** Pushes entries that are due within the horizon. */
     void tick(long nowMs) {
         for (Stream stream : streams.values()) {
             List<Map.Entry<Position, Long>> due = new ArrayList<>();
@@ -407,7 +407,7 @@ final class ToyDaemon {
         }
     }
 
-    /** Loses a held position for good, as a corrupt block would; what is not on disk cannot be lost like that. */
+    /** Loses a held position for good, as a corrupt block would; only a position on disk can be lost like that. */
     void corrupt(String topic, String subscription, Position position) {
         if (!onDisk(topic, subscription).held.containsKey(position)) {
             return;

@@ -12,7 +12,7 @@ final class ToyReader implements TopicReader {
     private final RandomGenerator random;
     private final Queue<Runnable> asked = new ArrayDeque<>();
     boolean allowed = true;
-    /** Of 100 answers so many are failures. */
+    /** Of 100 answers this many are failures. */
     int failures;
     boolean hangs;
     /** Ledgers up to this one are not where it reads: offloaded, or trimmed. */

@@ -36,7 +36,7 @@ final class ToyWorld {
     ScanPass.Stride stride;
     long maxWaiting = 100;
     int readFailures = 2;
-    /** What is asked of the topic's ledgers is never answered. */
+    /** Requests to the topic's ledgers are never answered. */
     boolean readsHang;
     /** Made with the first tracker, unless it is another world's, too. */
     ReadAhead readAhead;
@@ -57,7 +57,7 @@ final class ToyWorld {
         return broker == null ? null : broker.core;
     }
 
-    /** Claims have luck of their own: which number is claimed decides nothing, and a history stays the one that it was. */
+    /** Claims have luck of their own: no decision depends on the number, and a history stays the same. */
     private RandomGenerator trackersLuck() {
         return new RandomGenerator() {
             @Override
@@ -181,17 +181,17 @@ final class ToyWorld {
         }
     }
 
-    /** Goes on by a millisecond whenever somebody looks, whatever the real time does. */
+    /** Moves forward by a millisecond at each call, whatever the real time does. */
     long nanoTime() {
         return nanos += 1_000_000;
     }
 
-    /** How many entries the trackers took that had been read ahead. */
+    /** How many entries read ahead the trackers took. */
     long takenAhead() {
         return made.stream().mapToLong(core -> core.stats().readAhead()).sum();
     }
 
-    /** What the thread that reads ahead would do now, and some of what BookKeeper would. */
+    /** Does all that the reading-ahead thread would do now, and some of BookKeeper's work. */
     void readAhead() {
         if (readAhead != null) {
             readAhead.turn();
@@ -213,7 +213,7 @@ final class ToyWorld {
         watched.forEach(TrackerCore::check);
     }
 
-    /** Lets everybody do what there is to do, at one instant. */
+    /** Lets everybody do all pending work, at one instant. */
     void settle() {
         for (int i = 0; i < 20; i++) {
             connect();

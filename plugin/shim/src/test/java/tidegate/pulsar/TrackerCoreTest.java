@@ -13,7 +13,7 @@ import java.util.stream.Collectors;
 import org.junit.jupiter.api.Test;
 import tidegate.pulsar.TrackerHost.Position;
 
-/** One promise of the tracker at a time, against the toy broker and the toy daemon: who gets what, when, and how often. */
+/** One promise of the tracker at a time, against the toy broker and the toy daemon: who gets a message, when, and how often. */
 class TrackerCoreTest extends TrackerScenario {
     @Test
     void deliversAtTheMillisecondAndNeverEarlier() {
@@ -197,7 +197,7 @@ class TrackerCoreTest extends TrackerScenario {
         assertFalse(world.broker.core.dispatcher().contains(1, 1), "left to the cursor");
     }
 
-    /** Refused ones of a mixed load; of the rest Pulsar's double reads are Pulsar's. */
+    /** Refused messages of a mixed load; for the rest, Pulsar's double reads are Pulsar's. */
     @Test
     void overlappingReplayReadsDeliverARefusedPlainMessageOnce() {
         start();
@@ -214,7 +214,7 @@ class TrackerCoreTest extends TrackerScenario {
         assertEquals(List.of(2L, 1L, 2L), delivered(), "acknowledged");
     }
 
-    /** Pulsar takes it from its consumer first, and the cursor hears of it when the whole command has been gone through. */
+    /** Pulsar takes it from its consumer first; the cursor hears of it at the end of the whole command. */
     @Test
     void whatIsBeingAcknowledgedIsNotDeliveredAgain() {
         Position position = readTwiceWhileAcknowledged();

@@ -14,7 +14,7 @@ import java.util.Random;
 import org.junit.jupiter.api.Test;
 import tidegate.pulsar.Frame.Envelope;
 
-/** Who follows whom when trackers and connections come and go; the test plays the daemon. */
+/** Tests who follows whom when trackers and connections come and go; the test plays the daemon. */
 class TrackerTableTest {
     private static final long LATER_MS = ToyWorld.START_MS + 3_600_000;
 
@@ -300,7 +300,7 @@ class TrackerTableTest {
         assertEquals(1, told.size());
         assertEquals(1, told.get(0).stream());
         assertEquals(ProtocolException.FAILED, ((Frame.Error) told.get(0).frame()).code());
-        // What was under way on the stream that has ended is nobody's.
+        // Nobody owns the frames that were under way on the ended stream.
         daemonSends(1, 1, new Frame.Durable());
 
         clock.advance(1000);
@@ -386,7 +386,7 @@ class TrackerTableTest {
         assertTrue(successor.daemon().isOpen());
     }
 
-    /** What the former had not got onto the daemon's disk is told before what its successor has told since. */
+    /** The former's changes that were not on the daemon's disk are told before its successor's. */
     @Test
     void aFormerTrackerThatTheDaemonRefusesLeavesItsChangesToItsSuccessor() throws ProtocolException {
         TrackerCore former = newCore("sub");
@@ -423,7 +423,7 @@ class TrackerTableTest {
         assertFalse(cores.get(1).isFinished());
     }
 
-    /** Pulsar cleans up after a subscription without a tracker, and one is made at the same time. */
+    /** Pulsar cleans up after a subscription without a tracker while one is being made. */
     @Test
     void aLastWordDoesNotEndTheTrackerThatIsThere() throws ProtocolException {
         TrackerCore live = newCore("sub");

@@ -7,7 +7,10 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import org.junit.jupiter.api.Test;
 
-/** Which indexes are forgotten, and when; the test plays Pulsar and the daemon. On a real broker: tests/broker/test_42_unasked.py. */
+/**
+ * Tests which indexes are forgotten, and when; the test plays Pulsar and the daemon. On a real broker:
+ * tests/broker/test_42_unasked.py.
+ */
 class UnaskedIndexesTest {
     private final UnaskedIndexes unasked = new UnaskedIndexes();
     private final List<CompletableFuture<Boolean>> forgotten = new ArrayList<>();

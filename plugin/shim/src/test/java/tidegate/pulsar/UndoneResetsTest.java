@@ -21,7 +21,7 @@ import org.apache.bookkeeper.mledger.PositionFactory;
 import org.junit.jupiter.api.Test;
 
 /**
- * Which loaded cursors are a reset's, and what is done about them; the test plays the cursor. On a real broker:
+ * Tests which loaded cursors are a reset's, and their repair; the test plays the cursor. On a real broker:
  * tests/broker/test_35_resets.py.
  */
 class UndoneResetsTest {

@@ -92,7 +92,7 @@ class UnreadableEntriesTest extends TrackerScenario {
         assertEquals(List.of(0L), delivered());
     }
 
-    /** Consumers that take nothing leave what is due where it is: it is looked at ever more seldom. */
+    /** If consumers take nothing, due messages stay where they are, and the looks at them become ever rarer. */
     @Test
     void slowConsumersCostFewReads() {
         world.broker.permits = 5;

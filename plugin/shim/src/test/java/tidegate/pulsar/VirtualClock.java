@@ -14,7 +14,7 @@ final class VirtualClock extends Clock {
         this.nowMs = nowMs;
     }
 
-    /** Sets it; what it goes forward by has passed, too. */
+    /** Sets it; a step forward also counts as passed time. */
     void set(long timeMs) {
         monotonicMs += Math.max(0, timeMs - nowMs);
         nowMs = timeMs;
