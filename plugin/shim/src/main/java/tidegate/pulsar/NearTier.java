@@ -5,13 +5,13 @@ import java.util.Arrays;
 /**
  * The entries that the broker hands out itself: a heap by (deliver_at, ledger, entry), gated by the clock.
  *
- * <p>Removal is lazy: a position that leaves stays in the heap until it comes to the top, where it is dropped because {@link
- * #members} no longer has it. An entry that the daemon pushed holds one of the daemon's credits until it leaves.
+ * <p>Removal is lazy: a position that leaves stays in the heap until it comes to the top, where it is dropped because
+ * {@link #members} no longer has it. An entry that the daemon pushed holds one of the daemon's credits until it leaves.
  *
  * <p>Invariants: no heap record of a position is earlier than its true deliver_at, so a stale one can never let an entry out
- * early. {@link #check} walks two more: every member has a record in the heap, and no credit is free twice. {@link
- * PositionStates} alone adds and removes members, with the state of their position. Guarded by the tracker's lock, except {@link
- * #contains} and {@link #size}.
+ * early. {@link #check} walks two more: every member has a record in the heap, and no credit is free twice.
+ * {@link PositionStates} alone adds and removes members, with the state of their position. Guarded by the tracker's lock, except
+ * {@link #contains} and {@link #size}.
  */
 final class NearTier {
     static final long NONE = Long.MAX_VALUE;

@@ -186,8 +186,8 @@ final class PositionStates {
     }
 
     /**
-     * Contained positions that nobody will hand out: neither the holder of {@code others}, nor this broker. Changes {@code
-     * others}.
+     * Contained positions that nobody will hand out: neither the holder of {@code others}, nor this broker. Changes
+     * {@code others}.
      */
     PositionSet lostBut(PositionSet others) {
         others.addAll(near.members());

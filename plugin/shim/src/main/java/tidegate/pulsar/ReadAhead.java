@@ -161,7 +161,7 @@ final class ReadAhead implements AutoCloseable {
         signalled = false;
     }
 
-    /** Gives a turn to each pass, and to those that want to begin one; true if any did something. */
+    /** Gives each pass a turn, and lets waiting ones begin; true if any did something. */
     boolean turn() {
         look();
         admit();

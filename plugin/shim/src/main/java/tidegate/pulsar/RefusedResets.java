@@ -18,8 +18,8 @@ import org.slf4j.LoggerFactory;
  * the next acknowledgements or when the topic is closed: then a reset forwards is done behind the user's back, and the messages
  * before it never come. So the cursor is reset to where it is.
  *
- * <p>A reset that is under way, or was refused, shows in the persisted position: it takes this away until the reset is stored.
- * With a cursor that has never been stored it does not show.
+ * <p>A reset that is under way, or was refused, shows in the persisted position, which is missing until the reset is stored. With
+ * a cursor that has never been stored it does not show.
  */
 final class RefusedResets {
     private static final Logger LOG = LoggerFactory.getLogger(RefusedResets.class);
@@ -95,8 +95,8 @@ final class RefusedResets {
     }
 
     /**
-     * While the reset is still under way, Pulsar refuses this one as busy, which changes nothing, and it is tried again. {@code
-     * owed}: where a user's reset had ended that this one has undone; null if there is none.
+     * While the reset is still under way, Pulsar refuses this one as busy, which changes nothing, and it is tried again.
+     * {@code owed}: where a user's reset had ended that this one has undone; null if there is none.
      */
     private void undo(long pauseMs, Position owed) {
         Position position = owed == null ? cursor.getMarkDeletedPosition() : owed;

@@ -12,8 +12,8 @@ import tidegate.pulsar.TrackerHost.Position;
  * One pass over the entries that a subscription's dispatcher has not read yet, or must read again: finds the ranges that nobody
  * holds, has them read, and gives the delayed entries to the tracker, in order.
  *
- * <p>It decides and does not wait: {@link #step} is called again when a read has come. Reads run a few ranges ahead. The pass
- * leaves unreadable entries to the dispatcher, as it does everything after its end. Not thread-safe.
+ * <p>It decides and does not wait: {@link #step} is called again when a read has come. Reads run a few ranges ahead of the
+ * handled entries. The pass leaves unreadable entries to the dispatcher, as it does everything after its end. Not thread-safe.
  */
 final class ScanPass {
     private static final Logger LOG = LoggerFactory.getLogger(ScanPass.class);

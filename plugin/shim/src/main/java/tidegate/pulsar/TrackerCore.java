@@ -7,10 +7,10 @@ import java.util.random.RandomGenerator;
 /**
  * The delayed messages of one subscription as the broker sees them: a state machine without Pulsar types and without I/O.
  *
- * <p>Four threads call it, each its own side: the dispatcher ({@link DispatcherSide}), the link to the daemon ({@link
- * DaemonSide}), the reader ahead ({@link AheadSide}) and the watcher of the cursor ({@link WatchSide}). The {@link TrackerParts}
- * have the state that they share, under one lock. The end of a tracker and its replacement by another are here and in {@link
- * Ending}.
+ * <p>Four threads call it, each its own side: the dispatcher ({@link DispatcherSide}), the link to the daemon
+ * ({@link DaemonSide}), the reader ahead ({@link AheadSide}) and the watcher of the cursor ({@link WatchSide}). The
+ * {@link TrackerParts} have the state that they share, under one lock. The end of a tracker and its replacement by another are
+ * here and in {@link Ending}.
  *
  * <p>Rules kept by all: skip only positions that the index surely holds; never early ({@code clock >= deliver_at}, whatever the
  * tick). A known acknowledgement is true of one {@link Seal} of the cursor: it is told to the daemon and believed under that

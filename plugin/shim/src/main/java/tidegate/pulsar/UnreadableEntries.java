@@ -59,7 +59,7 @@ final class UnreadableEntries {
         this.positions = positions;
     }
 
-    /** Looks if the dispatcher gets on, acts on answers, and asks what is to be asked now. */
+    /** Checks that the dispatcher gets on, acts on answers, and asks what is to be asked now. */
     void look(long nowMs) {
         if (!asked.isEmpty()) {
             finish(nowMs);

@@ -8,8 +8,8 @@ import java.util.stream.LongStream;
 import org.junit.jupiter.api.Test;
 
 /**
- * Tests entries that a Key_Shared dispatcher passes over while one consumer takes nothing; the toy broker looks ahead as Pulsar 4.0
- * does.
+ * Tests entries that a Key_Shared dispatcher passes over while one consumer takes nothing; the toy broker looks ahead as Pulsar
+ * 4.0 does.
  */
 class OverlookedTest extends TrackerScenario {
     private static final long DELAY_MS = 5000;
