@@ -155,7 +155,7 @@ final class NearTier {
         }
     }
 
-    /** Rebuilds the heap from what is still a member. */
+    /** Rebuilds the heap from the current members. */
     private void dropStale() {
         long[] old = heap;
         int oldCount = count;

@@ -156,7 +156,7 @@ final class Outbox {
             if (change.frame instanceof Frame.Add add && add.near()) {
                 split(add.records(), inFlight);
             } else if (change.frame instanceof Frame.Ack ack) {
-                // Anew: else each connection that ends before anything is durable would leave one.
+                // Joined with the last: else each connection that ends before anything is durable would leave an ACK behind.
                 acknowledge(ack.positions());
             } else if (!(change.frame instanceof Frame.MarkDelete || change.frame instanceof Frame.Close)) {
                 unsent.add(change);

@@ -34,7 +34,7 @@ final class Overlooked {
     private int asks = 1;
     /** True if the last round replays the entries that it was given. */
     private boolean asked = true;
-    /** Since the last look. */
+    /** True if something was handed out since the last look. */
     private boolean moved;
     private long redeliveries;
 

@@ -10,7 +10,7 @@ import java.util.List;
  *
  * <p>Each position is in at most one of these states; only a settling one is reported, too:
  * <ul>
- *   <li><b>undecided</b>: read before the daemon said what it holds; told to be tracked, decided by HELD;
+ *   <li><b>undecided</b>: read and tracked before the daemon said what it holds; HELD decides it;
  *   <li><b>held</b>: the daemon will push it (DUE) when it is nearly due;
  *   <li><b>near</b>: this broker hands it out when the clock has passed its deliver_at ({@link NearTier});
  *   <li><b>handed out</b>: given to the dispatcher, and perhaps by it to a consumer; not yet known acknowledged

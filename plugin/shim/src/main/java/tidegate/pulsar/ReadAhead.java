@@ -42,7 +42,7 @@ final class ReadAhead implements AutoCloseable {
         final TrackerCore core;
         final ScanPass pass;
         final Wait sinceBegun = new Wait();
-        /** Since it has got on, or began to read. */
+        /** The time since it last got on, or began to read. */
         private final Wait sinceAdvance = new Wait();
         /** About how many entries were to be read when it began; then those read since, and what they counted as. */
         private final long entries;

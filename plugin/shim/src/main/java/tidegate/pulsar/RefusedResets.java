@@ -23,7 +23,7 @@ import org.slf4j.LoggerFactory;
  */
 final class RefusedResets {
     private static final Logger LOG = LoggerFactory.getLogger(RefusedResets.class);
-    /** A consumer may wait for the reset's end, and what it acknowledges first would be stored. */
+    /** A consumer may wait for the reset's end, and its first acknowledgements would be stored. */
     private static final long BUSY_PAUSE_MS = 5;
     private static final long FIRST_PAUSE_MS = 100;
     private static final long MAX_PAUSE_MS = 60_000;

@@ -13,7 +13,7 @@ final class SeenConsumers {
     enum Change {
         /** All of them are there. */
         NONE,
-        /** Some have gone: what they held is delivered again. */
+        /** Some have gone: their messages are delivered again. */
         SOME_GONE,
         /** There were some, there are some now, and none of the former ones is among them. */
         REPLACED
