@@ -2,8 +2,8 @@
 # Netty 4.2.19 (Java): a TimerTask with a method cancelled(Timeout) of its own has it called, which 4.1.128 never did.
 #
 # Needs:   Java 17, Maven.
-# Does:    compiles against 4.1.128 a TimerTask that has a method cancelled(Timeout) of its own, and runs it with the same
-#          class files on 4.1.128 and on 4.2.19: makes a timeout of an hour in a HashedWheelTimer, and cancels it.
+# Does:    compiles against 4.1.128 a TimerTask that has a method cancelled(Timeout) of its own, and runs the same class
+#          files on 4.1.128 and on 4.2.19: makes a timeout of an hour in a HashedWheelTimer, and cancels it.
 # Expected: the same on both: cancelled() is a method that nobody calls.
 # Seen:    0 calls on 4.1.128; 1 on 4.2.19, where TimerTask has a default method of that name.
 set -euo pipefail

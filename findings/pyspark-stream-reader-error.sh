@@ -4,8 +4,8 @@
 # Needs:   Java 17.
 # Does:    starts a stream from a source whose streamReader() raises ValueError("no such topic").
 # Expected: the query fails with that ValueError.
-# Seen:    the query's error ends in "UnboundLocalError: cannot access local variable 'reader'", which stop() of a reader
-#          that was never made raises; the ValueError is further up in the traceback.
+# Seen:    the query's error ends in "UnboundLocalError: cannot access local variable 'reader'": Spark stops a reader
+#          that was never made. The ValueError is further up in the traceback.
 set -euo pipefail
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
