@@ -4,8 +4,8 @@
 # Needs:   Java 17, Maven.
 # Does:    lists the methods of org.apache.bookkeeper.client.api.BookKeeper that have no default, in 4.17.2 and 4.18.2.
 # Expected: the same, in a minor version: a new method with a default.
-# Seen:    isDriverMetadataServiceAvailable is new and abstract: what implements the interface, such as a fake for tests,
-#          does not compile any more.
+# Seen:    isDriverMetadataServiceAvailable is new and abstract: what implements the interface, such as a fake for
+#          tests, does not compile any more.
 set -euo pipefail
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
