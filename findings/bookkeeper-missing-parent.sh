@@ -2,8 +2,8 @@
 # BookKeeper 4.18.2 (Java): Maven collects no dependencies of bookkeeper-server, for the pom of its parent is not there.
 #
 # Needs:   Java 17, Maven.
-# Does:    copies bookkeeper-server alone, and the pom of its parent, in 4.17.2 and 4.18.2, from the repository that Maven
-#          uses here. pulsar-broker 5.0.1 depends on bookkeeper-server 4.18.2.
+# Does:    copies bookkeeper-server alone, and the pom of its parent, in 4.17.2 and 4.18.2, from the repository that
+#          Maven uses here. pulsar-broker 5.0.1 depends on bookkeeper-server 4.18.2.
 # Expected: both, in both versions: the pom of 4.18.2 names org.apache.bookkeeper:bookkeeper:4.18.2 as its parent.
 # Seen:    the jars and the parent of 4.17.2 come; of the parent of 4.18.2 Maven says "Could not find artifact", and a
 #          project that has bookkeeper-server 4.18.2 as a dependency fails: "Failed to read artifact descriptor".
