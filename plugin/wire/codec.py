@@ -26,24 +26,13 @@ from tidegate.index import (
     serialize_bitmap,
 )
 from tidegate.plugin.errors import ErrorCode, ProtocolError
-from tidegate.plugin.wire.frames import (
-    FLAG_ASK,
-    FLAG_DISOWN,
-    FLAG_LAST,
-    FLAG_NEAR,
-    FLAG_UNDECIDED,
-    Frame,
-    FrameType,
-    encode_frame,
-)
+from tidegate.plugin.wire.frames import FLAG_DISOWN, FLAG_LAST, FLAG_NEAR, Frame, FrameType, encode_frame
 from tidegate.plugin.wire.messages import (
     BYPASSED_MAX,
     Ack,
     Add,
     Bypassed,
     BypassedDispatcher,
-    Cancel,
-    Cancelled,
     Clear,
     Close,
     Credit,
@@ -115,8 +104,6 @@ _WITH_SEQ = {
     FrameType.QUERY,
     FrameType.REPLY,
     FrameType.INGEST,
-    FrameType.CANCEL,
-    FrameType.CANCELLED,
 }
 
 
@@ -277,10 +264,6 @@ _DECODERS: dict[FrameType, Callable[[_Reader, int], Message]] = {
     FrameType.CLEAR: lambda _r, _: Clear(),
     FrameType.CLOSE: lambda _r, _: Close(),
     FrameType.UNHELD: lambda r, _: Unheld(r.positions()),
-    FrameType.CANCEL: lambda r, flags: Cancel(r.positions(), ask=bool(flags & FLAG_ASK)),
-    FrameType.CANCELLED: lambda r, flags: Cancelled(
-        r.positions(), r.positions(), r.positions(), undecided=bool(flags & FLAG_UNDECIDED)
-    ),
     FrameType.LOG_REQUEST: _read_log_request,
     FrameType.LOG_ANSWER: _read_log_answer,
     FrameType.BYPASSED: _read_bypassed,
@@ -358,13 +341,6 @@ def encode(message: Message, stream: int = 0, seq: int = 0) -> bytes:  # noqa: P
             payload = _U32.pack(message.more)
         case Ack() | Unack() | Unheld():
             payload = message.positions.serialize()
-        case Cancel():
-            payload = message.positions.serialize()
-            flags = FLAG_ASK if message.ask else 0
-        case Cancelled():
-            sets = (message.cancelled, message.too_late, message.acknowledged)
-            payload = b"".join(one.serialize() for one in sets)
-            flags = FLAG_UNDECIDED if message.undecided else 0
         case MarkDelete():
             payload = _POSITION.pack(*message.position)
         case LogRequest() | LogAnswer():

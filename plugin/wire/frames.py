@@ -27,8 +27,6 @@ LENGTH_MAX = 4 * 1024 * 1024
 FLAG_LAST = 0x01  # HELD: the last frame of the answer to OPEN
 FLAG_NEAR = 0x01  # ADD: the broker's near tier has these already
 FLAG_DISOWN = 0x01  # INGEST: the index is not to answer for these any more
-FLAG_ASK = 0x01  # CANCEL: only say how they stand
-FLAG_UNDECIDED = 0x01  # CANCELLED: nothing was decided, ask again
 
 _LENGTH = struct.Struct("<I")
 _HEADER = struct.Struct("<IIBBHIQ")  # length crc type flags reserved stream seq
@@ -62,18 +60,10 @@ class FrameType(IntEnum):
     QUERY = 0x20
     REPLY = 0x21
     INGEST = 0x22
-    CANCEL = 0x40
-    CANCELLED = 0x41
 
 
 _TYPES = {int(kind): kind for kind in FrameType}
-_FLAGS_KNOWN = {
-    FrameType.HELD: FLAG_LAST,
-    FrameType.ADD: FLAG_NEAR,
-    FrameType.INGEST: FLAG_DISOWN,
-    FrameType.CANCEL: FLAG_ASK,
-    FrameType.CANCELLED: FLAG_UNDECIDED,
-}
+_FLAGS_KNOWN = {FrameType.HELD: FLAG_LAST, FrameType.ADD: FLAG_NEAR, FrameType.INGEST: FLAG_DISOWN}
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from tidegate.plugin.wire.frames import VERSION_MAX, VERSION_MIN, FrameType
 NAME_BYTES_MAX = 8_192  # of a topic, a subscription, a broker: Pulsar's own tools accept no longer URL
 QUERY_BYTES_MAX = 65_536
 BYPASSED_MAX = 32
-CANCEL_VERSION = 4  # the first in which a broker is asked to cancel
 
 
 class Role(IntEnum):
@@ -189,29 +188,6 @@ class Unheld:
     positions: PositionSet
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
-    """Positions that no consumer is to get, unless one has. ask: only how they stand."""
-
-    type: ClassVar[FrameType] = FrameType.CANCEL
-    positions: PositionSet
-    ask: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Cancelled:
-    """The answer to the CANCEL of the same seq; what is in none of the sets is no message that waits.
-
-    undecided: nothing was decided, or done.
-    """
-
-    type: ClassVar[FrameType] = FrameType.CANCELLED
-    cancelled: PositionSet
-    too_late: PositionSet
-    acknowledged: PositionSet
-    undecided: bool = False
-
-
 class LogOp(IntEnum):
     """The daemon's requests to a home of index logs."""
 
@@ -351,8 +327,6 @@ Message = (
     | Clear
     | Close
     | Unheld
-    | Cancel
-    | Cancelled
     | LogRequest
     | LogAnswer
     | Bypassed

@@ -26,8 +26,6 @@ from tidegate.plugin.wire.frames import VERSION_MAX, VERSION_MIN, FrameDecoder
 from tidegate.plugin.wire.messages import (
     Ack,
     Add,
-    Cancel,
-    Cancelled,
     Clear,
     Close,
     Credit,
@@ -82,8 +80,6 @@ class ClientStream:
         self.closed = False
         self.error: DaemonError | None = None
         self.seq = 0
-        self.cancels: list[tuple[int, Cancel]] = []
-        self.on_cancel: Callable[[Cancel], Cancelled] | None = None  # None: nothing is answered
 
     def change(self, change: Change) -> int:
         """Send a counted frame; returns its seq."""
@@ -157,10 +153,6 @@ class ClientStream:
                 self.unheld.update(message.positions)
             case Close():
                 self.closed = True
-            case Cancel():
-                self.cancels.append((seq, message))
-                if self.on_cancel is not None:
-                    self.client.send(self.on_cancel(message), self.stream_id, seq)
             case Error():
                 self.error = DaemonError(message.code, message.message)
             case LogRequest():
@@ -199,11 +191,9 @@ class ShimClient:
         return cls(*await asyncio.open_unix_connection(str(path)))
 
     @classmethod
-    async def connect(
-        cls, path: Path, name: str = "broker-1", role: Role = Role.BROKER, *, version: int = VERSION_MAX
-    ) -> Self:
+    async def connect(cls, path: Path, name: str = "broker-1", role: Role = Role.BROKER) -> Self:
         client = await cls.raw(path)
-        client.send(Hello(VERSION_MIN, version, role, name, "pulsar 4.0.8"))
+        client.send(Hello(VERSION_MIN, VERSION_MAX, role, name, "pulsar 4.0.8"))
         await client.until(lambda: client.welcome is not None)
         return client
 

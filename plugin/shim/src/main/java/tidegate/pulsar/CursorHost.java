@@ -28,11 +28,11 @@ class CursorHost implements TrackerHost {
     private static final Logger LOG = LoggerFactory.getLogger(CursorHost.class);
     private static final Position NOWHERE = new Position(-1, -1);
     static final String PREFIX = ManagedCursor.CURSOR_INTERNAL_PROPERTY_PREFIX + "tidegate.";
-    /** A property of the mark-delete position, which a reset replaces. */
+    /** Among the properties of the mark-delete position, which a reset replaces. */
     private static final String SEAL = PREFIX + "generation";
-    /** A property of the cursor, which lives as long as the subscription. */
+    /** Among the properties of the cursor, which live as long as the subscription. */
     private static final String OWNERSHIP = PREFIX + "owner";
-    /** The place where the first Tidegates kept the incarnation. */
+    /** Where the first Tidegates had the incarnation. */
     private static final String INCARNATION = PREFIX + "incarnation";
 
     private final String name;
@@ -42,12 +42,9 @@ class CursorHost implements TrackerHost {
     private final Executor background;
     private final LogLedgers log;
     private final UndoneResets undone;
-    /** The seal that the cursor was loaded with, and the last one stored since; NONE if there is none. */
-    private final long loadedSeal;
-    private volatile long storedSeal = Seal.NONE;
     private TrackerCore core;
 
-    /** {@code background} runs work that may take a while. */
+    /** {@code background} runs what may take a while. */
     CursorHost(String name, CursorProperties properties, DaemonLink link, Executor background, LogLedgers.Shared logs,
             UndoneResets undone) {
         this.name = name;
@@ -57,10 +54,9 @@ class CursorHost implements TrackerHost {
         this.background = background;
         this.undone = undone;
         log = new LogLedgers(name, properties, logs);
-        loadedSeal = undone.loadedSeal(cursor);
     }
 
-    /** The ownership in a cursor's properties; null if there is none. */
+    /** The ownership that a cursor's properties tell; null if there is none. */
     static Ownership ownership(ManagedCursor cursor) {
         Map<String, String> properties = cursor.getCursorProperties();
         if (properties == null) {
@@ -86,7 +82,7 @@ class CursorHost implements TrackerHost {
         properties.put(SEAL, seal);
     }
 
-    /** Notes in the ownership, if there is one without the note, that the cursor's acknowledgements are stored with a seal. */
+    /** Has the ownership say that the cursor's acknowledgements are stored with a seal, if it is there and does not. */
     static void noteSealed(CursorProperties properties) {
         Ownership there = ownership(properties.cursor());
         if (there != null && !there.sealed()) {
@@ -134,8 +130,8 @@ class CursorHost implements TrackerHost {
     @Override
     public Position persistedMarkDelete() {
         Position persisted = position(cursor.getPersistentMarkDeletedPosition());
-        // Pulsar writes an acknowledgement amid a seek behind the seek's record, with the position from before the seek, and
-        // takes that position for persisted from then on, although the cursor itself has gone back.
+        // An acknowledgement amid a seek is written behind the seek's record, with the position from before it, and that is
+        // what Pulsar takes for persisted from then on: the cursor itself has gone back.
         return persisted.compareTo(markDelete()) > 0 ? NOWHERE : persisted;
     }
 
@@ -162,25 +158,6 @@ class CursorHost implements TrackerHost {
     @Override
     public boolean putSeal(long seal) {
         return cursor.putProperty(SEAL, seal);
-    }
-
-    @Override
-    public boolean isSealStored(long seal) {
-        if (storedSeal == seal || loadedSeal == seal) {
-            return true;
-        }
-        properties.storeNow().thenAccept(isStored -> {
-            if (isStored && seal() == seal && !properties.resets().isUnderWay()) {
-                storedSeal = seal;
-            }
-        });
-        return storedSeal == seal;
-    }
-
-    @Override
-    public boolean exists(long ledgerId, long entryId) {
-        return cursor.getManagedLedger().getLedgersInfo().containsKey(ledgerId)
-                && new Position(ledgerId, entryId).compareTo(lastConfirmed()) <= 0;
     }
 
     @Override
@@ -265,9 +242,9 @@ class CursorHost implements TrackerHost {
      * The cursor walks over the positions with its write lock held, and a reset clears acknowledgements and seal together under
      * the same lock: either the positions go before the reset, which brings them back, or none goes.
      *
-     * <p>If a reset has begun before the walk ends, the walk fails, so that the cursor writes nothing. Otherwise it would write
-     * its position from before the reset behind the reset's record: a crash, however late, would find that, as Pulsar stores no
-     * lower position from then on.
+     * <p>If a reset has begun before the walk ends, the walk fails, so that the cursor writes nothing. It would write its position
+     * from before the reset behind the reset's record: a crash would find that, however late, as Pulsar stores no lower position
+     * from then on.
      */
     @Override
     public void delete(List<Position> positions, long seal, Consumer<Boolean> done) {
@@ -311,7 +288,7 @@ class CursorHost implements TrackerHost {
         }, null);
     }
 
-    /** Goes by the same exceptions as a normal read of the managed ledger, which then skips the lost entries. */
+    /** By the same exceptions as a normal read of the managed ledger, which then skips what is lost. */
     private static Readable readable(ManagedLedger ledger, Position position, ManagedLedgerException e) {
         if (e instanceof LedgerNotExistException) {
             return ledger.getLedgersInfo().containsKey(position.ledgerId()) ? Readable.LEDGER_LOST : Readable.LEDGER_NOT_OURS;
@@ -351,7 +328,7 @@ class CursorHost implements TrackerHost {
 
     @Override
     public void cancelWake() {
-        // No wake-up was requested.
+        // None was asked for.
     }
 
     @Override
@@ -359,7 +336,7 @@ class CursorHost implements TrackerHost {
         link.framesWaiting(core);
     }
 
-    /** Positions to delete; fails if a reset of the cursor begins before the first or after the last one. */
+    /** Positions to delete, unless the cursor is being reset before the first or after the last one. */
     private static final class SealedWalk implements Iterator<org.apache.bookkeeper.mledger.Position> {
         private final Iterator<Position> positions;
         private final BooleanSupplier isReset;

@@ -12,14 +12,14 @@ import org.apache.bookkeeper.mledger.Position;
 /**
  * Writes our properties into the metadata of one cursor.
  *
- * <p>Pulsar has one version for all metadata, so our write can make Pulsar refuse a concurrent reset, which does harm
- * ({@link RefusedResets}). So no write begins while a reset is seen in progress, and each write is followed by a look at the
- * cursor. A new cursor shows no reset, so it is stored first, as its first acknowledgement would have done.
+ * <p>Pulsar has one version for all of that, so a reset that meets such a write can be refused, which does harm
+ * ({@link RefusedResets}). So no write is begun while a reset is seen to be under way, and after each the cursor is looked at. A
+ * new cursor shows no reset, so it is stored first, as its first acknowledgement would have done.
  */
 final class CursorProperties {
     private static final long STORE_TIMEOUT_MS = 60_000;
 
-    /** Nobody is connected, so a cursor that does not show its resets may be in one: try again with a consumer. */
+    /** Nobody is connected, so a reset may be under way, of a cursor that does not show one: it is to be tried with a consumer. */
     static final class UnattendedException extends ManagedLedgerException {
         private static final long serialVersionUID = 1;
 
@@ -46,7 +46,7 @@ final class CursorProperties {
         resets = new RefusedResets(cursor, subscription, background);
     }
 
-    /** For a cursor that nobody resets, such as that of a subscription being deleted. */
+    /** Of a cursor that nobody resets, as that of a subscription that is being deleted. */
     static CursorProperties withoutReset(ManagedCursor cursor) {
         return new CursorProperties(cursor, RefusedResets.Subscription.NONE, Runnable::run);
     }
@@ -60,22 +60,22 @@ final class CursorProperties {
     }
 
     /**
-     * Puts a property, unless the cursor is closed or a reset is in progress. Pulsar would write those of a closed cursor all
-     * the same, behind the back of the next owner, which has read them and whose own writes would all be refused from then on.
+     * Puts a property, unless the cursor is closed or is being reset. Pulsar writes those of a closed one all the same: behind
+     * the back of the next owner, which has read them, and whose own writes are refused from then on.
      */
     CompletableFuture<Void> put(String key, String value) {
         if (cursor.isClosed()) {
             return CompletableFuture.failedFuture(new CursorAlreadyClosedException("the cursor is closed"));
         }
         if (resets.isUnderWay()) {
-            // Our write may have made Pulsar refuse a reset: nothing else would end that.
+            // Perhaps it was refused, for somebody else's write: nothing else would end that.
             resets.look();
             return failed("the cursor is being reset");
         }
         if (needsNoStore()) {
             return cursor.putCursorProperty(key, value).whenComplete((done, error) -> resets.look());
         }
-        // In the background, because Pulsar may call back with a lock held.
+        // In the background: Pulsar may tell with a lock held.
         return store()
                 .handleAsync((done, error) -> error == null && resets.wouldShow() ? put(key, value)
                         : error instanceof UnattendedException ? CompletableFuture.<Void>failedFuture(error)
@@ -83,7 +83,7 @@ final class CursorProperties {
                 .thenCompose(answer -> answer);
     }
 
-    /** True if {@link #put} is worth trying: a new cursor must be stored first, and only while a consumer is connected. */
+    /** Whether {@link #put} is worth trying: a new cursor is stored first, and that only while a consumer is connected. */
     boolean mayPut() {
         return needsNoStore() || subscription.hasConsumers();
     }
@@ -92,24 +92,11 @@ final class CursorProperties {
         return resets.wouldShow() || subscription == RefusedResets.Subscription.NONE || !cursor.isDurable();
     }
 
-    /**
-     * Stores the cursor as {@link #store} does; false if that is impossible just now, or Pulsar has postponed it. Pulsar writes
-     * at most one record a second. It confirms a postponed one within the call, and a written one from another thread.
-     */
-    CompletableFuture<Boolean> storeNow() {
-        if (cursor.isClosed() || resets.isUnderWay()) {
-            return CompletableFuture.completedFuture(false);
-        }
-        CompletableFuture<Void> stored = store();
-        boolean putOff = stored.isDone();
-        return stored.handle((done, error) -> error == null && !putOff);
-    }
-
     private static CompletableFuture<Void> failed(String reason) {
         return CompletableFuture.failedFuture(new ManagedLedgerException(reason));
     }
 
-    /** Stores the cursor's present position and properties. Refused during a reset, and if the cursor has moved meanwhile. */
+    /** Where it is and with what it has. Refused while a reset is under way, and where it has moved on meanwhile. */
     private CompletableFuture<Void> store() {
         Position position = cursor.getMarkDeletedPosition();
         if (!subscription.hasConsumers()) {
@@ -127,7 +114,7 @@ final class CursorProperties {
                 stored.completeExceptionally(e);
             }
         }, null);
-        // At the end of a reset Pulsar forgets the callbacks of pending stores.
+        // At the end of a reset Pulsar forgets who waits for what was to be stored.
         return stored.orTimeout(storeTimeoutMs, TimeUnit.MILLISECONDS);
     }
 }

@@ -6,12 +6,11 @@ import java.util.concurrent.CompletableFuture;
 import tidegate.pulsar.Frame.Envelope;
 
 /**
- * Tells the daemon about a tracker and acts on the daemon's frames, one method for each.
+ * What a tracker tells the daemon and does about what the daemon says, a method a frame.
  *
- * <p>Rule kept here: skip only positions that the index surely holds. The dispatcher skips the positions that HELD names, and
- * reads again any that it skipped before and HELD does not name. A known acknowledgement counts only under the seal that it was
- * told under. Called by the link's thread, without any lock; takes the tracker's lock, but not while asking the cursor about
- * many positions.
+ * <p>Rule kept here: skip only what the index surely holds. What HELD names is skipped; what it does not name, though it was
+ * skipped before, is read again; and what is known acknowledged is believed under the seal that it was told under, no other.
+ * Called by the link's thread, without any lock; it takes the tracker's, but not while it asks the cursor about many positions.
  */
 final class DaemonSide {
     private final Object lock;
@@ -32,7 +31,6 @@ final class DaemonSide {
     private final Intake intake;
     private final LostPositions lost;
     private final Ending ending;
-    private final Cancels cancels;
 
     DaemonSide(TrackerParts parts, Intake intake, LostPositions lost, Ending ending) {
         lock = parts.lock;
@@ -53,12 +51,11 @@ final class DaemonSide {
         this.intake = intake;
         this.lost = lost;
         this.ending = ending;
-        cancels = new Cancels(host, seal, positions, sought, outbox, cursor);
     }
 
     // ---- telling --------------------------------------------------------------------------------------------------
 
-    /** The OPEN that (re)starts the stream, or null if the stream must stay closed for now. */
+    /** The OPEN that (re)starts the stream, or null if it must not be opened now. */
     Frame.Open open() {
         synchronized (lock) {
             long nowMs = clock.millis();
@@ -101,8 +98,8 @@ final class DaemonSide {
     }
 
     /**
-     * The daemon has got entries from elsewhere, as from a rebuild, since it answered OPEN: nobody needs to read them. News
-     * that the daemon had not heard when it said so still counts; the cursor decides about acknowledged positions. Lock held.
+     * The daemon has got entries from elsewhere since it has answered OPEN, as from a rebuild: they need not be read. What it
+     * had not heard when it said so counts, and what was acknowledged is left to the cursor. Lock held.
      */
     private void onHeldSince(Positions held) {
         PositionSet since = new PositionSet();
@@ -120,7 +117,7 @@ final class DaemonSide {
         PositionSet undone = answer.undoneIn(host);
         PositionSet notHeld;
         synchronized (lock) {
-            // Once more, as the watch and the dispatcher went on meanwhile.
+            // Once more: the watch and the dispatcher went on meanwhile.
             answer.correct();
             TrackerHost.Position markDelete = host.markDelete();
             answer.discardUpTo(markDelete);
@@ -149,9 +146,8 @@ final class DaemonSide {
     }
 
     /**
-     * Decides which of the acknowledgements that the daemon knows still hold. {@code undone} are those of them that the cursor
-     * does not have as deleted: a crash made the cursor forget them, or, if this tracker has seen one deleted, a reset took it
-     * back.
+     * Decides whether what the daemon knows acknowledged is still so. {@code undone} is what of it the cursor does not have as
+     * deleted: a crash made it forget that, unless this tracker has seen it deleted, which only a reset takes back.
      */
     private void believe(HeldAnswer answer, PositionSet undone) {
         boolean[] seenDeleted = {false};
@@ -183,7 +179,7 @@ final class DaemonSide {
             if (!stream.isOpen() || ending.isFinished()) {
                 return;
             }
-            // If unsure, the entry is handed out when due, and Pulsar leaves deleted ones out.
+            // Else it is handed out when due, and Pulsar leaves out what is deleted.
             boolean sure = seal.stood(then);
             Positions acknowledged = new Positions();
             for (int i = 0; i < deleted.length; i++) {
@@ -230,27 +226,7 @@ final class DaemonSide {
         lost.onUnheld(unheld.positions());
     }
 
-    /** Somebody wants to cancel messages, or to know their state. ACK tells the cancelled ones, too. */
-    Frame.Cancelled onCancel(Frame.Cancel cancel) {
-        Cancels.Look look = cancels.look(cancel);
-        Frame.Cancelled answer;
-        boolean signal;
-        synchronized (lock) {
-            if (!stream.takesMore() || ending.hasBegun()) {
-                return Frame.Cancelled.notYet();
-            }
-            answer = cancels.decide(cancel, look);
-            alarm.arm();
-            signal = stream.noteAny();
-        }
-        if (signal) {
-            host.framesWaiting();
-        }
-        deletes.go();
-        return answer;
-    }
-
-    /** Answers a request of the daemon about the subscription's index log. */
+    /** What the daemon asks about the subscription's index log. */
     CompletableFuture<Frame.LogAnswer> onLogRequest(Frame.LogRequest request) {
         return host.log().answer(request);
     }
@@ -268,7 +244,7 @@ final class DaemonSide {
         onDisconnected();
     }
 
-    /** The daemon has closed the stream, on request. */
+    /** The daemon has closed the stream, as it was asked to. */
     void onClosed() {
         synchronized (lock) {
             stream.closed(ending.isFinished());
@@ -276,7 +252,7 @@ final class DaemonSide {
         ending.noticeClosed();
     }
 
-    /** The connection is gone. This broker gates all known entries that are not durable until the daemon is back. */
+    /** The connection is gone. What is known and not durable is gated here until the daemon is back. */
     void onDisconnected() {
         CompletableFuture<Void> cleared;
         synchronized (lock) {

@@ -5,9 +5,9 @@ import java.util.Comparator;
 import java.util.List;
 
 /**
- * The frames of docs/protocol.md, one record for each type; the fields are in the payload's order.
+ * The frames of docs/protocol.md, one record a type; the field order is the payload's.
  *
- * <p>QUERY, REPLY and INGEST are missing, as no broker sends or gets them.
+ * <p>But for QUERY, REPLY and INGEST, which no broker sends or gets.
  *
  * <p>{@code stream} and {@code seq} belong to the envelope ({@link Envelope}), not to the frame.
  */
@@ -15,7 +15,7 @@ sealed interface Frame {
     /** The type byte. */
     int type();
 
-    /** The flag byte, derived from the fields that travel as flags. */
+    /** The flag byte; derived from the fields that travel as flags. */
     default int flags() {
         return 0;
     }
@@ -23,7 +23,7 @@ sealed interface Frame {
     /** A frame with the stream it belongs to and its sequence number. */
     record Envelope(int stream, long seq, Frame frame) {}
 
-    /** The frame's name in log lines. */
+    /** The name a log line uses. */
     default String name() {
         return getClass().getSimpleName().toUpperCase(java.util.Locale.ROOT);
     }
@@ -81,9 +81,9 @@ sealed interface Frame {
 
     /**
      * Opens a stream: one subscription. {@code generation} = the cursor's seal, 0 if it has none; {@code inFlight} = near tier
-     * and handed-out positions; {@code logHome} = where to keep the index log, empty for nowhere; {@code logPointer} = where it
+     * and handed-out positions; {@code logHome} = where the index log is to be, empty for nowhere, {@code logPointer} = where it
      * is; {@code claims} = those of the last epochs, 64 at most, that of {@code epoch} last; {@code end} = the topic's last
-     * position when the epoch was claimed, -1:-1 if unknown.
+     * position when the epoch was claimed, -1:-1 if that is not known.
      */
     record Open(Incarnation incarnation, long epoch, long generation, int horizonMs, int credit, long markDeleteLedgerId,
                 long markDeleteEntryId, String topic, String subscription, Positions inFlight, String logHome,
@@ -96,7 +96,7 @@ sealed interface Frame {
         }
     }
 
-    /** Answers OPEN, in as many frames as needed. */
+    /** Answers OPEN, in as many frames as it takes. */
     record Held(boolean last, Positions held, Positions acknowledged) implements Frame {
         static final int TYPE = 0x11;
         static final int LAST = 1;
@@ -218,46 +218,7 @@ sealed interface Frame {
         }
     }
 
-    /** Positions to take back before consumers have them; {@code ask}: only report their state. */
-    record Cancel(boolean ask, Positions positions) implements Frame {
-        static final int TYPE = 0x40;
-        static final int ASK = 1;
-
-        @Override
-        public int type() {
-            return TYPE;
-        }
-
-        @Override
-        public int flags() {
-            return ask ? ASK : 0;
-        }
-    }
-
-    /**
-     * Answers CANCEL, with the same seq. {@code cancelled}: taken back, or would be; {@code tooLate}: handed out. A position of
-     * the request that is in no set is no waiting message. {@code undecided}: nothing was done, ask again.
-     */
-    record Cancelled(boolean undecided, Positions cancelled, Positions tooLate, Positions acknowledged) implements Frame {
-        static final int TYPE = 0x41;
-        static final int UNDECIDED = 1;
-
-        static Cancelled notYet() {
-            return new Cancelled(true, new Positions(), new Positions(), new Positions());
-        }
-
-        @Override
-        public int type() {
-            return TYPE;
-        }
-
-        @Override
-        public int flags() {
-            return undecided ? UNDECIDED : 0;
-        }
-    }
-
-    /** The daemon requests an operation on the index log; the answer carries the same seq. */
+    /** The daemon wants something done about the index log; the answer carries the same seq. */
     record LogRequest(int op, long ledgerId, long first, long last, String oldPointer, String newPointer, ByteBuffer entry)
             implements Frame {
         static final int TYPE = 0x1c;
@@ -276,15 +237,15 @@ sealed interface Frame {
     }
 
     /**
-     * The dispatchers that bypass Tidegate at this broker, complete each time: the number of dispatchers with delayed messages
-     * that no tracker of ours has, and the first of them by name.
+     * What bypasses Tidegate at this broker, all of it each time: how many dispatchers have delayed messages that no tracker of
+     * ours has, and the first of them by name.
      */
     record Bypassed(int dispatchers, List<Dispatcher> named) implements Frame {
         static final int TYPE = 0x1e;
         static final int MOST_NAMED = 32;
         static final Bypassed NOTHING = new Bypassed(0, List.of());
 
-        /** One of them, with its number of delayed messages and the reason why they are not ours. */
+        /** One of them, with how many delayed messages it has, and why they are not ours. */
         record Dispatcher(String topic, String subscription, long delayed, String reason) implements Comparable<Dispatcher> {
             @Override
             public int compareTo(Dispatcher other) {
@@ -298,7 +259,7 @@ sealed interface Frame {
         }
     }
 
-    /** {@code number}: the new ledger's id, the appended entry's number or the last entry's, depending on the request. */
+    /** {@code number}: the new ledger's id, the appended entry's number or the last entry's, whatever was asked for. */
     record LogAnswer(int code, long number, String message, List<ByteBuffer> entries) implements Frame {
         static final int TYPE = 0x1d;
         static final int OK = 0;

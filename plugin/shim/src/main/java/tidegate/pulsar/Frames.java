@@ -101,8 +101,6 @@ final class Frames {
         return switch (type) {
             case Frame.Held.TYPE -> Frame.Held.LAST;
             case Frame.Add.TYPE -> Frame.Add.NEAR;
-            case Frame.Cancel.TYPE -> Frame.Cancel.ASK;
-            case Frame.Cancelled.TYPE -> Frame.Cancelled.UNDECIDED;
             default -> 0;
         };
     }
@@ -132,10 +130,6 @@ final class Frames {
             return f.positions().sizeBytes();
         } else if (frame instanceof Frame.Unheld f) {
             return f.positions().sizeBytes();
-        } else if (frame instanceof Frame.Cancel f) {
-            return f.positions().sizeBytes();
-        } else if (frame instanceof Frame.Cancelled f) {
-            return f.cancelled().sizeBytes() + f.tooLate().sizeBytes() + f.acknowledged().sizeBytes();
         } else if (frame instanceof Frame.MarkDelete) {
             return 16;
         } else if (frame instanceof Frame.LogRequest f) {
@@ -187,12 +181,6 @@ final class Frames {
             f.positions().write(out);
         } else if (frame instanceof Frame.Unheld f) {
             f.positions().write(out);
-        } else if (frame instanceof Frame.Cancel f) {
-            f.positions().write(out);
-        } else if (frame instanceof Frame.Cancelled f) {
-            f.cancelled().write(out);
-            f.tooLate().write(out);
-            f.acknowledged().write(out);
         } else if (frame instanceof Frame.MarkDelete f) {
             out.putLong(f.ledgerId()).putLong(f.entryId());
         } else if (frame instanceof Frame.LogRequest f) {
@@ -248,9 +236,6 @@ final class Frames {
             case Frame.Clear.TYPE -> new Frame.Clear();
             case Frame.Close.TYPE -> new Frame.Close();
             case Frame.Unheld.TYPE -> new Frame.Unheld(Positions.read(in));
-            case Frame.Cancel.TYPE -> new Frame.Cancel((flags & Frame.Cancel.ASK) != 0, Positions.read(in));
-            case Frame.Cancelled.TYPE -> new Frame.Cancelled((flags & Frame.Cancelled.UNDECIDED) != 0, Positions.read(in),
-                    Positions.read(in), Positions.read(in));
             case Frame.LogRequest.TYPE -> new Frame.LogRequest(Byte.toUnsignedInt(in.get()), in.getLong(), in.getLong(),
                     in.getLong(), readString(in), readString(in), readBytes(in, in.remaining()));
             case Frame.LogAnswer.TYPE -> new Frame.LogAnswer(Byte.toUnsignedInt(in.get()), in.getLong(), readString(in),

@@ -249,8 +249,7 @@ final class LinkSession {
             }
             if (greeting.version() < Frames.VERSION_MIN || greeting.version() > Frames.VERSION) {
                 throw new ProtocolException(ProtocolException.VERSION, "the daemon chose protocol version "
-                        + greeting.version() + ", the shim speaks " + Frames.VERSION_MIN + " to " + Frames.VERSION
-                        + ": upgrade both to the same Tidegate");
+                        + greeting.version() + ", the shim speaks " + Frames.VERSION_MIN + " to " + Frames.VERSION + ": upgrade both to the same Tidegate");
             }
             if (greeting.heartbeatMs() < 1) {
                 throw new ProtocolException(ProtocolException.MALFORMED, "a heartbeat of " + greeting.heartbeatMs() + " ms");
@@ -289,8 +288,6 @@ final class LinkSession {
             core.daemon().onDurable(envelope.seq());
         } else if (frame instanceof Frame.Unheld unheld) {
             core.daemon().onUnheld(unheld);
-        } else if (frame instanceof Frame.Cancel cancel) {
-            send(envelope.stream(), envelope.seq(), core.daemon().onCancel(cancel));
         } else if (frame instanceof Frame.LogRequest request) {
             core.daemon().onLogRequest(request).thenAccept(answer -> {
                 answers.add(new Envelope(envelope.stream(), envelope.seq(), answer));

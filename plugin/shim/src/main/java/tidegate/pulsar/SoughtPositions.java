@@ -1,8 +1,8 @@
 package tidegate.pulsar;
 
 /**
- * Contained positions that nobody holds any more, so that only reading them again tells when they are due: <b>sought</b> until
- * the dispatcher is given them to read, then <b>asked for</b> until the dispatcher or a pass ahead has read them.
+ * Contained positions that nobody holds any more, so that they must be read again to know when they are due: <b>sought</b> until
+ * the dispatcher is given them to read, then <b>asked for</b> until it has read them, or a pass ahead has.
  *
  * <p>Invariant, walked by {@link #check}: none is both. Guarded by the tracker's lock.
  */
@@ -15,27 +15,22 @@ final class SoughtPositions {
         return sought.size();
     }
 
-    /** True if it is sought. Any thread may ask. */
+    /** Whether it is sought. Any thread may ask. */
     boolean contains(long ledgerId, long entryId) {
         return !sought.isEmpty() && sought.contains(ledgerId, entryId);
     }
 
-    /** True if any was asked for. Any thread may ask. */
+    /** Whether any was asked for. Any thread may ask. */
     boolean hasAsked() {
         return !askedFor.isEmpty();
     }
 
-    /** True if the dispatcher was given it to read. */
-    boolean isAskedFor(long ledgerId, long entryId) {
-        return !askedFor.isEmpty() && askedFor.contains(ledgerId, entryId);
-    }
-
-    /** The lowest sought position; null if there is none. */
+    /** The lowest that is sought; null if there is none. */
     TrackerHost.Position first() {
         return sought.first((ledgerId, entryId) -> true);
     }
 
-    /** The lowest asked-for position that passes the test; null if there is none. Any thread may ask. */
+    /** The lowest that was asked for and for which the test holds; null if there is none. Any thread may ask. */
     TrackerHost.Position firstAsked(PositionSet.Test test) {
         return askedFor.first(test);
     }
@@ -49,7 +44,7 @@ final class SoughtPositions {
         others.addAll(askedFor);
     }
 
-    /** Seeks these, to be read again. Asked-for ones will be read anyhow. */
+    /** These are to be read again. What was asked for will be anyhow. */
     void seek(PositionSet lost) {
         sought.addAll(lost);
         if (!askedFor.isEmpty()) {
@@ -57,7 +52,7 @@ final class SoughtPositions {
         }
     }
 
-    /** Gives the dispatcher at most {@code max} sought positions to read, in position order. */
+    /** Gives the dispatcher at most {@code max} of what is sought to read, in position order. */
     void askFor(int max, Positions.Visitor visitor) {
         PositionSet asked = new PositionSet();
         sought.forFirst(max, asked::add);
@@ -68,19 +63,19 @@ final class SoughtPositions {
         });
     }
 
-    /** The dispatcher has forgotten the positions that it was given. */
+    /** The dispatcher has forgotten what it was given. */
     void takeBack() {
         sought.addAll(askedFor);
         askedFor.clear();
     }
 
-    /** True if it was sought, or asked for: somebody has it now. */
+    /** Whether it was sought, or asked for: somebody has it now. */
     boolean find(long ledgerId, long entryId) {
         boolean was = drop(ledgerId, entryId);
         return !askedFor.isEmpty() && askedFor.remove(ledgerId, entryId) || was;
     }
 
-    /** True if it was sought: it need not be read any more. */
+    /** Whether it was sought: it need not be read any more. */
     boolean drop(long ledgerId, long entryId) {
         return !sought.isEmpty() && sought.remove(ledgerId, entryId);
     }

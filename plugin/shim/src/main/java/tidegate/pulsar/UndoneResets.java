@@ -18,28 +18,28 @@ import org.slf4j.LoggerFactory;
  * Resets a cursor once more that was loaded from the record of a reset.
  *
  * <p>Pulsar stores a reset together with the acknowledgements that it takes back, clears them when that is written, and stores
- * the cleared ones with the next write. If a broker ends before that write, the next owner loads the record: the reset's
- * position, with the acknowledgements from before it, so that messages do not come which the user was told will come again. The
- * {@link Seal} tells: a reset empties the properties of the mark-delete position. Where acknowledgements have been stored with a
- * seal, as the {@link Ownership} knows, and it is gone, the last record is a reset's.
+ * the cleared ones with the next write. A broker that ends before that one has the next owner load the record: its position is
+ * the reset's, and the acknowledgements are those from before it, so that messages do not come which the user was told will come
+ * again. The {@link Seal} tells: a reset empties the properties of the mark-delete position. Where
+ * acknowledgements have been stored with a seal, as the {@link Ownership} knows, and it is gone, the last record is a reset's.
  *
- * <p>Invariants: each cursor is checked once, before any tracker of this broker can put a seal there; it is reset to its position
- * at that time, wherever consumers who came first have moved it; until that is done no seal is put, and it is tried again.
+ * <p>Invariants: a cursor is looked at once, before any tracker of this broker can put a seal there; it is reset to where it was
+ * then, wherever consumers who came first have moved it; as long as that is not done no seal is put, and it is tried again.
  *
- * <p>The same shows where the broker ended right after something else that takes the seal, before {@link StoredSeals} had stored
- * another: acknowledgements beyond the cursor's position are lost then, and those messages come again.
+ * <p>The same is seen where the broker ended right after something else that takes the seal, before {@link StoredSeals} had stored
+ * another: what was acknowledged beyond the cursor's position comes again then.
  */
 final class UndoneResets {
     private static final Logger LOG = LoggerFactory.getLogger(UndoneResets.class);
     private static final long FIRST_PAUSE_MS = 400;
     private static final long MAX_PAUSE_MS = 60_000;
 
-    /** The state in which a cursor was loaded. */
+    /** What a cursor was loaded as. */
     private enum Found { NEW, SEALED, UNSEALED, UNDONE }
 
     /** A cursor as it was loaded. */
     record Loaded(boolean wasSealed, boolean isSealed, boolean mayHaveAcknowledgements) {
-        /** True if acknowledgements may be there that a reset has taken back. */
+        /** Whether acknowledgements may be there that a reset has taken back. */
         boolean isUndone() {
             return wasSealed && !isSealed && mayHaveAcknowledgements;
         }
@@ -49,8 +49,6 @@ final class UndoneResets {
     private final StoredSeals seals;
     private final Executor background;
     private final Map<ManagedCursor, Found> found = Collections.synchronizedMap(new WeakHashMap<>());
-    /** The seals that cursors were loaded with. */
-    private final Map<ManagedCursor, Long> loadedSeals = Collections.synchronizedMap(new WeakHashMap<>());
 
     /** {@code seals} keeps those of the cursors that had a tracker before, but not while one is to be reset once more. */
     UndoneResets(IndividualAcks individual, StoredSeals seals, Executor background) {
@@ -59,22 +57,17 @@ final class UndoneResets {
         this.background = background;
     }
 
-    /** True if the cursor had a seal when it was loaded, so that its records have one from now on, but for a reset's. */
+    /** Whether the cursor had a seal when it was loaded, so that what is stored of it from now on has one, but for a reset. */
     boolean wasLoadedSealed(ManagedCursor cursor) {
         return found.get(cursor) == Found.SEALED;
     }
 
-    /** The seal that the cursor had when it was loaded; {@link Seal#NONE} if it had none. */
-    long loadedSeal(ManagedCursor cursor) {
-        return loadedSeals.getOrDefault(cursor, Seal.NONE);
-    }
-
-    /** True if the cursor is to be reset once more, and that is not done. */
+    /** Whether the cursor is to be reset once more, and that is not done. */
     boolean isPending(ManagedCursor cursor) {
         return found.get(cursor) == Found.UNDONE;
     }
 
-    /** True if this broker made the cursor and has not stored it: nobody has claimed it before. */
+    /** Whether the cursor was made by this broker and has not been stored: nobody has claimed it before. */
     boolean isNew(ManagedCursor cursor) {
         return found.get(cursor) == Found.NEW;
     }
@@ -94,21 +87,17 @@ final class UndoneResets {
         look(subscription.getCursor(), subscription::resetCursor, background);
     }
 
-    /** Checks a cursor that nobody has checked. {@code reset} keeps consumers out and is begun by {@code executor}. */
+    /** Looks at a cursor that nobody has looked at. {@code reset} keeps consumers out and is begun by {@code executor}. */
     void look(ManagedCursor cursor, Function<Position, CompletableFuture<Void>> reset, Executor executor) {
         Ownership ownership = CursorHost.ownership(cursor);
         boolean wasSealed = ownership != null && ownership.sealed();
-        long seal = CursorHost.seal(cursor);
-        boolean isSealed = seal != Seal.NONE;
+        boolean isSealed = CursorHost.seal(cursor) != Seal.NONE;
         Position loaded = cursor.getMarkDeletedPosition();
         boolean isUndone = new Loaded(wasSealed, isSealed, individual.mayBeIn(cursor)).isUndone();
         boolean isNew = ownership == null && cursor.getPersistentMarkDeletedPosition() == null;
         Found as = isUndone ? Found.UNDONE : isSealed ? Found.SEALED : isNew ? Found.NEW : Found.UNSEALED;
         if (found.putIfAbsent(cursor, as) != null) {
             return;
-        }
-        if (isSealed) {
-            loadedSeals.put(cursor, seal);
         }
         if (isSealed && ownership != null && !wasSealed) {
             // Not with the first claim: a reset may come before, and a crash after it.
@@ -123,7 +112,7 @@ final class UndoneResets {
         }
     }
 
-    /** The cursor is reset now, by this or by somebody else. */
+    /** It is reset now, or somebody else has done it. */
     private void done(ManagedCursor cursor) {
         found.put(cursor, Found.UNSEALED);
         seals.keep(cursor);
@@ -137,7 +126,7 @@ final class UndoneResets {
         }
     }
 
-    /** A cursor whose reset is to be done again: its mark-delete position as it was loaded, and the function that resets it. */
+    /** A cursor whose reset is to be done again: its mark-delete position as it was loaded, and what resets it. */
     private record Undone(ManagedCursor cursor, Position loaded, Function<Position, CompletableFuture<Void>> reset) {
         CompletableFuture<Void> begin() {
             try {
@@ -164,7 +153,7 @@ final class UndoneResets {
         if (one.cursor().isClosed()) {
             return;
         }
-        // Also before the first try, which may have had to wait: a reset to the loaded position would take that one back.
+        // Also before the first try, which may have had to wait: to go to where it was loaded would take that one back.
         if (isDone(one)) {
             done(one.cursor());
             return;
@@ -181,7 +170,7 @@ final class UndoneResets {
         });
     }
 
-    /** True if somebody else has reset it meanwhile. A cursor that has moved forward may have been moved by acknowledgements. */
+    /** Whether somebody else has reset it meanwhile. Where it has gone on, acknowledgements may have moved it. */
     private boolean isDone(Undone one) {
         int moved = one.cursor().getMarkDeletedPosition().compareTo(one.loaded());
         return moved < 0 || moved == 0 && !individual.mayBeIn(one.cursor());

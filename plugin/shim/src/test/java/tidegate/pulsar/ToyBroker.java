@@ -252,19 +252,6 @@ class ToyBroker implements TrackerHost {
     }
 
     @Override
-    public boolean isSealStored(long number) {
-        if (disk.seal != number && hasConsumers() && resettingTo == null && !cursorClosed) {
-            persistCursor();
-        }
-        return disk.seal == number;
-    }
-
-    @Override
-    public boolean exists(long ledgerId, long entryId) {
-        return log.containsKey(new Position(ledgerId, entryId));
-    }
-
-    @Override
     public boolean storesSealed() {
         return loadedSealed || seal != Seal.NONE && deleted.isEmpty();
     }

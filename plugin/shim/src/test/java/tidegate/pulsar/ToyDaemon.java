@@ -86,9 +86,6 @@ final class ToyDaemon {
     private boolean changed = true;
     /** Frames of streams that were not open, numbers out of order: all that a real daemon would refuse. */
     final List<String> violations = new ArrayList<>();
-    /** The shim's answers to {@link #cancel}, by number. */
-    final Map<Long, Frame.Cancelled> cancelled = new HashMap<>();
-    private long cancels;
     final List<Frame> received = new ArrayList<>();
     int maxHeldPerFrame = 1000;
     /** A stream keeps no more credit than this. */
@@ -152,18 +149,6 @@ final class ToyDaemon {
         return output.isEmpty() ? null : output.remove(0);
     }
 
-    /** Asks the shim to cancel on each open stream; its answer is in {@link #cancelled} by the number that is returned. */
-    long cancel(boolean ask, Position... positions) {
-        Positions asked = new Positions();
-        for (Position position : positions) {
-            asked.add(position.ledgerId(), position.entryId());
-        }
-        long seq = ++cancels;
-        streams.values().stream().filter(stream -> !stream.closing)
-                .forEach(stream -> send(stream.id, seq, new Frame.Cancel(ask, asked)));
-        return seq;
-    }
-
     private void send(int stream, long seq, Frame frame) {
         output.add(Frames.encode(stream, seq, frame));
     }
@@ -185,10 +170,7 @@ final class ToyDaemon {
                 // It was on its way when the stream failed.
                 return;
             }
-            if (stream != null && frame instanceof Frame.Cancelled answer) {
-                // Perhaps behind the CLOSE that it has crossed.
-                cancelled.put(envelope.seq(), answer);
-            } else if (stream == null || stream.closing) {
+            if (stream == null || stream.closing) {
                 violations.add(frame.name() + " on stream " + envelope.stream() + ", which is not open");
             } else if (frame instanceof Frame.Credit credit) {
                 stream.credit = Math.min(stream.credit + credit.more(), creditMax);
