@@ -42,6 +42,8 @@ final class Stubs {
         dispatcher.stubTopic.stubBroker = allocate(Broker.class);
         dispatcher.stubSubscription = allocate(Subscription.class);
         dispatcher.stubSubscription.stubName = subscription;
+        dispatcher.stubSubscription.stubTopic = dispatcher.stubTopic;
+        dispatcher.stubTopic.stubSubscription = dispatcher.stubSubscription;
         dispatcher.stubCursor = cursor(subscription, properties);
         dispatcher.stubSubscription.stubCursor = dispatcher.stubCursor;
         dispatcher.stubWake = wake;
@@ -170,13 +172,24 @@ final class Stubs {
         public boolean isConsumerConnected() {
             return true;
         }
+
+        @Override
+        public long getNumberOfMessagesInReplay() {
+            return 0;
+        }
     }
 
     private static final class Topic extends PersistentTopic {
         private Broker stubBroker;
+        private Subscription stubSubscription;
 
         private Topic() {
             super(null, null, null);
+        }
+
+        @Override
+        public PersistentSubscription getSubscription(String name) {
+            return stubSubscription;
         }
 
         @Override
@@ -192,10 +205,21 @@ final class Stubs {
 
     private static final class Subscription extends PersistentSubscription {
         private String stubName;
+        private Topic stubTopic;
         private ManagedCursor stubCursor;
 
         private Subscription() {
             super(null, null, null, null);
+        }
+
+        @Override
+        public PersistentTopic getTopic() {
+            return stubTopic;
+        }
+
+        @Override
+        public Dispatcher getDispatcher() {
+            return null;
         }
 
         @Override
