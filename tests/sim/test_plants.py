@@ -31,7 +31,7 @@ from tests.sim.player import Outcome, play
 from tests.sim.report import command, explain
 
 GOLDEN = Path(__file__).parents[1] / "testdata" / "sim"
-SEEDS_MAX = 60
+SEEDS_MAX = 200
 HISTORIES_MAX = 300
 
 
