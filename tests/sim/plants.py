@@ -191,6 +191,23 @@ def _left_as_loaded() -> Iterator[None]:
 
 
 @contextmanager
+def _sealed_before_the_look() -> Iterator[None]:
+    """A tracker that was made before the topic's loading was told put a seal, which vouched for what a reset
+    had taken back."""
+    original = ServedSubscription._make_tracker
+
+    def make(self: Any) -> Any:
+        self._look, look = lambda: None, self._look
+        try:
+            return original(self)
+        finally:
+            self._look = look
+
+    with replaced(ServedSubscription, "_make_tracker", make):
+        yield
+
+
+@contextmanager
 def sealed_amid_a_reset() -> Iterator[None]:
     """The simulator's own find: a seal that is put while a reset is under way is stored with it, and what was
     seen acknowledged before the reset has cleared it is believed."""
@@ -566,6 +583,14 @@ PLANTS = (
         ("seek", "crash"),
         {},
         "d57358d",
+    ),
+    Plant(
+        "a tracker puts a seal over what a reset's own record has",
+        _sealed_before_the_look,
+        "lost: ",
+        ("seek", "move", "crash"),
+        {},
+        "122668c",
     ),
     Plant(
         "the epoch is a wall clock",

@@ -31,7 +31,8 @@ from tests.sim.player import Outcome, play
 from tests.sim.report import command, explain
 
 GOLDEN = Path(__file__).parents[1] / "testdata" / "sim"
-SEEDS_MAX = 200
+# The rarest plants need 104 histories, and 85 since a ledger is named before its pointer (6772bed).
+SEEDS_MAX = 120
 HISTORIES_MAX = 300
 
 
