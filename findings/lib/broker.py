@@ -30,7 +30,7 @@ def path(topic: str) -> str:
 
 
 def rest(method: str, where: str, body: Any = None) -> Any:
-    """What the REST interface answers, below /admin/v2/ unless ``where`` begins with a slash."""
+    """The answer of the REST interface, below /admin/v2/ unless ``where`` begins with a slash."""
     url = os.environ["ADMIN_URL"] + (where if where.startswith("/") else f"/admin/v2/{where}")
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)  # noqa: S310

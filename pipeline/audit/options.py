@@ -29,6 +29,10 @@ class Format(StrEnum):
     TOPIC = "topic"
 
 
+# Spark would take them for files of a file system that it does not know.
+_OTHER_TOPICS = ("segment://", "non-persistent://")
+
+
 class Record(BaseModel):
     """The place of a record of sent or received messages."""
 
@@ -42,6 +46,8 @@ class Record(BaseModel):
         """A file, a directory, a pattern, a URL that Spark can read, or a topic. Raises ``OptionError``."""
         if where.startswith("persistent://"):
             return cls(where=where, format=Format.TOPIC)
+        if where.startswith(_OTHER_TOPICS):
+            raise OptionError(f"{where[:80]}: only persistent:// topics can be read; give a record in a file")
         if format_name is not None:
             if format_name not in (Format.PARQUET, Format.CSV, Format.JSON):
                 raise OptionError(f"--format {format_name[:40]}: it is parquet, csv or json")

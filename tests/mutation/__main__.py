@@ -131,7 +131,7 @@ class _Run:
                 return
 
     def _is_reached(self, mutant: Mutant) -> bool:
-        """Whether a history comes to the function that it is in. What is in none runs as it is imported."""
+        """True if a history reaches its function. Code in no function runs as its module is imported."""
         source = (ROOT / mutant.path).read_bytes()
         lines = functions_of(source, mutant.line)
         return not lines or any((mutant.path, line) in self._reached for line in lines)

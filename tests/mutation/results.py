@@ -1,4 +1,4 @@
-"""What came of each mutant, a line of JSON each, and the table of it."""
+"""The verdict on each mutant, a line of JSON each, and the table of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Result:
 
     @property
     def by_simulator(self) -> bool:
-        """Whether the simulator has found it."""
+        """True if the simulator has found it."""
         return self.simulator is not None and self.simulator["failure"] is not None
 
     @property

@@ -399,8 +399,8 @@ class _Generator:
         }
 
     def _answers(self) -> Fault:
-        """What was asked of the home of an index log is carried out, and not heard, late or twice; whoever
-        waits for it is killed then, or goes away, or not."""
+        """The home of an index log carries out a request, and the answer is lost, late or doubled; the daemon
+        that waits for it dies, or its topic moves, or neither."""
         op = self._some("CREATE", "OPEN", "APPEND", "READ", "DELETE", "POINT", "POINT", "ANY")
         fate = self._some("lost", "failed", "failed", "late", "doubled")
         kind = self.luck.random()

@@ -643,7 +643,7 @@ PLANTS = (
         "is unknown to it, but it must be acknowledged",
         ("persist",),
         {},
-        # What a mark-delete position or a seal had taken from the bitmap is in it again.
+        # Positions that a mark-delete or a seal had taken from the bitmap are in it again.
         or_says=("is acknowledged, but it must be unknown to it", "up to the mark-delete position"),
     ),
     Plant(

@@ -102,7 +102,7 @@ class StreamLog:
         self._last = False
         """Whether somebody waits for all to be in the log."""
         self._in_queue = False
-        """Whether the next log waits for its turn."""
+        """True while the next log waits for its turn."""
         self._counted_bytes = 0
 
     def wake(self) -> None:

@@ -1,4 +1,4 @@
-"""What a broker says bypasses Tidegate, and everybody who is told of it."""
+"""Dispatchers that bypass Tidegate, as a broker names them: status, probes, metrics and the log tell."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ async def half_a_frame(path: Path, name: str, role: Role, size_bytes: int) -> so
 
 
 async def error_of(client: socket.socket) -> Error | None:
-    """What a client is told before its connection is closed; None if it is told nothing of the kind."""
+    """The error that a client gets before its connection is closed; None if it gets none."""
     loop, decoder = asyncio.get_running_loop(), FrameDecoder()
     while data := await loop.sock_recv(client, READ_BYTES):
         for frame in decoder.feed(data):

@@ -1,4 +1,4 @@
-"""What the home of an index log has carried out, and its daemon has not heard of; and who waits meanwhile."""
+"""Requests that the home of an index log carries out while the daemon hears no answer."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ interface TrackerHost {
     }
 
     /**
-     * Whether a read could only fail: the topic was terminated, all of it was read, and a read at its end has failed already.
+     * True if a read could only fail: the topic was terminated, all of it was read, and a read at its end has failed already.
      * One is needed after the consumers were {@code replaced}: Pulsar may have put a rewind off until its end. Dispatcher's lock
      * held.
      */
