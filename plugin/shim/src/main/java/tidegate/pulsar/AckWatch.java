@@ -5,6 +5,9 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import tidegate.pulsar.cursor.StoredSeals;
+import tidegate.pulsar.gate.TrackerCore;
+import tidegate.pulsar.timing.Worker;
 
 /**
  * One thread that makes every tracker look at its cursor: busy trackers at each poll, the others once a second. It also looks

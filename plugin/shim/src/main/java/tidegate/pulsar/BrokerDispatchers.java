@@ -16,9 +16,12 @@ final class BrokerDispatchers implements Supplier<Iterator<? extends BypassWatch
     private static final int MOST_REASON = 500;
 
     private final BrokerService broker;
+    private final Class<?> ours;
 
-    BrokerDispatchers(BrokerService broker) {
+    /** {@code ours} is the class of Tidegate's factory. */
+    BrokerDispatchers(BrokerService broker, Class<?> ours) {
         this.broker = broker;
+        this.ours = ours;
     }
 
     /** The dispatchers of the topics that are loaded now. Each is queried only when its turn comes. */
@@ -32,10 +35,10 @@ final class BrokerDispatchers implements Supplier<Iterator<? extends BypassWatch
     private Stream<BypassWatch.Watched> of(Topic topic) {
         return topic.getSubscriptions().values().stream().map(Subscription::getDispatcher)
                 .filter(AbstractPersistentDispatcherMultipleConsumers.class::isInstance)
-                .map(one -> new OneDispatcher(broker, (AbstractPersistentDispatcherMultipleConsumers) one));
+                .map(one -> new OneDispatcher(broker, ours, (AbstractPersistentDispatcherMultipleConsumers) one));
     }
 
-    private record OneDispatcher(BrokerService broker, AbstractPersistentDispatcherMultipleConsumers dispatcher)
+    private record OneDispatcher(BrokerService broker, Class<?> ours, AbstractPersistentDispatcherMultipleConsumers dispatcher)
             implements BypassWatch.Watched {
         @Override
         public Object identity() {
@@ -66,7 +69,7 @@ final class BrokerDispatchers implements Supplier<Iterator<? extends BypassWatch
             }
             Object factory = broker.getDelayedDeliveryTrackerFactory();
             String reason = (metrics.isEmpty() ? "another tracker has them" : "Pulsar's Bucket tracker has them")
-                    + (factory instanceof TrackerFactory ? ", which Tidegate's factory did not make"
+                    + (ours.isInstance(factory) ? ", which Tidegate's factory did not make"
                     : ", made by " + factory.getClass().getName());
             return Optional.of(reason.substring(0, Math.min(reason.length(), MOST_REASON)));
         }

@@ -7,6 +7,8 @@ import java.util.Set;
 import java.util.concurrent.RejectedExecutionException;
 import org.apache.pulsar.broker.PulsarService;
 import org.apache.pulsar.broker.service.BrokerService;
+import tidegate.pulsar.readahead.LiveFigures;
+import tidegate.pulsar.readahead.Pace;
 
 /**
  * {@link LiveFigures} of a Pulsar broker: the broker's own summary of publish latency over all its topics, and how long a task

@@ -13,6 +13,8 @@ import java.util.function.Consumer;
 import java.util.function.Supplier;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import tidegate.pulsar.timing.Worker;
+import tidegate.pulsar.wire.Frame;
 
 /**
  * Looks for dispatchers that have delayed messages and no tracker of ours: Tidegate is attached, and they bypass it.

@@ -22,19 +22,24 @@ import org.apache.bookkeeper.mledger.PositionFactory;
 import org.apache.bookkeeper.mledger.impl.ManagedCursorImpl;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import tidegate.pulsar.cursor.CursorProperties;
+import tidegate.pulsar.cursor.CursorRecord;
+import tidegate.pulsar.cursor.DeletedEntries;
+import tidegate.pulsar.cursor.RefusedResets;
+import tidegate.pulsar.cursor.UndoneResets;
+import tidegate.pulsar.gate.Seal;
+import tidegate.pulsar.gate.SeenConsumers;
+import tidegate.pulsar.gate.TrackerCore;
+import tidegate.pulsar.gate.TrackerHost;
+import tidegate.pulsar.indexlog.LogLedgers;
+import tidegate.pulsar.link.DaemonLink;
+import tidegate.pulsar.wire.Ownership;
+import tidegate.pulsar.wire.Position;
 
 /** The cursor's half of a {@link TrackerHost}; alone, the host of a subscription that has no dispatcher. */
 class CursorHost implements TrackerHost {
     private static final Logger LOG = LoggerFactory.getLogger(CursorHost.class);
     private static final Position NOWHERE = new Position(-1, -1);
-    static final String PREFIX = ManagedCursor.CURSOR_INTERNAL_PROPERTY_PREFIX + "tidegate.";
-    /** Among the properties of the mark-delete position, which a reset replaces. */
-    private static final String SEAL = PREFIX + "generation";
-    /** Among the properties of the cursor, which live as long as the subscription. */
-    private static final String OWNERSHIP = PREFIX + "owner";
-    /** Where the first Tidegates had the incarnation. */
-    private static final String INCARNATION = PREFIX + "incarnation";
-
     private final String name;
     private final ManagedCursor cursor;
     private final CursorProperties properties;
@@ -54,43 +59,6 @@ class CursorHost implements TrackerHost {
         this.background = background;
         this.undone = undone;
         log = new LogLedgers(name, properties, logs);
-    }
-
-    /** The ownership that a cursor's properties tell; null if there is none. */
-    static Ownership ownership(ManagedCursor cursor) {
-        Map<String, String> properties = cursor.getCursorProperties();
-        if (properties == null) {
-            return null;
-        }
-        String text = properties.get(OWNERSHIP);
-        if (text != null) {
-            return Ownership.parse(text);
-        }
-        String incarnation = properties.get(INCARNATION);
-        return incarnation == null ? null : Ownership.parse(incarnation + ":0");
-    }
-
-    /** The seal that a cursor has; {@link Seal#NONE} if there is none. */
-    static long seal(ManagedCursor cursor) {
-        Map<String, Long> properties = cursor.getProperties();
-        Long seal = properties == null ? null : properties.get(SEAL);
-        return seal == null ? Seal.NONE : seal;
-    }
-
-    /** Puts a seal among properties that go with a mark-delete position. */
-    static void putSeal(Map<String, Long> properties, long seal) {
-        properties.put(SEAL, seal);
-    }
-
-    /** Has the ownership say that the cursor's acknowledgements are stored with a seal, if it is there and does not. */
-    static void noteSealed(CursorProperties properties) {
-        Ownership there = ownership(properties.cursor());
-        if (there != null && !there.sealed()) {
-            properties.put(OWNERSHIP, there.withSeal().toString()).exceptionally(error -> {
-                LOG.debug("[{}] That it has a seal is written with the next claim", properties.cursor(), error);
-                return null;
-            });
-        }
     }
 
     /** The core that this host serves; set once, before the core is used. */
@@ -146,7 +114,7 @@ class CursorHost implements TrackerHost {
 
     @Override
     public long seal() {
-        return seal(cursor);
+        return CursorRecord.seal(cursor);
     }
 
     @Override
@@ -157,18 +125,18 @@ class CursorHost implements TrackerHost {
 
     @Override
     public boolean putSeal(long seal) {
-        return cursor.putProperty(SEAL, seal);
+        return cursor.putProperty(CursorRecord.SEAL, seal);
     }
 
     @Override
     public Ownership ownership() {
-        return ownership(cursor);
+        return CursorRecord.ownership(cursor);
     }
 
     @Override
     public void putOwnership(Ownership next, Consumer<Written> done) {
         try {
-            CompletableFuture.supplyAsync(() -> properties.put(OWNERSHIP, next.toString()), background)
+            CompletableFuture.supplyAsync(() -> properties.put(CursorRecord.OWNERSHIP, next.toString()), background)
                     .thenCompose(written -> written)
                     .whenComplete((nothing, error) -> done.accept(written(error)));
         } catch (RejectedExecutionException e) {

@@ -12,8 +12,16 @@ import org.apache.pulsar.broker.service.RedeliveryTrackerDisabled;
 import org.apache.pulsar.broker.service.Topic;
 import org.apache.pulsar.broker.service.persistent.AbstractPersistentDispatcherMultipleConsumers;
 import org.apache.pulsar.broker.service.persistent.PersistentSubscription;
+import tidegate.pulsar.cursor.CursorProperties;
+import tidegate.pulsar.cursor.RefusedResets;
+import tidegate.pulsar.cursor.UndoneResets;
+import tidegate.pulsar.gate.SeenConsumers;
+import tidegate.pulsar.indexlog.LogLedgers;
+import tidegate.pulsar.link.DaemonLink;
+import tidegate.pulsar.position.PositionSet;
+import tidegate.pulsar.timing.Wakeups;
 
-/** A {@link TrackerHost} on a live Shared or Key_Shared dispatcher. */
+/** A {@code TrackerHost} on a live Shared or Key_Shared dispatcher. */
 final class DispatcherHost extends CursorHost {
     private final AbstractPersistentDispatcherMultipleConsumers dispatcher;
     private final Wakeups wakeups;

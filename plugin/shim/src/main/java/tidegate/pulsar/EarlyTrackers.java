@@ -9,6 +9,9 @@ import org.apache.pulsar.broker.service.TopicEventsListener;
 import org.apache.pulsar.broker.service.persistent.AbstractPersistentDispatcherMultipleConsumers;
 import org.apache.pulsar.broker.service.persistent.PersistentSubscription;
 import org.apache.pulsar.common.api.proto.MessageMetadata;
+import tidegate.pulsar.cursor.CursorRecord;
+import tidegate.pulsar.cursor.UndoneResets;
+import tidegate.pulsar.timing.Lookout;
 
 /**
  * Makes a tracker before its dispatcher reads for the first time, where an index may hold the messages of that read.
@@ -52,7 +55,7 @@ final class EarlyTrackers implements TopicEventsListener {
     private void expect(Subscription some) {
         if (some instanceof PersistentSubscription subscription) {
             undone.onLoaded(subscription);
-            if (CursorHost.ownership(subscription.getCursor()) != null) {
+            if (CursorRecord.ownership(subscription.getCursor()) != null) {
                 known.accept(subscription);
             }
             if (mayBeHeld(subscription.getCursor())) {
@@ -63,7 +66,7 @@ final class EarlyTrackers implements TopicEventsListener {
 
     /** True if there is something to read, and an earlier tracker has told a daemon of the subscription. */
     private static boolean mayBeHeld(ManagedCursor cursor) {
-        return CursorHost.ownership(cursor) != null && cursor.getNumberOfEntriesInBacklog(false) > 0;
+        return CursorRecord.ownership(cursor) != null && cursor.getNumberOfEntriesInBacklog(false) > 0;
     }
 
     private static boolean isMade(PersistentSubscription subscription) {

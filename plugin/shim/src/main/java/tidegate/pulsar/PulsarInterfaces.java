@@ -34,13 +34,14 @@ final class PulsarInterfaces {
     /**
      * Refuses a Pulsar that could bypass the shim. No setting allows it: messages would silently not come.
      *
+     * @param factory the shim's class, as {@code tracker}
      * @throws ShimConfigException if the running Pulsar can call a method that the shim does not implement
      */
-    static void check(String pulsarVersion) throws ShimConfigException {
+    static void check(Class<?> factory, Class<?> tracker, String pulsarVersion) throws ShimConfigException {
         Set<String> missing = new TreeSet<>();
         try {
-            missing.addAll(missing(BucketDelayedDeliveryTrackerFactory.class, TrackerFactory.class, Set.of()));
-            missing.addAll(missing(BucketDelayedDeliveryTracker.class, Tracker.class, HARMLESS));
+            missing.addAll(missing(BucketDelayedDeliveryTrackerFactory.class, factory, Set.of()));
+            missing.addAll(missing(BucketDelayedDeliveryTracker.class, tracker, HARMLESS));
         } catch (LinkageError e) {
             throw new ShimConfigException("Tidegate's classes do not fit this Pulsar " + pulsarVersion + " (" + e
                     + "). Use a Tidegate for this version; no setting allows it");

@@ -5,6 +5,7 @@ import org.apache.bookkeeper.mledger.ManagedCursor;
 import org.apache.bookkeeper.mledger.ManagedLedger;
 import org.apache.bookkeeper.mledger.Position;
 import org.apache.bookkeeper.mledger.PositionFactory;
+import tidegate.pulsar.position.PositionSet;
 
 /**
  * Moves the read position of the dispatcher's cursor past a backlog that need not be read.
@@ -13,7 +14,7 @@ import org.apache.bookkeeper.mledger.PositionFactory;
  * that a new owner has not compiled yet, this takes a second. Here a ledger is a walk over bitmaps.
  *
  * <p>It passes only an unbroken row of held or acknowledged positions from the read position on. A position of it that is lost
- * later is read again as if Pulsar had skipped it ({@link SoughtPositions}). It leaves the last held one to Pulsar: so there is
+ * later is read again as if Pulsar had skipped it ({@code SoughtPositions}). It leaves the last held one to Pulsar: so there is
  * always something to read, and a read that ends at once, as Pulsar needs one to rewind when its consumers have changed
  * meanwhile.
  */
@@ -105,7 +106,7 @@ final class ReadPosition {
     }
 
     /**
-     * As {@link TrackerHost#isAtTerminatedEnd}. The dispatcher's lock is held.
+     * As {@code TrackerHost.isAtTerminatedEnd}. The dispatcher's lock is held.
      *
      * <p>Pulsar leaves the read that has failed at the end waiting, and the next one fails because of it: with an error in the
      * log, and a retry 15 to 60 s later that fails again, for each round of the dispatcher.

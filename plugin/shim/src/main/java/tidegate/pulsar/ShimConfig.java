@@ -5,6 +5,7 @@ import java.nio.file.Path;
 import java.util.Optional;
 import java.util.Properties;
 import java.util.regex.Pattern;
+import tidegate.pulsar.indexlog.LogLedgers;
 
 /**
  * The shim's keys of broker.conf. Times are in ms, sizes in entries.

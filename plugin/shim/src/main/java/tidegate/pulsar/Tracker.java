@@ -15,6 +15,10 @@ import org.apache.pulsar.broker.service.persistent.AbstractPersistentDispatcherM
 import org.apache.pulsar.common.policies.data.stats.TopicMetricBean;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import tidegate.pulsar.cursor.StoredSeals;
+import tidegate.pulsar.gate.TrackerCore;
+import tidegate.pulsar.indexlog.LogLedgers;
+import tidegate.pulsar.link.DaemonLink;
 
 /**
  * Pulsar's view of a {@link TrackerCore}.

@@ -28,6 +28,25 @@ import org.apache.pulsar.common.naming.TopicName;
 import org.apache.pulsar.common.util.Codec;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import tidegate.pulsar.cursor.CursorProperties;
+import tidegate.pulsar.cursor.CursorRecord;
+import tidegate.pulsar.cursor.IndividualAcks;
+import tidegate.pulsar.cursor.LedgerThread;
+import tidegate.pulsar.cursor.RefusedResets;
+import tidegate.pulsar.cursor.StoredSeals;
+import tidegate.pulsar.cursor.UndoneResets;
+import tidegate.pulsar.gate.PendingBudget;
+import tidegate.pulsar.gate.TrackerCore;
+import tidegate.pulsar.gate.TrackerSettings;
+import tidegate.pulsar.indexlog.LogLedgers;
+import tidegate.pulsar.link.DaemonLink;
+import tidegate.pulsar.link.SocketPeer;
+import tidegate.pulsar.readahead.LedgerReader;
+import tidegate.pulsar.readahead.Pace;
+import tidegate.pulsar.readahead.ReadAhead;
+import tidegate.pulsar.timing.Lookout;
+import tidegate.pulsar.timing.Wakeups;
+import tidegate.pulsar.wire.Ownership;
 
 /**
  * The factory that {@code delayedDeliveryTrackerFactoryClassName} names: one for each broker, with its link to the daemon and its
@@ -66,7 +85,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         var properties = pulsar.getConfig().getProperties();
         String version = PulsarVersion.getVersion();
         ShimConfig.checkVersion(properties, version);
-        PulsarInterfaces.check(version);
+        PulsarInterfaces.check(TrackerFactory.class, Tracker.class, version);
         config = ShimConfig.read(properties);
         budget = new PendingBudget(config.maxPendingEntries());
         background = Executors.newSingleThreadExecutor(task -> {
@@ -101,7 +120,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         pulsar.runWhenReadyForIncomingRequests(() -> {
             BrokerService broker = pulsar.getBrokerService();
             broker.addTopicEventListener(new EarlyTrackers(broker, lookout, undone, this::watchLoaded));
-            bypassWatch = new BypassWatch(new BrokerDispatchers(broker), link::bypassed);
+            bypassWatch = new BypassWatch(new BrokerDispatchers(broker, TrackerFactory.class), link::bypassed);
             bypassWatch.start();
         });
         LOG.info("Tidegate is attached to this Pulsar {}: daemon socket {}, horizon {} ms, index log {}", version,
@@ -188,7 +207,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         @Override
         public CompletableFuture<Boolean> forget() {
             ManagedCursor cursor = subscription.getCursor();
-            Ownership ownership = CursorHost.ownership(cursor);
+            Ownership ownership = CursorRecord.ownership(cursor);
             return ownership == null ? CompletableFuture.completedFuture(true)
                     : clear(cursor, new CursorProperties(cursor, this, background), ownership);
         }
@@ -200,7 +219,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
     }
 
     private TrackerCore newCore(CursorHost host, String topic, String subscription, Ownership ownership) {
-        TrackerCore core = new TrackerCore(host, clock, new TrackerCore.Settings(topic, subscription, ownership,
+        TrackerCore core = new TrackerCore(host, clock, new TrackerSettings(topic, subscription, ownership,
                 config.horizonMs(), config.credit(), config.nearMaxEntries(), config.daemonWaitMs()), random, budget);
         host.serve(core);
         return core;
@@ -221,7 +240,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
                         .thenCompose(done -> cursor.removeCursorProperty(property.getKey()));
             }
         }
-        Ownership ownership = CursorHost.ownership(cursor);
+        Ownership ownership = CursorRecord.ownership(cursor);
         return ownership == null ? cleaned : cleaned.thenCompose(done -> clearOnce(cursor, ownership))
                 .thenCompose(done -> new LogLedgers(cursor.getName(), CursorProperties.withoutReset(cursor), logs).deleteAll());
     }

@@ -3,6 +3,8 @@ package tidegate.pulsar;
 import java.util.HashMap;
 import java.util.Map;
 import org.apache.pulsar.common.policies.data.stats.TopicMetricBean;
+import tidegate.pulsar.gate.TrackerCore;
+import tidegate.pulsar.link.DaemonLink;
 
 /** A tracker's numbers in the form of Pulsar's topic metrics; Prometheus shows them for each subscription. */
 final class TrackerMetrics {

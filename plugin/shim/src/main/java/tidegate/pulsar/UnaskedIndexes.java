@@ -10,6 +10,7 @@ import org.apache.pulsar.broker.service.persistent.PersistentSubscription;
 import org.apache.pulsar.broker.service.persistent.PersistentTopic;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import tidegate.pulsar.gate.TrackerCore;
 
 /**
  * Has the daemon forget the index of a subscription whose messages are gated no more: its consumers are of another type now, or

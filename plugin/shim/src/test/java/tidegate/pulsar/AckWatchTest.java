@@ -7,6 +7,16 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import tidegate.pulsar.cursor.IndividualAcks;
+import tidegate.pulsar.cursor.StoredSeals;
+import tidegate.pulsar.gate.PendingBudget;
+import tidegate.pulsar.gate.ToyBroker;
+import tidegate.pulsar.gate.ToyWorld;
+import tidegate.pulsar.gate.TrackerCore;
+import tidegate.pulsar.gate.TrackerSettings;
+import tidegate.pulsar.gate.VirtualClock;
+import tidegate.pulsar.wire.Ownership;
+import tidegate.pulsar.wire.Position;
 
 @Timeout(30)
 class AckWatchTest {
@@ -14,7 +24,7 @@ class AckWatchTest {
     private final StoredSeals seals = new StoredSeals(new Random(3), new IndividualAcks(false), cursor -> null, System::nanoTime);
 
     private TrackerCore newCore(ToyBroker host) {
-        host.core = new TrackerCore(host, clock, new TrackerCore.Settings("topic", "sub", Ownership.first(new Random(1)),
+        host.core = new TrackerCore(host, clock, new TrackerSettings("topic", "sub", Ownership.first(new Random(1)),
                 2000, 100, 100, 60_000), new Random(2), new PendingBudget(1000));
         return host.core;
     }

@@ -7,6 +7,7 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.Optional;
 import org.junit.jupiter.api.Test;
+import tidegate.pulsar.wire.Frame;
 
 /** Finds and reports dispatchers whose tracker is not ours. */
 class BypassWatchTest {

@@ -23,6 +23,13 @@ import org.apache.bookkeeper.mledger.ManagedLedgerException.MetaStoreException;
 import org.apache.bookkeeper.mledger.Position;
 import org.apache.bookkeeper.mledger.PositionFactory;
 import org.junit.jupiter.api.Test;
+import tidegate.pulsar.cursor.CursorProperties;
+import tidegate.pulsar.cursor.UndoneResetsTest;
+import tidegate.pulsar.gate.Seal;
+import tidegate.pulsar.gate.TrackerHost;
+import tidegate.pulsar.indexlog.LogLedgers;
+import tidegate.pulsar.wire.Frame;
+import tidegate.pulsar.wire.Ownership;
 
 /** The calls on Pulsar's cursor; the test plays the cursor. */
 class CursorHostTest {
@@ -111,7 +118,7 @@ class CursorHostTest {
     void deletesUnderItsSeal() {
         host.putSeal(42);
         List<Boolean> done = new ArrayList<>();
-        host.delete(List.of(new TrackerHost.Position(1, 2), new TrackerHost.Position(1, 3)), 42, done::add);
+        host.delete(List.of(new tidegate.pulsar.wire.Position(1, 2), new tidegate.pulsar.wire.Position(1, 3)), 42, done::add);
         assertEquals(List.of(PositionFactory.create(1, 2), PositionFactory.create(1, 3)), deleted);
         assertEquals(List.of(true), done);
     }
@@ -120,7 +127,7 @@ class CursorHostTest {
     void aResetThatComesFirstIsSeenUnderTheCursorsLock() {
         host.putSeal(42);
         beforeLock = properties::clear;
-        host.delete(List.of(new TrackerHost.Position(1, 2)), 42, done -> {});
+        host.delete(List.of(new tidegate.pulsar.wire.Position(1, 2)), 42, done -> {});
         assertEquals(List.of(), deleted);
         assertEquals(0, written, "a record would come behind the reset's, with the position from before");
     }
@@ -130,7 +137,7 @@ class CursorHostTest {
         host.putSeal(42);
         whileLocked = properties::clear;
         List<Boolean> done = new ArrayList<>();
-        host.delete(List.of(new TrackerHost.Position(1, 2), new TrackerHost.Position(1, 3)), 42, done::add);
+        host.delete(List.of(new tidegate.pulsar.wire.Position(1, 2), new tidegate.pulsar.wire.Position(1, 3)), 42, done::add);
         assertEquals(List.of(false), done);
         assertEquals(0, written);
     }
@@ -140,28 +147,28 @@ class CursorHostTest {
         host.putSeal(42);
         persistedMarkDelete = PositionFactory.create(1, 2);
         beforeLock = () -> persistedMarkDelete = null;
-        host.delete(List.of(new TrackerHost.Position(1, 3)), 42, done -> {});
+        host.delete(List.of(new tidegate.pulsar.wire.Position(1, 3)), 42, done -> {});
         assertEquals(List.of(), deleted);
         assertEquals(0, written);
     }
 
     @Test
     void whatIsPersistedIsNotKnownWhileASeekHasTheCursorBehindIt() {
-        TrackerHost.Position nowhere = new TrackerHost.Position(-1, -1);
+        tidegate.pulsar.wire.Position nowhere = new tidegate.pulsar.wire.Position(-1, -1);
         assertEquals(nowhere, host.persistedMarkDelete(), "a reset is under way");
         persistedMarkDelete = PositionFactory.create(1, 1);
-        assertEquals(new TrackerHost.Position(1, 1), host.persistedMarkDelete());
+        assertEquals(new tidegate.pulsar.wire.Position(1, 1), host.persistedMarkDelete());
         persistedMarkDelete = PositionFactory.create(3, 0);
         assertEquals(nowhere, host.persistedMarkDelete(), "an acknowledgement was written behind the seek");
         markDelete = PositionFactory.create(3, 0);
-        assertEquals(new TrackerHost.Position(3, 0), host.persistedMarkDelete());
+        assertEquals(new tidegate.pulsar.wire.Position(3, 0), host.persistedMarkDelete());
     }
 
     @Test
     void theTopicsEndIsTheManagedLedgersLastPosition() {
-        assertEquals(new TrackerHost.Position(-1, -1), host.lastConfirmed(), "it does not say");
+        assertEquals(new tidegate.pulsar.wire.Position(-1, -1), host.lastConfirmed(), "it does not say");
         lastConfirmed = PositionFactory.create(7, 41);
-        assertEquals(new TrackerHost.Position(7, 41), host.lastConfirmed());
+        assertEquals(new tidegate.pulsar.wire.Position(7, 41), host.lastConfirmed());
     }
 
     @Test

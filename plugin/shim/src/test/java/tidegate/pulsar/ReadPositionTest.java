@@ -18,6 +18,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
+import tidegate.pulsar.position.PositionSet;
 
 /** Tests how the cursor passes held positions; the test plays cursor and ledger. */
 class ReadPositionTest {

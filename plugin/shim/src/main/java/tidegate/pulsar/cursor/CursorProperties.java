@@ -1,0 +1,135 @@
+package tidegate.pulsar.cursor;
+
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Executor;
+import java.util.concurrent.TimeUnit;
+import org.apache.bookkeeper.mledger.AsyncCallbacks.MarkDeleteCallback;
+import org.apache.bookkeeper.mledger.ManagedCursor;
+import org.apache.bookkeeper.mledger.ManagedLedgerException;
+import org.apache.bookkeeper.mledger.ManagedLedgerException.CursorAlreadyClosedException;
+import org.apache.bookkeeper.mledger.Position;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import tidegate.pulsar.wire.Ownership;
+
+/**
+ * Writes our properties into the metadata of one cursor.
+ *
+ * <p>Pulsar has one version for all of that, so a reset that meets such a write can be refused, which does harm
+ * ({@link RefusedResets}). So no write is begun while a reset is seen to be under way, and after each the cursor is looked at. A
+ * new cursor shows no reset, so it is stored first, as its first acknowledgement would have done.
+ */
+public final class CursorProperties {
+    private static final Logger LOG = LoggerFactory.getLogger(CursorProperties.class);
+    private static final long STORE_TIMEOUT_MS = 60_000;
+
+    /** Nobody is connected, so a reset may be under way, of a cursor that does not show one: it is to be tried with a consumer. */
+    public static final class UnattendedException extends ManagedLedgerException {
+        private static final long serialVersionUID = 1;
+
+        UnattendedException() {
+            super("a reset may be under way");
+        }
+    }
+
+    private final ManagedCursor cursor;
+    private final RefusedResets.Subscription subscription;
+    private final Executor background;
+    private final RefusedResets resets;
+    private final long storeTimeoutMs;
+
+    public CursorProperties(ManagedCursor cursor, RefusedResets.Subscription subscription, Executor background) {
+        this(cursor, subscription, background, STORE_TIMEOUT_MS);
+    }
+
+    public CursorProperties(ManagedCursor cursor, RefusedResets.Subscription subscription, Executor background, long storeTimeoutMs) {
+        this.storeTimeoutMs = storeTimeoutMs;
+        this.cursor = cursor;
+        this.subscription = subscription;
+        this.background = background;
+        resets = new RefusedResets(cursor, subscription, background);
+    }
+
+    /** Of a cursor that nobody resets, as that of a subscription that is being deleted. */
+    public static CursorProperties withoutReset(ManagedCursor cursor) {
+        return new CursorProperties(cursor, RefusedResets.Subscription.NONE, Runnable::run);
+    }
+
+    public ManagedCursor cursor() {
+        return cursor;
+    }
+
+    public RefusedResets resets() {
+        return resets;
+    }
+
+    /**
+     * Puts a property, unless the cursor is closed or is being reset. Pulsar writes those of a closed one all the same: behind
+     * the back of the next owner, which has read them, and whose own writes are refused from then on.
+     */
+    public CompletableFuture<Void> put(String key, String value) {
+        if (cursor.isClosed()) {
+            return CompletableFuture.failedFuture(new CursorAlreadyClosedException("the cursor is closed"));
+        }
+        if (resets.isUnderWay()) {
+            // Perhaps it was refused, for somebody else's write: nothing else would end that.
+            resets.look();
+            return failed("the cursor is being reset");
+        }
+        if (needsNoStore()) {
+            return cursor.putCursorProperty(key, value).whenComplete((done, error) -> resets.look());
+        }
+        // In the background: Pulsar may tell with a lock held.
+        return store()
+                .handleAsync((done, error) -> error == null && resets.wouldShow() ? put(key, value)
+                        : error instanceof UnattendedException ? CompletableFuture.<Void>failedFuture(error)
+                        : failed("the cursor is not stored"), background)
+                .thenCompose(answer -> answer);
+    }
+
+    /** Whether {@link #put} is worth trying: a new cursor is stored first, and that only while a consumer is connected. */
+    public boolean mayPut() {
+        return needsNoStore() || subscription.hasConsumers();
+    }
+
+    private boolean needsNoStore() {
+        return resets.wouldShow() || subscription == RefusedResets.Subscription.NONE || !cursor.isDurable();
+    }
+
+    private static CompletableFuture<Void> failed(String reason) {
+        return CompletableFuture.failedFuture(new ManagedLedgerException(reason));
+    }
+
+    /** Where it is and with what it has. Refused while a reset is under way, and where it has moved on meanwhile. */
+    private CompletableFuture<Void> store() {
+        Position position = cursor.getMarkDeletedPosition();
+        if (!subscription.hasConsumers()) {
+            return CompletableFuture.failedFuture(new UnattendedException());
+        }
+        CompletableFuture<Void> stored = new CompletableFuture<>();
+        cursor.asyncMarkDelete(position, cursor.getProperties(), new MarkDeleteCallback() {
+            @Override
+            public void markDeleteComplete(Object ctx) {
+                stored.complete(null);
+            }
+
+            @Override
+            public void markDeleteFailed(ManagedLedgerException e, Object ctx) {
+                stored.completeExceptionally(e);
+            }
+        }, null);
+        // At the end of a reset Pulsar forgets who waits for what was to be stored.
+        return stored.orTimeout(storeTimeoutMs, TimeUnit.MILLISECONDS);
+    }
+
+    /** Has the ownership say that the cursor's acknowledgements are stored with a seal, if it is there and does not. */
+    void noteSealed() {
+        Ownership there = CursorRecord.ownership(cursor);
+        if (there != null && !there.sealed()) {
+            put(CursorRecord.OWNERSHIP, there.withSeal().toString()).exceptionally(error -> {
+                LOG.debug("[{}] That it has a seal is written with the next claim", cursor, error);
+                return null;
+            });
+        }
+    }
+}

@@ -1,0 +1,46 @@
+package tidegate.pulsar.cursor;
+
+import java.util.Map;
+import org.apache.bookkeeper.mledger.ManagedCursor;
+import tidegate.pulsar.gate.Seal;
+import tidegate.pulsar.wire.Ownership;
+
+/** Our properties in a cursor's stored record, and their names. */
+public final class CursorRecord {
+    public static final String PREFIX = ManagedCursor.CURSOR_INTERNAL_PROPERTY_PREFIX + "tidegate.";
+    /** Among the properties of the mark-delete position, which a reset replaces. */
+    public static final String SEAL = PREFIX + "generation";
+    /** Among the properties of the cursor, which live as long as the subscription. */
+    public static final String OWNERSHIP = PREFIX + "owner";
+    /** Where the first Tidegates had the incarnation. */
+    static final String INCARNATION = PREFIX + "incarnation";
+
+    private CursorRecord() {
+    }
+
+    /** The ownership that a cursor's properties tell; null if there is none. */
+    public static Ownership ownership(ManagedCursor cursor) {
+        Map<String, String> properties = cursor.getCursorProperties();
+        if (properties == null) {
+            return null;
+        }
+        String text = properties.get(OWNERSHIP);
+        if (text != null) {
+            return Ownership.parse(text);
+        }
+        String incarnation = properties.get(INCARNATION);
+        return incarnation == null ? null : Ownership.parse(incarnation + ":0");
+    }
+
+    /** The seal that a cursor has; {@link Seal#NONE} if there is none. */
+    public static long seal(ManagedCursor cursor) {
+        Map<String, Long> properties = cursor.getProperties();
+        Long seal = properties == null ? null : properties.get(SEAL);
+        return seal == null ? Seal.NONE : seal;
+    }
+
+    /** Puts a seal among properties that go with a mark-delete position. */
+    static void putSeal(Map<String, Long> properties, long seal) {
+        properties.put(SEAL, seal);
+    }
+}

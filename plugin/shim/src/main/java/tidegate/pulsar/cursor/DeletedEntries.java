@@ -1,0 +1,61 @@
+package tidegate.pulsar.cursor;
+
+import java.util.BitSet;
+import java.util.HashMap;
+import java.util.Map;
+import org.apache.bookkeeper.mledger.Position;
+import org.apache.bookkeeper.mledger.impl.ManagedCursorImpl;
+import org.apache.pulsar.common.util.collections.LongPairRangeSet;
+
+/**
+ * Copies a Pulsar cursor's deleted entries beyond its mark-delete position: for each ledger the words of a {@link BitSet}.
+ *
+ * <p>Pulsar keeps a bitmap for each ledger and shows it by range or by position, both slow. It can copy the bitmaps, as it does
+ * to store them, but the set has no lock of its own. {@code process…} walks over the set with the cursor's lock held, so the
+ * copy is made within the first step of that walk. Without bitmaps (managedLedgerUnackedRangesOpenCacheSetEnabled=false) the
+ * walk continues over the ranges.
+ */
+public final class DeletedEntries implements LongPairRangeSet.RangeProcessor<Position> {
+    private final ManagedCursorImpl cursor;
+    private final Map<Long, BitSet> ranges = new HashMap<>();
+    private Map<Long, long[]> copy;
+
+    private DeletedEntries(ManagedCursorImpl cursor) {
+        this.cursor = cursor;
+    }
+
+    public static Map<Long, long[]> copyOf(ManagedCursorImpl cursor) {
+        DeletedEntries entries = new DeletedEntries(cursor);
+        cursor.processIndividuallyDeletedMessagesAndGetMarkDeletedPosition(entries);
+        return entries.copy();
+    }
+
+    private Map<Long, long[]> copy() {
+        if (copy == null) {
+            copy = new HashMap<>();
+            ranges.forEach((ledgerId, entries) -> copy.put(ledgerId, entries.toLongArray()));
+        }
+        return copy;
+    }
+
+    /** True if the walk should continue. */
+    @Override
+    public boolean process(com.google.common.collect.Range<Position> range) {
+        if (ranges.isEmpty()) {
+            try {
+                copy = cursor.getIndividuallyDeletedMessagesSet().toRanges(Integer.MAX_VALUE);
+                return false;
+            } catch (UnsupportedOperationException e) {
+                // No bitmaps: range by range.
+            }
+        }
+        add(range.lowerEndpoint(), range.upperEndpoint());
+        return true;
+    }
+
+    /** A range that begins in an earlier ledger begins with that ledger's last entry, so only the last ledger has any of it. */
+    private void add(Position lowerOpen, Position upper) {
+        long from = lowerOpen.getLedgerId() == upper.getLedgerId() ? lowerOpen.getEntryId() + 1 : 0;
+        ranges.computeIfAbsent(upper.getLedgerId(), id -> new BitSet()).set((int) from, (int) upper.getEntryId() + 1);
+    }
+}

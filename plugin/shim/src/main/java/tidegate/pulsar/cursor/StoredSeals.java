@@ -1,0 +1,189 @@
+package tidegate.pulsar.cursor;
+
+import java.util.HashMap;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Executor;
+import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Function;
+import java.util.function.LongSupplier;
+import java.util.random.RandomGenerator;
+import org.apache.bookkeeper.mledger.AsyncCallbacks.MarkDeleteCallback;
+import org.apache.bookkeeper.mledger.ManagedCursor;
+import org.apache.bookkeeper.mledger.ManagedLedgerException;
+import org.apache.bookkeeper.mledger.Position;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import tidegate.pulsar.gate.Seal;
+
+/**
+ * Keeps a {@link Seal} stored with the acknowledgements that a cursor has beyond its mark-delete position, with consumers or
+ * without, of any type, and with a tracker or without.
+ *
+ * <p>Not only a reset takes the seal. Skipped messages, a backlog quota and a cumulative acknowledgement move mark-delete forward
+ * and store it without any properties, while all acknowledgements beyond stay. Their record looks like a reset's, but in memory
+ * the cursor is right once the move or the reset is done. So the cursor is soon stored again with a seal: then a record without
+ * one is a reset's, but for the moment in between.
+ *
+ * <p>No seal is put during a reset: Pulsar has taken the seal then, and not yet the acknowledgements. It begins a reset on the
+ * {@link LedgerThread} alone, and refuses to move mark-delete until that is done. So the seal goes with a mark-delete to where
+ * the cursor is, requested on that thread: either Pulsar refuses it, or no reset begins before it is queued.
+ *
+ * <p>Costs one write of the cursor where a seal is missing and something is acknowledged beyond, and none elsewhere: a consumer
+ * that acknowledges cumulatively, with nothing beyond, loses the seal each time and needs none.
+ */
+public final class StoredSeals {
+    private static final Logger LOG = LoggerFactory.getLogger(StoredSeals.class);
+    /** The pause after a write: Pulsar's own limit of one a second may be switched off. */
+    private static final long WRITE_PAUSE_NS = TimeUnit.MILLISECONDS.toNanos(250);
+    private static final long FAILED_PAUSE_NS = TimeUnit.SECONDS.toNanos(1);
+    /** At the end of a reset Pulsar forgets the callbacks of writes that were waiting. */
+    private static final long LOST_AFTER_NS = TimeUnit.SECONDS.toNanos(5);
+
+    private final RandomGenerator random;
+    private final IndividualAcks individual;
+    private final Function<ManagedCursor, Executor> threads;
+    private final LongSupplier nanoTime;
+    private final Map<ManagedCursor, Kept> cursors = new ConcurrentHashMap<>();
+
+    /** {@code threads}: executors on which no reset of the cursor begins meanwhile; null if there is none. */
+    public StoredSeals(RandomGenerator random, IndividualAcks individual, Function<ManagedCursor, Executor> threads,
+            LongSupplier nanoTime) {
+        this.random = random;
+        this.individual = individual;
+        this.threads = threads;
+        this.nanoTime = nanoTime;
+    }
+
+    /** Keeps a seal stored from now on. The seal that the cursor has at the first call is stored, as it was loaded with it. */
+    public void keep(ManagedCursor cursor) {
+        Executor thread = cursor.isDurable() ? threads.apply(cursor) : null;
+        if (thread != null) {
+            cursors.computeIfAbsent(cursor, each -> new Kept(each, thread, nanoTime.getAsLong()));
+        }
+    }
+
+    /** Looks at all cursors. One thread at a time. */
+    public void look() {
+        for (Kept each : cursors.values()) {
+            look(each);
+        }
+    }
+
+    /** Looks at one, perhaps beside others. */
+    public void look(ManagedCursor cursor) {
+        Kept kept = cursors.get(cursor);
+        if (kept != null) {
+            look(kept);
+        }
+    }
+
+    private void look(Kept kept) {
+        if (kept.cursor.isClosed()) {
+            cursors.remove(kept.cursor);
+        } else if (kept.isDue(nanoTime.getAsLong())) {
+            kept.begin();
+        }
+    }
+
+    /** The number of cursors that are kept. */
+    int size() {
+        return cursors.size();
+    }
+
+    private final class Kept {
+        private final ManagedCursor cursor;
+        private final Executor thread;
+        /** The seal that is stored with every acknowledgement since, too; {@link Seal#NONE} if that is not known. */
+        private volatile long stored;
+        /** True if something was acknowledged beyond mark-delete under the stored seal. */
+        private volatile boolean beyond;
+        private volatile long dueNs;
+
+        Kept(ManagedCursor cursor, Executor thread, long nowNs) {
+            this.cursor = cursor;
+            this.thread = thread;
+            stored = CursorRecord.seal(cursor);
+            beyond = individual.mayBeIn(cursor);
+            dueNs = nowNs;
+        }
+
+        /** True if a seal is to be stored now. */
+        boolean isDue(long nowNs) {
+            if (nowNs - dueNs < 0) {
+                return false;
+            }
+            long there = CursorRecord.seal(cursor);
+            boolean isMissing = there == Seal.NONE || there != stored;
+            if (!beyond) {
+                beyond = individual.mayBeIn(cursor);
+            }
+            // Also after a reset has taken the acknowledgements beyond: its record still has them.
+            return isMissing && beyond;
+        }
+
+        synchronized void begin() {
+            dueNs = nanoTime.getAsLong() + LOST_AFTER_NS;
+            try {
+                thread.execute(this::store);
+            } catch (RejectedExecutionException e) {
+                LOG.debug("[{}] The broker stops", cursor, e);
+            }
+        }
+
+        private void store() {
+            Position there = cursor.getMarkDeletedPosition();
+            Position persisted = cursor.getPersistentMarkDeletedPosition();
+            // None: a reset is under way or was refused, or the cursor is new. Further on: Pulsar stores nothing before that.
+            if (cursor.isClosed() || persisted == null || persisted.compareTo(there) > 0) {
+                pause(WRITE_PAUSE_NS);
+                return;
+            }
+            Map<String, Long> properties = new HashMap<>(cursor.getProperties());
+            long seal = CursorRecord.seal(cursor);
+            // Never one that was there before: a reset may have come since.
+            long put = seal == Seal.NONE ? Seal.draw(random) : seal;
+            CursorRecord.putSeal(properties, put);
+            Asked asked = new Asked(put);
+            cursor.asyncMarkDelete(there, properties, asked, null);
+            asked.isOver = true;
+        }
+
+        private void pause(long ns) {
+            dueNs = nanoTime.getAsLong() + ns;
+        }
+
+        /** Notes the outcome of a requested write. */
+        private final class Asked implements MarkDeleteCallback {
+            private final long seal;
+            /** True once the call has returned. */
+            private volatile boolean isOver;
+
+            Asked(long seal) {
+                this.seal = seal;
+            }
+
+            @Override
+            public void markDeleteComplete(Object ctx) {
+                if (!isOver) {
+                    // Within the call: it is in memory only, as Pulsar limits how often it writes. An orderly close writes it.
+                    pause(0);
+                } else if (CursorRecord.seal(cursor) == seal) {
+                    stored = seal;
+                    beyond = individual.mayBeIn(cursor);
+                    pause(WRITE_PAUSE_NS);
+                } else {
+                    pause(0);
+                }
+            }
+
+            @Override
+            public void markDeleteFailed(ManagedLedgerException e, Object ctx) {
+                LOG.debug("[{}] No seal could be stored, it is tried again", cursor, e);
+                beyond = individual.mayBeIn(cursor);
+                pause(FAILED_PAUSE_NS);
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+package tidegate.pulsar.gate;
+
+import java.time.Clock;
+import tidegate.pulsar.position.NearTier;
+
+/**
+ * The alarm that wakes the dispatcher: when the next entry that this broker hands out is due, and while due entries are
+ * {@link Overlooked}.
+ *
+ * <p>A wake-up that comes too early does no harm, so only an earlier one is worth another request. Guarded by the tracker's
+ * lock.
+ */
+final class Alarm {
+    private final TrackerHost host;
+    private final Clock clock;
+    private final NearTier near;
+    private final Overlooked overlooked;
+    /** The time of the next entry, until the dispatcher was woken for it; {@link NearTier#NONE} if none is awaited. */
+    private long wakeMs = NearTier.NONE;
+    /** The time of the wake-up requested from the host, until it comes; {@link NearTier#NONE} without a request. */
+    private long timerMs = NearTier.NONE;
+    private boolean stopped;
+
+    Alarm(TrackerHost host, Clock clock, NearTier near, Overlooked overlooked) {
+        this.host = host;
+        this.clock = clock;
+        this.near = near;
+        this.overlooked = overlooked;
+    }
+
+    /** Wakes the dispatcher when the next entry is due, and checks when it may overlook entries that are due already. */
+    void arm() {
+        long headMs = near.headMs();
+        if (stopped || headMs == NearTier.NONE && overlooked.lookMs() == NearTier.NONE) {
+            return;
+        }
+        long nowMs = clock.millis();
+        if (headMs > nowMs && headMs != NearTier.NONE && (headMs < wakeMs || wakeMs <= nowMs)) {
+            wakeMs = headMs;
+        }
+        long nextMs = Math.min(wakeMs > nowMs ? wakeMs : NearTier.NONE, overlooked.lookMs());
+        if (nextMs != NearTier.NONE && (nextMs < timerMs || timerMs <= nowMs)) {
+            timerMs = nextMs;
+            host.wakeAt(nextMs);
+        }
+    }
+
+    /** As {@link #arm}, after an entry due at that time has come: few such entries change the alarm. */
+    void armFor(long deliverAtMs, long nowMs) {
+        if (deliverAtMs < wakeMs || wakeMs <= nowMs) {
+            arm();
+        }
+    }
+
+    /** True if an entry is due; otherwise sets the alarm for the next. */
+    boolean isDue(long nowMs) {
+        boolean due = near.headMs() <= nowMs;
+        if (!due) {
+            arm();
+        }
+        return due;
+    }
+
+    /** The timer has fired, perhaps too early. Returns whether to wake the dispatcher. */
+    boolean ring(long nowMs) {
+        timerMs = NearTier.NONE;
+        boolean wakes = wakeMs <= nowMs && near.headMs() <= nowMs;
+        if (wakeMs <= nowMs) {
+            wakeMs = NearTier.NONE;
+        }
+        if (overlooked.isLookOver(nowMs)) {
+            wakes |= overlooked.look(nowMs);
+        }
+        arm();
+        return wakes && !stopped;
+    }
+
+    /** Wakes nobody any more. The caller cancels the pending request, without the lock. */
+    void stop() {
+        stopped = true;
+    }
+
+    /** True once nobody is woken any more. */
+    boolean isStopped() {
+        return stopped;
+    }
+}

@@ -1,0 +1,130 @@
+package tidegate.pulsar.gate;
+
+import java.util.random.RandomGenerator;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import tidegate.pulsar.timing.Wait;
+import tidegate.pulsar.wire.Ownership;
+import tidegate.pulsar.wire.Position;
+
+/**
+ * One tracker's claim to own its subscription: the next epoch and a random number, written into the cursor's metadata by
+ * compare-and-set before the daemon hears of it. For a new subscription the write waits for a consumer.
+ *
+ * <p>Only the last writer of the cursor's metadata can write it again, so two brokers never claim the same epoch, and no clock
+ * plays a part. A refused write is retried with growing pauses, because the cursor's own writes share its version. Guarded by
+ * the tracker's lock, except {@link #write}.
+ */
+public final class Claim {
+    private static final Logger LOG = LoggerFactory.getLogger(Claim.class);
+    private static final long FIRST_PAUSE_MS = 100;
+    private static final long MAX_PAUSE_MS = 10_000;
+    /**
+     * No other writer explains so many refusals in a row: a cursor that does not know its metadata's version never learns it.
+     */
+    private static final int MAX_CONFLICTS = 4;
+    private static final Position NOT_KNOWN = new Position(-1, -1);
+
+    private final TrackerHost host;
+    private final Ownership known;
+    private final RandomGenerator random;
+    private Ownership ownership;
+    private Position end = NOT_KNOWN;
+    private boolean owned;
+    private boolean writing;
+    private int refusals;
+    private int conflicts;
+    private final Wait pause = new Wait();
+
+    /** @param known the ownership that the cursor had when the tracker was made, or a first one */
+    public Claim(TrackerHost host, Ownership known, RandomGenerator random) {
+        this.host = host;
+        this.known = known;
+        this.random = random;
+        ownership = known;
+    }
+
+    /** The incarnation, and the epoch with its claims once it {@link #isOwned}. */
+    public Ownership ownership() {
+        return ownership;
+    }
+
+    /** The topic's end when the epoch was claimed; -1:-1 if unknown. */
+    public Position end() {
+        return end;
+    }
+
+    /** True once the epoch is in the cursor's metadata. */
+    public boolean isOwned() {
+        return owned;
+    }
+
+    /** Adopts the epoch that is there already, for a caller that only has a last word about the subscription. */
+    public void take() {
+        owned = true;
+        end = NOT_KNOWN;
+    }
+
+    /** Somebody has claimed a greater epoch. Claims anew, which succeeds only if this broker is the owner all the same. */
+    public void lost() {
+        owned = false;
+    }
+
+    /** The ownership to write now, or null; the caller must bring the outcome to {@link #written}. */
+    public Ownership begin(long nowMs) {
+        if (owned || writing || !pause.isOver(nowMs, pauseMs()) || !host.mayPutOwnership()) {
+            return null;
+        }
+        writing = true;
+        Ownership there = host.ownership();
+        ownership = (there == null ? known : there).next(host.storesSealed(), random);
+        // The former owners read all that the index has of them before now: a topic that ends earlier is not the one they knew.
+        end = host.lastConfirmed();
+        return ownership;
+    }
+
+    private long pauseMs() {
+        return Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS << Math.min(refusals, 10));
+    }
+
+    /** The outcome of the write that {@link #begin} asked for. */
+    public void written(TrackerHost.Written written, long nowMs) {
+        writing = false;
+        owned = written == TrackerHost.Written.DONE;
+        if (owned) {
+            refusals = 0;
+            conflicts = 0;
+            return;
+        }
+        if (written == TrackerHost.Written.UNATTENDED) {
+            return;
+        }
+        refusals++;
+        pause.begin(nowMs);
+        if (written == TrackerHost.Written.CONFLICT) {
+            conflicts++;
+            LOG.info("[{}] The cursor's metadata was written by somebody else at the same time: epoch {} is claimed again",
+                    host.name(), ownership.epoch());
+        } else {
+            LOG.info("[{}] The cursor's metadata could not be written: epoch {} is claimed again", host.name(),
+                    ownership.epoch());
+        }
+    }
+
+    /** True if the cursor's version of the metadata must differ from the stored one. */
+    public boolean isStale() {
+        return !owned && conflicts >= MAX_CONFLICTS;
+    }
+
+    /** @throws IllegalStateException if an invariant does not hold */
+    public void check() {
+        require(!owned || !writing, "an epoch is written by who owns one");
+        require(conflicts <= refusals, conflicts + " conflicts among " + refusals + " refusals");
+    }
+
+    private void require(boolean holds, String broken) {
+        if (!holds) {
+            throw new IllegalStateException(broken + ": " + ownership);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+package tidegate.pulsar.gate;
+
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import tidegate.pulsar.position.PositionStates;
+import tidegate.pulsar.wire.Position;
+import tidegate.pulsar.wire.Positions;
+
+/**
+ * Learns from the tracker's cursor: acknowledgements, progress of mark-delete, and resets.
+ *
+ * <p>An acknowledgement is true of one {@link Seal}: it is found and reported under that seal, and checked again when the seal
+ * is gone. Invariant, walked by {@link #check}: nothing is contained up to the mark-delete position seen last. Guarded by the
+ * tracker's lock, except {@link #findAcknowledged}.
+ */
+final class CursorWatch {
+    private static final Logger LOG = LoggerFactory.getLogger(CursorWatch.class);
+
+    private final TrackerHost host;
+    private final Seal seal;
+    private final PositionStates positions;
+    private final Outbox outbox;
+    private final DaemonStream stream;
+    private final SettlingDeletes deletes;
+    private Position markDelete;
+
+    CursorWatch(TrackerHost host, Seal seal, PositionStates positions, Outbox outbox, DaemonStream stream,
+                SettlingDeletes deletes) {
+        this.host = host;
+        this.seal = seal;
+        this.positions = positions;
+        this.outbox = outbox;
+        this.stream = stream;
+        this.deletes = deletes;
+        markDelete = host.markDelete();
+    }
+
+    // ---- resets ---------------------------------------------------------------------------------------------------
+
+    /** Looks for the effects of a reset of the cursor, before any decision that relies on known acknowledgements. */
+    void noticeReset() {
+        if (!seal.isIntact() || seal.isWanted()) {
+            onReset();
+        }
+    }
+
+    /** In case a reset ever leaves the seal: it takes all acknowledgements back, so the highest one shows it. */
+    void noticeLostReport() {
+        long[] last = positions.lastReported();
+        if (last != null && !positions.isSettling(last[0], last[1]) && !host.isDeleted(last[0], last[1])) {
+            onReset();
+        }
+    }
+
+    /**
+     * The cursor was reset, or something else took its seal: skipping, clearing the backlog. Every known acknowledgement must
+     * be checked again before anything relies on it, and the daemon hears of the new seal before anything else.
+     */
+    void onReset() {
+        LOG.info("[{}] The cursor was reset or skipped: what was known acknowledged is looked at again", host.name());
+        // First, so that every look from now on is true of the new seal.
+        seal.renew();
+        outbox.dropAcknowledgements();
+        positions.doubt();
+        deletes.abandon();
+        stream.reopen();
+        follow(host.markDelete());
+    }
+
+    // ---- acknowledgements -----------------------------------------------------------------------------------------
+
+    /** Positions that may have been acknowledged and are. Needs no lock, as it may take long. */
+    Positions findAcknowledged() {
+        Positions found = new Positions();
+        positions.forEachUnseen((ledgerId, entryId) -> {
+            if (host.isDeleted(ledgerId, entryId)) {
+                found.add(ledgerId, entryId);
+            }
+        });
+        return found;
+    }
+
+    /** Reports the found positions, unless the cursor has lost the seal under which they were found. */
+    void report(Positions found, long then) {
+        noticeReset();
+        if (!seal.stood(then)) {
+            return;
+        }
+        positions.endDoubt();
+        if (!found.isEmpty()) {
+            acknowledge(found);
+        }
+    }
+
+    /**
+     * Reports the findings of {@link DeletedRanges}, without positions that have left meanwhile or that this tracker itself
+     * deletes. False if the cursor has lost the seal under which they were found.
+     */
+    boolean reportCancelled(Positions found, long then) {
+        noticeReset();
+        if (!seal.stood(then)) {
+            return false;
+        }
+        Positions cancelled = new Positions();
+        found.forEach((ledgerId, entryId) -> {
+            if (positions.contains(ledgerId, entryId) && !positions.isSettling(ledgerId, entryId)) {
+                cancelled.add(ledgerId, entryId);
+            }
+        });
+        if (!cancelled.isEmpty()) {
+            acknowledge(cancelled);
+        }
+        return true;
+    }
+
+    /** The cursor has these as deleted. The outbox owns the positions from now on. */
+    void acknowledge(Positions found) {
+        found.forEach(positions::acknowledge);
+        outbox.acknowledge(found.optimized());
+    }
+
+    // ---- mark-delete ----------------------------------------------------------------------------------------------
+
+    /** The cursor's mark-delete position, which may have moved either way. */
+    void onMarkDelete(Position position) {
+        if (position.equals(markDelete)) {
+            return;
+        }
+        if (position.compareTo(markDelete) < 0 || !seal.isIntact()) {
+            // A reset, in case one ever leaves the seal; or a move forwards that takes it. The seal follows the position, too.
+            onReset();
+        } else {
+            follow(position);
+        }
+    }
+
+    /** True if the mark-delete position seen last is there, or further on; it may have gone back since. */
+    boolean hasPassed(long ledgerId, long entryId) {
+        return ledgerId < markDelete.ledgerId() || ledgerId == markDelete.ledgerId() && entryId <= markDelete.entryId();
+    }
+
+    /**
+     * Reports the positions passed, too: the cursor may store its position a minute later, and end before. Unless the seal has
+     * gone: then the position may be one that a reset has taken back.
+     */
+    private void follow(Position position) {
+        markDelete = position;
+        if (!seal.isIntact()) {
+            positions.discardUpTo(position);
+            return;
+        }
+        Positions passed = positions.passUpTo(position);
+        if (!passed.isEmpty()) {
+            outbox.acknowledge(passed.optimized());
+        }
+    }
+
+    /** @throws IllegalStateException if an invariant does not hold */
+    void check() {
+        Position lowest = positions.lowest();
+        if (lowest != null && lowest.compareTo(markDelete) <= 0) {
+            throw new IllegalStateException(lowest + " is contained below mark-delete " + markDelete);
+        }
+    }
+}

@@ -1,0 +1,287 @@
+package tidegate.pulsar.gate;
+
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import tidegate.pulsar.position.NearTier;
+import tidegate.pulsar.position.PositionSet;
+import tidegate.pulsar.position.PositionStates;
+import tidegate.pulsar.timing.Wait;
+import tidegate.pulsar.wire.Frame;
+import tidegate.pulsar.wire.Frame.Envelope;
+import tidegate.pulsar.wire.Frames;
+import tidegate.pulsar.wire.Ownership;
+import tidegate.pulsar.wire.Position;
+import tidegate.pulsar.wire.Positions;
+
+/**
+ * One tracker's stream to the daemon: its state, the OPEN that it sent, and when the link should fetch frames. The
+ * {@link Outbox} has the outgoing frames, {@link HeldAnswer} the answer to OPEN.
+ *
+ * <p>Invariants, walked by {@link #check}: an answer to OPEN exists only while the stream is opening; only an existing stream
+ * can be due for reopening, and then it sends nothing but CLOSE. Guarded by the tracker's lock.
+ */
+final class DaemonStream {
+    private static final Logger LOG = LoggerFactory.getLogger(DaemonStream.class);
+    private static final long RETRY_MS = 1000;
+    private static final long CLEAR_TIMEOUT_MS = 5000;
+
+    /** CLOSING: the stream closes in order to open again. */
+    private enum State { UNOPENED, OPENING, OPEN, CLOSING }
+
+    private final TrackerHost host;
+    private final TrackerSettings settings;
+    private final Outbox outbox;
+    private final PositionStates positions;
+    private final NearTier near;
+    private final HeldAnswer answer;
+
+    private State state = State.UNOPENED;
+    /** The daemon needs a new OPEN, for another seal or other positions in flight. Until then nothing more goes out. */
+    private boolean reopen;
+    private Position markDeleteTold = new Position(-1, -1);
+    private final Wait sinceRefused = new Wait();
+    private int lastErrorCode;
+    /** The link knows that there are frames, and has not fetched them yet. */
+    private boolean noted;
+    /** Completes when the CLEAR of that seq is durable; null without one. */
+    private CompletableFuture<Void> clearing;
+    private long clearSeq;
+
+    DaemonStream(TrackerHost host, TrackerSettings settings, Outbox outbox, PositionStates positions, NearTier near) {
+        this.host = host;
+        this.settings = settings;
+        this.outbox = outbox;
+        this.positions = positions;
+        this.near = near;
+        answer = new HeldAnswer(outbox, positions, near);
+    }
+
+    boolean isOpening() {
+        return state == State.OPENING;
+    }
+
+    boolean isOpen() {
+        return state == State.OPEN;
+    }
+
+    /** True if the daemon has nothing more to say on it. */
+    boolean isUnopened() {
+        return state == State.UNOPENED;
+    }
+
+    /** True if the stream sends frames that are added now. */
+    boolean takesMore() {
+        return state == State.OPEN && !reopen;
+    }
+
+    // ---- opening --------------------------------------------------------------------------------------------------
+
+    /** True if the stream is closed, and the daemon has not refused it just now. */
+    boolean mayOpen(long nowMs) {
+        boolean refused = !sinceRefused.isOver(nowMs, RETRY_MS);
+        return state == State.UNOPENED && !refused;
+    }
+
+    /** @param last true if CLOSE is to follow because the tracker is finished */
+    Frame.Open open(Claim claim, long seal, boolean last, long nowMs) {
+        state = State.OPENING;
+        Ownership owner = claim.ownership();
+        // Without entries that this broker gated for want of a daemon and that are due later: the daemon hands those out.
+        PositionSet inFlight = positions.inFlight(nowMs + settings.horizonMs());
+        answer.expect(seal, inFlight);
+        // Positions that do not fit may come as DUE although they are here already; the tracker ignores them then.
+        List<Positions> parts = inFlight.toPositions().cut(Frames.MAX_SET_BYTES);
+        markDeleteTold = host.persistedMarkDelete();
+        outbox.opened(inFlight, last);
+        return new Frame.Open(owner.incarnation(), owner.epoch(), seal, settings.horizonMs(), settings.credit(),
+                markDeleteTold.ledgerId(), markDeleteTold.entryId(), settings.topic(), settings.subscription(),
+                parts.isEmpty() ? new Positions() : parts.get(0), host.log().home(), host.log().pointer(), owner.claims(),
+                claim.end().ledgerId(), claim.end().entryId());
+    }
+
+    /** The daemon's answer; present while the stream is opening. */
+    HeldAnswer answer() {
+        return answer;
+    }
+
+    /** The answer has come: frames added from now on go out. */
+    void opened() {
+        state = State.OPEN;
+        lastErrorCode = 0;
+    }
+
+    /** The tracker has acted on the answer: the frames that follow from it are in the outbox, too. */
+    void answerDone() {
+        if (clearing != null) {
+            clearSeq = outbox.lastSeq();
+        }
+        answer.done();
+        noted = true;
+    }
+
+    // ---- telling --------------------------------------------------------------------------------------------------
+
+    /** Makes the link fetch frames soon. */
+    void signal() {
+        noted = true;
+        host.framesWaiting();
+    }
+
+    /** As {@link #signal}, but the caller tells the link, without the lock. */
+    void note() {
+        noted = true;
+    }
+
+    /** True if the caller must tell the link that something was added. */
+    boolean noteAdded() {
+        return noteIf(outbox.hasUnsent());
+    }
+
+    /** True if the caller must tell the link that there is something to send. */
+    boolean noteAny() {
+        return noteIf(outbox.hasUnsent() || reopen || isCreditDue());
+    }
+
+    private boolean noteIf(boolean wanted) {
+        boolean wants = state == State.OPEN && !noted && wanted;
+        noted |= wants;
+        return wants;
+    }
+
+    /**
+     * True if credit should go back: when it is worth a frame, or when no entry holds any. The daemon may keep less than it was
+     * given, and has none left then.
+     */
+    private boolean isCreditDue() {
+        return near.creditBack() >= Math.max(1, settings.credit() / 8) || near.creditBack() > 0 && near.isAllCreditFree();
+    }
+
+    /** Tells the persisted mark-delete position if it has moved forward. OPEN tells one that has gone back. */
+    void tellMarkDelete() {
+        Position persisted = host.persistedMarkDelete();
+        if (persisted.compareTo(markDeleteTold) > 0) {
+            markDeleteTold = persisted;
+            outbox.markDelete(persisted.ledgerId(), persisted.entryId());
+            positions.discardReportedUpTo(persisted);
+        }
+    }
+
+    /** The frames to send now, numbered. {@code last}: the tracker is finished, and takes nothing any more. */
+    List<Envelope> takeFrames(int streamId, boolean last) {
+        noted = false;
+        if (state != State.OPEN) {
+            return List.of();
+        }
+        if (reopen && !last) {
+            state = State.CLOSING;
+            clearSeq = NearTier.NONE;
+            return outbox.takeClose(streamId);
+        }
+        List<Envelope> frames = outbox.takeUnsent(streamId);
+        if (!last && isCreditDue()) {
+            frames.add(new Envelope(streamId, 0, new Frame.Credit(near.takeCredit())));
+        }
+        return frames;
+    }
+
+    /** Closes the stream, if there is one, and opens it again. */
+    void reopen() {
+        reopen = state == State.OPENING || state == State.OPEN;
+        signal();
+    }
+
+    /** The tracker adds no more: CLOSE follows the frames that are left, unless the daemon has never heard of it. */
+    void end() {
+        if (state == State.OPEN || state == State.OPENING || !outbox.isEmpty()) {
+            outbox.close();
+        }
+        noted = true;
+    }
+
+    // ---- what the daemon says -------------------------------------------------------------------------------------
+
+    /** Everything up to {@code seq} is durable; false if that concerns another stream. */
+    boolean durable(long seq) {
+        if (state != State.OPEN && state != State.CLOSING) {
+            return false;
+        }
+        outbox.durable(seq);
+        return true;
+    }
+
+    void refused(int code, String message, long nowMs) {
+        if (code != lastErrorCode) {
+            LOG.warn("[{}] The daemon refused the stream: {} (code {}); trying again", host.name(), message, code);
+        }
+        lastErrorCode = code;
+        sinceRefused.begin(nowMs);
+    }
+
+    /** The daemon has closed it, on request. {@code last}: the tracker is finished. */
+    void closed(boolean last) {
+        if (state == State.CLOSING || last && state == State.OPEN) {
+            startOver();
+        }
+    }
+
+    /** The stream is gone; frames sent but not durable will be sent again. */
+    void lost() {
+        noted = false;
+        startOver();
+    }
+
+    private void startOver() {
+        abandon();
+        near.forgetCredit();
+        outbox.restart();
+    }
+
+    /** Another tracker takes over the frames that are left. */
+    void abandon() {
+        state = State.UNOPENED;
+        reopen = false;
+        answer.drop();
+    }
+
+    // ---- clearing -------------------------------------------------------------------------------------------------
+
+    /** Tells the daemon to forget everything; completes when it has, or after a while. Call {@link #takeClearing} first. */
+    CompletableFuture<Void> clear() {
+        outbox.clear();
+        noted = true;
+        if (state == State.UNOPENED) {
+            return CompletableFuture.completedFuture(null);
+        }
+        clearing = new CompletableFuture<>();
+        clearSeq = state == State.OPEN ? outbox.lastSeq() : NearTier.NONE;
+        // Unsubscribing must not hang on a daemon that does not answer; the CLEAR stays in the outbox.
+        return clearing.completeOnTimeout(null, CLEAR_TIMEOUT_MS, TimeUnit.MILLISECONDS);
+    }
+
+    /** The clearing in progress, which the caller completes without the lock; a completed one if there is none. */
+    CompletableFuture<Void> takeClearing() {
+        CompletableFuture<Void> taken = clearing;
+        clearing = null;
+        return taken == null ? CompletableFuture.completedFuture(null) : taken;
+    }
+
+    /** As {@link #takeClearing}, if the clearing ends once everything up to {@code seq} is durable. */
+    CompletableFuture<Void> takeClearingUpTo(long seq) {
+        return clearing != null && seq >= clearSeq ? takeClearing() : CompletableFuture.completedFuture(null);
+    }
+
+    /** @throws IllegalStateException if an invariant does not hold */
+    void check() {
+        require(state == State.OPENING || answer.isEmpty(), "an answer to OPEN is left over");
+        require(state != State.UNOPENED || !reopen, "what is not there is to be opened again");
+    }
+
+    private void require(boolean holds, String broken) {
+        if (!holds) {
+            throw new IllegalStateException(broken + ": " + state);
+        }
+    }
+}

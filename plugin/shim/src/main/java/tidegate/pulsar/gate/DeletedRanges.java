@@ -1,0 +1,106 @@
+package tidegate.pulsar.gate;
+
+import java.util.ArrayList;
+import java.util.List;
+import tidegate.pulsar.position.PositionStates;
+import tidegate.pulsar.timing.Wait;
+import tidegate.pulsar.wire.Positions;
+
+/**
+ * Notices positions that the cursor has as deleted although nobody was given them: messages cancelled before they were due, by
+ * the ids that their producer got.
+ *
+ * <p>Such a position may be any of millions, so none is checked individually. While the cursor counts no further deletion and
+ * no position becomes contained, there is nothing to see. Otherwise a look copies the cursor's deleted entries, a bit each, and
+ * intersects them with the contained ones, 64 at a time. A finding counts only under the {@link Seal} that stood before and
+ * after, as every acknowledgement does; looks find it again until {@link #noteTold} says that it was told. Why so:
+ * docs/decisions/cancelled-messages.md.
+ *
+ * <p>Takes no lock except the cursor's, for the copy. Any thread may look; one at a time watches, by {@link #lookIfChanged}.
+ */
+final class DeletedRanges {
+    /** At most so many positions are told while the tracker's lock is held once: about a millisecond. */
+    private static final int PART_MAX = 1_024;
+    /** A look at 20 million entries takes a few hundred microseconds; the next one then waits 15 ms. */
+    private static final long WORDS_PER_MS = 20_000;
+    private static final long MAX_PAUSE_MS = 500;
+
+    /** A change in any of these may show something new. */
+    private record State(long generation, long deletions, long entered) {}
+
+    /** The findings of one look, in parts. The look read the state first, so that nothing later counts as seen. */
+    static final class Look {
+        private final State state;
+        private final List<Positions> parts = new ArrayList<>();
+        private int lastSize = PART_MAX;
+        private long words;
+
+        private Look(State state) {
+            this.state = state;
+        }
+
+        List<Positions> parts() {
+            return parts;
+        }
+
+        private void add(long ledgerId, long entryId) {
+            if (lastSize == PART_MAX) {
+                parts.add(new Positions());
+                lastSize = 0;
+            }
+            parts.get(parts.size() - 1).add(ledgerId, entryId);
+            lastSize++;
+        }
+    }
+
+    private final TrackerHost host;
+    private final Seal seal;
+    private final PositionStates positions;
+    private final Wait sinceLook = new Wait();
+    private long pauseMs;
+    private volatile State told;
+
+    DeletedRanges(TrackerHost host, Seal seal, PositionStates positions) {
+        this.host = host;
+        this.seal = seal;
+        this.positions = positions;
+    }
+
+    /** True if a look may show something. */
+    boolean hasChanged() {
+        return positions.contained() > 0 && !state().equals(told);
+    }
+
+    /** As {@link #look}; null if there is nothing to see, or so much that the next look must wait. */
+    Look lookIfChanged(long nowMs) {
+        if (!hasChanged() || !sinceLook.isOver(nowMs, pauseMs)) {
+            return null;
+        }
+        Look look = look();
+        sinceLook.begin(nowMs);
+        pauseMs = Math.min(MAX_PAUSE_MS, look.words / WORDS_PER_MS);
+        return look;
+    }
+
+    /** The contained positions that the cursor has as deleted. It may take a while. */
+    Look look() {
+        Look look = new Look(state());
+        if (positions.contained() == 0) {
+            return look;
+        }
+        host.deletedEntries().forEach((ledgerId, words) -> {
+            look.words += words.length;
+            positions.forEachContainedIn(ledgerId, words, look::add);
+        });
+        return look;
+    }
+
+    /** All findings of the look were told, under a seal that stood. */
+    void noteTold(Look look) {
+        told = look.state;
+    }
+
+    private State state() {
+        return new State(seal.generation(), host.deletions(), positions.entered());
+    }
+}

@@ -1,0 +1,127 @@
+package tidegate.pulsar.gate;
+
+import tidegate.pulsar.position.NearTier;
+import tidegate.pulsar.position.PositionSet;
+import tidegate.pulsar.position.PositionStates;
+import tidegate.pulsar.wire.Frame;
+import tidegate.pulsar.wire.Position;
+
+/**
+ * The daemon's answer to OPEN: the positions that it holds, and those that it knows acknowledged under the seal that OPEN told.
+ *
+ * <p>The answer comes in parts, is corrected by news that the daemon has not heard yet, is acted on once, and then dropped.
+ * Invariant, walked by {@link DaemonStream#check}: it is empty unless the stream is opening. While it arrives, it belongs to
+ * the link's thread; the tracker's lock guards all else.
+ */
+final class HeldAnswer {
+    private final Outbox outbox;
+    private final PositionStates positions;
+    private final NearTier near;
+    /** The seal that OPEN told. */
+    private long generation = Seal.NONE;
+    /** The positions that OPEN told as in flight. */
+    private PositionSet inFlightTold = new PositionSet();
+    private PositionSet held = new PositionSet();
+    private PositionSet acknowledged = new PositionSet();
+    private boolean hadOne;
+
+    HeldAnswer(Outbox outbox, PositionStates positions, NearTier near) {
+        this.outbox = outbox;
+        this.positions = positions;
+        this.near = near;
+    }
+
+    /** OPEN tells this seal and these positions in flight. */
+    void expect(long seal, PositionSet inFlight) {
+        generation = seal;
+        inFlightTold = inFlight;
+    }
+
+    /** A part of the answer has come. Needs no lock. */
+    void collect(Frame.Held part) {
+        held.addAll(part.held());
+        acknowledged.addAll(part.acknowledged());
+    }
+
+    /** Corrects the answer by news that the daemon has not heard yet. */
+    void correct() {
+        outbox.applyPendingTo(held, acknowledged);
+    }
+
+    /** Drops the answer's positions up to the mark-delete position. */
+    void discardUpTo(Position markDelete) {
+        held.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
+        acknowledged.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
+    }
+
+    /** The positions that the daemon holds. */
+    PositionSet held() {
+        return held;
+    }
+
+    /** The positions that the daemon knows acknowledged. */
+    PositionSet acknowledged() {
+        return acknowledged;
+    }
+
+    /**
+     * Positions that the daemon knows acknowledged and the cursor does not have as deleted. May take long, so it needs no lock.
+     */
+    PositionSet undoneIn(TrackerHost host) {
+        PositionSet undone = new PositionSet();
+        acknowledged.forEach((ledgerId, entryId) -> {
+            if (!host.isDeleted(ledgerId, entryId)) {
+                undone.add(ledgerId, entryId);
+            }
+        });
+        return undone;
+    }
+
+    /** True if the daemon's knowledge is under that seal. */
+    boolean isOf(long seal) {
+        return generation == seal && generation != Seal.NONE;
+    }
+
+    /** Contained positions that nobody will hand out; none before the first answer, which decides about the earlier ones. */
+    PositionSet notHeld() {
+        if (!hadOne) {
+            return new PositionSet();
+        }
+        PositionSet others = new PositionSet();
+        others.addAll(held);
+        outbox.forEachPendingAdd((ledgerId, entryId, deliverAtMs) -> others.add(ledgerId, entryId));
+        return positions.lostBut(others);
+    }
+
+    /**
+     * Positions that the broker need not gate any more: the daemon holds them, and OPEN did not tell them as in flight. Without
+     * those that are about to be told again as near: they are all that an outage leaves here, until the next one.
+     */
+    PositionSet leftToDaemon() {
+        PositionSet left = new PositionSet();
+        near.members().forEach((ledgerId, entryId) -> {
+            if (held.contains(ledgerId, entryId) && !inFlightTold.contains(ledgerId, entryId)) {
+                left.add(ledgerId, entryId);
+            }
+        });
+        outbox.forEachPendingAdd((ledgerId, entryId, deliverAtMs) -> left.remove(ledgerId, entryId));
+        return left;
+    }
+
+    /** The tracker has acted on the answer. */
+    void done() {
+        hadOne = true;
+        drop();
+    }
+
+    /** The stream is gone: the parts that came mean nothing. */
+    void drop() {
+        inFlightTold = new PositionSet();
+        held = new PositionSet();
+        acknowledged = new PositionSet();
+    }
+
+    boolean isEmpty() {
+        return held.isEmpty() && acknowledged.isEmpty();
+    }
+}

@@ -1,0 +1,199 @@
+package tidegate.pulsar.gate;
+
+import java.time.Clock;
+import tidegate.pulsar.position.NearTier;
+import tidegate.pulsar.position.PositionSet;
+import tidegate.pulsar.position.PositionStates;
+import tidegate.pulsar.position.SoughtPositions;
+import tidegate.pulsar.wire.Records;
+
+/**
+ * Decides about an entry that was read: by the dispatcher, by a pass ahead of it, or before the daemon had said what it holds.
+ *
+ * <p>A due entry is handed out. The tracker takes any other: it tells the daemon, and gates the entry here if it is due soon or
+ * nobody else can gate it. Never early: an entry is due when {@code clock >= deliver_at}, whatever the tick. Guarded by the
+ * tracker's lock.
+ */
+final class Intake {
+    private static final long MAX_LOOK_AGE_MS = 2000;
+
+    private final TrackerHost host;
+    private final Clock clock;
+    private final TrackerSettings settings;
+    private final PositionStates positions;
+    private final SoughtPositions sought;
+    private final NearTier near;
+    private final Outbox outbox;
+    private final DaemonStream stream;
+    private final CursorWatch cursor;
+    private final AheadGate ahead;
+    private final Alarm alarm;
+    /** The last reading of the clock; never later than the clock, unless somebody set it back. */
+    private long lookedMs;
+
+    Intake(TrackerParts parts) {
+        host = parts.host;
+        clock = parts.clock;
+        settings = parts.settings;
+        positions = parts.positions;
+        sought = parts.sought;
+        near = parts.near;
+        outbox = parts.outbox;
+        stream = parts.stream;
+        cursor = parts.cursor;
+        ahead = parts.ahead;
+        alarm = parts.alarm;
+    }
+
+    /** Another caller has read the clock. */
+    void lookedAt(long nowMs) {
+        lookedMs = nowMs;
+    }
+
+    // ---- what the dispatcher has read -----------------------------------------------------------------------------
+
+    /** Takes an entry that the dispatcher has read; false if it must be delivered now. */
+    boolean take(long ledgerId, long entryId, long deliverAtMs) {
+        if (!positions.enter(ledgerId, entryId)) {
+            return takeAgain(ledgerId, entryId, deliverAtMs);
+        }
+        if (!positions.isDecided()) {
+            positions.postpone(ledgerId, entryId, deliverAtMs);
+            return true;
+        }
+        boolean tracked = takeNew(ledgerId, entryId, deliverAtMs);
+        ahead.onReadInVain();
+        return tracked;
+    }
+
+    private boolean takeNew(long ledgerId, long entryId, long deliverAtMs) {
+        long nowMs = nowFor(deliverAtMs);
+        boolean wasReported = positions.isReported(ledgerId, entryId);
+        boolean isDoubtful = positions.isDoubtful(ledgerId, entryId);
+        boolean mayBeDeleted = wasReported || isDoubtful || deliverAtMs <= nowMs || cursor.hasPassed(ledgerId, entryId);
+        if (mayBeDeleted && host.isDeleted(ledgerId, entryId)) {
+            // Read before it was skipped or acknowledged: the second of two overlapping replay reads, see takeAgain.
+            positions.leave(ledgerId, entryId);
+            return true;
+        }
+        if (wasReported) {
+            // The cursor was reset: otherwise the dispatcher would not have read it.
+            cursor.onReset();
+        }
+        if (deliverAtMs <= nowMs) {
+            positions.give(ledgerId, entryId, 0);
+            return false;
+        }
+        track(ledgerId, entryId, deliverAtMs, nowMs);
+        return true;
+    }
+
+    /** A contained position was read all the same: a redelivery, or a read that began before it was contained. */
+    private boolean takeAgain(long ledgerId, long entryId, long deliverAtMs) {
+        if (!positions.isDecided() || positions.isSettling(ledgerId, entryId)) {
+            return true;
+        }
+        if (sought.find(ledgerId, entryId)) {
+            // A sought position counts as new, unless it came back by itself meanwhile.
+            return takeNew(ledgerId, entryId, deliverAtMs);
+        }
+        if (deliverAtMs <= clock.millis()) {
+            // Pulsar may replay a position twice: its dispatcher takes the end of one batch for the end of another that still
+            // waits to be sent, and reads the latter's positions again. A true redelivery leaves its consumer first.
+            if (positions.isHandedOut(ledgerId, entryId)
+                    && (host.isOutstanding(ledgerId, entryId) || host.isDeleted(ledgerId, entryId))) {
+                return true;
+            }
+            if (!positions.isGiven(ledgerId, entryId)) {
+                positions.give(ledgerId, entryId, 0);
+                return false;
+            }
+            int redeliveryCount = host.redeliveryCount(ledgerId, entryId);
+            if (redeliveryCount == positions.redeliveryCount(ledgerId, entryId)) {
+                // Nobody has given it back, so it is being acknowledged. Pulsar takes it from the consumer, with all others of
+                // one command, before the cursor hears of any. If it is something else after all, the message only comes a
+                // little later.
+                positions.await(ledgerId, entryId);
+                return true;
+            }
+            positions.give(ledgerId, entryId, redeliveryCount);
+            return false;
+        }
+        // Somebody may have set the clock back since it was handed out.
+        if (positions.takeBack(ledgerId, entryId, deliverAtMs)) {
+            alarm.arm();
+        }
+        return true;
+    }
+
+    /**
+     * The time to judge an entry by. Reading the clock is a good part of an add's cost, and most entries are far away: for
+     * those the time of the last look will do, as it is at most a second old. If it were older, the daemon would push the
+     * entry.
+     */
+    private long nowFor(long deliverAtMs) {
+        if (deliverAtMs - lookedMs <= settings.horizonMs() + MAX_LOOK_AGE_MS) {
+            lookedMs = clock.millis();
+        }
+        return lookedMs;
+    }
+
+    // ---- what a pass ahead has read -------------------------------------------------------------------------------
+
+    /**
+     * Takes entries as if the dispatcher had read them, and returns how many. It skips entries that are acknowledged, doubtful,
+     * or contained without being sought.
+     */
+    int takeAhead(Records records, int from, int to, long nowMs) {
+        lookedMs = nowMs;
+        int taken = 0;
+        for (int i = from; i < to; i++) {
+            long ledgerId = records.ledgerId(i);
+            long entryId = records.entryId(i);
+            // In this order, as an entry handed out stays contained until it has been seen deleted.
+            boolean unknown = sought.contains(ledgerId, entryId)
+                    || !positions.contains(ledgerId, entryId) && !host.isDeleted(ledgerId, entryId);
+            if (unknown && !positions.isReported(ledgerId, entryId) && !positions.isDoubtful(ledgerId, entryId)) {
+                sought.find(ledgerId, entryId);
+                positions.enter(ledgerId, entryId);
+                track(ledgerId, entryId, records.deliverAtMs(i), nowMs);
+                taken++;
+            }
+        }
+        return taken;
+    }
+
+    // ---- what was read before the daemon's answer -----------------------------------------------------------------
+
+    /** Decides about entries that were read before the daemon had said what it holds. */
+    void decide(PositionSet held) {
+        Records entries = positions.decide();
+        long nowMs = clock.millis();
+        for (int i = 0; i < entries.size(); i++) {
+            long ledgerId = entries.ledgerId(i);
+            long entryId = entries.entryId(i);
+            // No longer contained if the mark-delete position has passed it meanwhile.
+            if (positions.contains(ledgerId, entryId) && !held.contains(ledgerId, entryId)
+                    && !positions.isSettling(ledgerId, entryId)) {
+                boolean isPassed = cursor.hasPassed(ledgerId, entryId) && host.isDeleted(ledgerId, entryId);
+                if (isPassed || positions.isReported(ledgerId, entryId)) {
+                    positions.leave(ledgerId, entryId);
+                } else {
+                    track(ledgerId, entryId, entries.deliverAtMs(i), nowMs);
+                }
+            }
+        }
+    }
+
+    private void track(long ledgerId, long entryId, long deliverAtMs, long nowMs) {
+        boolean gateHere = !stream.isOpen()
+                || deliverAtMs <= nowMs + settings.horizonMs() && near.size() < settings.nearMaxEntries();
+        if (gateHere) {
+            positions.gate(ledgerId, entryId, deliverAtMs);
+            outbox.addNear(ledgerId, entryId, deliverAtMs);
+            alarm.armFor(deliverAtMs, nowMs);
+        } else {
+            outbox.addFar(ledgerId, entryId, deliverAtMs);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+package tidegate.pulsar.gate;
+
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import tidegate.pulsar.position.PositionSet;
+import tidegate.pulsar.position.PositionStates;
+import tidegate.pulsar.position.SoughtPositions;
+import tidegate.pulsar.wire.Positions;
+import tidegate.pulsar.wire.Records;
+
+/**
+ * Makes the broker read again those positions that nobody holds any more, and only those: consumers keep their messages, and
+ * their acknowledgements meanwhile count. A pass ahead reads them, or the dispatcher.
+ *
+ * <p>Asking the cursor about each position may take long, so it happens without the tracker's lock, which the methods take
+ * themselves.
+ */
+final class LostPositions {
+    private static final Logger LOG = LoggerFactory.getLogger(LostPositions.class);
+
+    private final Object lock;
+    private final TrackerHost host;
+    private final PositionStates positions;
+    private final SoughtPositions sought;
+    private final Outbox outbox;
+    private final AheadGate ahead;
+
+    LostPositions(Object lock, TrackerHost host, PositionStates positions, SoughtPositions sought, Outbox outbox,
+                  AheadGate ahead) {
+        this.lock = lock;
+        this.host = host;
+        this.positions = positions;
+        this.sought = sought;
+        this.outbox = outbox;
+        this.ahead = ahead;
+    }
+
+    /** These have just become sought: reads all but the acknowledged ones. */
+    void readAgain(PositionSet lost) {
+        if (lost.isEmpty()) {
+            return;
+        }
+        PositionSet deleted = new PositionSet();
+        lost.forEach((ledgerId, entryId) -> {
+            if (host.isDeleted(ledgerId, entryId)) {
+                deleted.add(ledgerId, entryId);
+            }
+        });
+        synchronized (lock) {
+            positions.leaveSought(deleted);
+            ahead.want();
+        }
+        if (lost.size() > deleted.size()) {
+            LOG.warn("[{}] The daemon no longer holds {} positions: they are read again", host.name(),
+                    lost.size() - deleted.size());
+        }
+    }
+
+    /**
+     * The daemon has lost these; those that this broker has are not lost. Entries told and not known durable yet may have
+     * reached the daemon before the loss: they are told once more.
+     */
+    void onUnheld(Positions unheld) {
+        PositionSet lost = new PositionSet();
+        synchronized (lock) {
+            unheld.forEach((ledgerId, entryId) -> {
+                if (positions.isLeftToDaemon(ledgerId, entryId)) {
+                    lost.add(ledgerId, entryId);
+                }
+            });
+            Records known = new Records();
+            outbox.forEachPendingAdd((ledgerId, entryId, deliverAtMs) -> {
+                if (lost.contains(ledgerId, entryId)) {
+                    known.add(ledgerId, entryId, deliverAtMs);
+                }
+            });
+            for (int i = 0; i < known.size(); i++) {
+                lost.remove(known.ledgerId(i), known.entryId(i));
+                outbox.addFar(known.ledgerId(i), known.entryId(i), known.deliverAtMs(i));
+            }
+            sought.seek(lost);
+        }
+        readAgain(lost);
+        host.readMore();
+    }
+
+    /** A consumer that came just before these were forgotten has rewound already: nobody has what it skipped or read. */
+    void onForgotten(PositionSet forgotten) {
+        PositionSet lost = new PositionSet();
+        forgotten.forEach((ledgerId, entryId) -> {
+            if (!host.isDeleted(ledgerId, entryId) && !host.isOutstanding(ledgerId, entryId)) {
+                lost.add(ledgerId, entryId);
+            }
+        });
+        synchronized (lock) {
+            positions.enterAll(lost);
+            sought.seek(lost);
+            ahead.want();
+        }
+        host.readMore();
+    }
+}

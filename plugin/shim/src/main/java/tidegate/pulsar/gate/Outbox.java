@@ -1,0 +1,367 @@
+package tidegate.pulsar.gate;
+
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.Iterator;
+import java.util.List;
+import tidegate.pulsar.position.PositionSet;
+import tidegate.pulsar.wire.Frame;
+import tidegate.pulsar.wire.Frame.Envelope;
+import tidegate.pulsar.wire.Frames;
+import tidegate.pulsar.wire.Positions;
+import tidegate.pulsar.wire.Records;
+
+/**
+ * The changes that one subscription has told, or will tell, the daemon and that are not yet durable there, in order.
+ *
+ * <p>Invariant: a change leaves the outbox only when the daemon has said DURABLE for it. Changes that a broken connection lost
+ * are sent again on the next one, renumbered from 1. Every change is idempotent, so sending it twice is harmless. Adds go to two
+ * open batches (near and far), which close last when something is sent. That may put an add after a later ACK or MARK_DELETE and
+ * changes nothing: the daemon ignores an add of a position that is acknowledged or marked deleted. An add never overtakes an
+ * earlier change.
+ *
+ * <p>To keep a long outage cheap, an ACK joins the last unsent ACK, and a MARK_DELETE, which only goes forward, replaces the last
+ * unsent one. Adds between do not matter, as above. But no change passes one that takes something back: UNACK, CLEAR or CLOSE.
+ * Invariants, walked by {@link #check}: sent changes are numbered upwards, and the counted entries are those that wait. Guarded
+ * by the tracker's lock.
+ */
+public final class Outbox {
+    private static final class Change {
+        Frame frame;
+        long seq;
+
+        Change(Frame frame) {
+            this.frame = frame;
+        }
+
+        int entries() {
+            return frame instanceof Frame.Add add ? add.records().size() : 0;
+        }
+    }
+
+    /** Called for each entry. */
+    @FunctionalInterface
+    public interface EntryVisitor {
+        void visit(long ledgerId, long entryId, long deliverAtMs);
+    }
+
+    private Records far = new Records();
+    private Records near = new Records();
+    private final Deque<Change> unsent = new ArrayDeque<>();
+    private final Deque<Change> sent = new ArrayDeque<>();
+    private long nextSeq = 1;
+    private int closedEntries;
+
+    boolean isEmpty() {
+        return far.isEmpty() && near.isEmpty() && unsent.isEmpty() && sent.isEmpty();
+    }
+
+    boolean hasUnsent() {
+        return !far.isEmpty() || !near.isEmpty() || !unsent.isEmpty();
+    }
+
+    /** Entries that are not durable with the daemon. */
+    int pendingEntries() {
+        return closedEntries + far.size() + near.size();
+    }
+
+    void addFar(long ledgerId, long entryId, long deliverAtMs) {
+        far.add(ledgerId, entryId, deliverAtMs);
+        if (far.size() == Frames.MAX_RECORDS) {
+            far = closeBatch(far, false);
+        }
+    }
+
+    void addNear(long ledgerId, long entryId, long deliverAtMs) {
+        near.add(ledgerId, entryId, deliverAtMs);
+        if (near.size() == Frames.MAX_RECORDS) {
+            near = closeBatch(near, true);
+        }
+    }
+
+    void acknowledge(Positions positions) {
+        Frame.Ack last = lastAck();
+        if (last != null && last.positions().sizeBytes() + positions.sizeBytes() < Frames.MAX_SET_BYTES) {
+            last.positions().addAll(positions);
+            return;
+        }
+        for (Positions part : positions.cut(Frames.MAX_SET_BYTES)) {
+            unsent.add(new Change(new Frame.Ack(part)));
+        }
+    }
+
+    /** The last unsent ACK that another may join. */
+    private Frame.Ack lastAck() {
+        for (Iterator<Change> i = unsent.descendingIterator(); i.hasNext(); ) {
+            Change change = i.next();
+            if (change.frame instanceof Frame.Ack ack) {
+                return ack;
+            }
+            if (change.frame instanceof Frame.Unack || endsMerging(change)) {
+                return null;
+            }
+        }
+        return null;
+    }
+
+    private static boolean endsMerging(Change change) {
+        return change.frame instanceof Frame.Clear || change.frame instanceof Frame.Close;
+    }
+
+    void unacknowledge(Positions positions) {
+        // An add must stay before the UNACK of an acknowledgement that it came before.
+        closeAdds();
+        for (Positions part : positions.cut(Frames.MAX_SET_BYTES)) {
+            unsent.add(new Change(new Frame.Unack(part)));
+        }
+    }
+
+    /** The persisted mark-delete position has moved forward. */
+    void markDelete(long ledgerId, long entryId) {
+        for (Change change : unsent) {
+            if (change.frame instanceof Frame.Ack ack) {
+                ack.positions().discardUpTo(ledgerId, entryId);
+            }
+        }
+        removeLastMarkDelete();
+        unsent.add(new Change(new Frame.MarkDelete(ledgerId, entryId)));
+    }
+
+    /** A later mark-delete position covers the last unsent one. */
+    private void removeLastMarkDelete() {
+        for (Iterator<Change> i = unsent.descendingIterator(); i.hasNext(); ) {
+            Change change = i.next();
+            if (change.frame instanceof Frame.MarkDelete) {
+                i.remove();
+                return;
+            }
+            if (endsMerging(change)) {
+                return;
+            }
+        }
+    }
+
+    /** Forgets the acknowledgements: they were true of a seal that the cursor has lost. */
+    void dropAcknowledgements() {
+        sent.removeIf(change -> change.frame instanceof Frame.Ack);
+        unsent.removeIf(change -> change.frame instanceof Frame.Ack);
+    }
+
+    /**
+     * The stream is opened anew. OPEN tells the mark-delete position, so older ones need not be told. A CLOSE to open again has
+     * had its effect; the CLOSE of a finished tracker comes last. An add is near only while its position is in flight: a reset
+     * may have taken it away meanwhile.
+     */
+    void opened(PositionSet inFlight, boolean finished) {
+        closeAdds();
+        List<Change> changes = new ArrayList<>(unsent);
+        unsent.clear();
+        for (Change change : changes) {
+            if (change.frame instanceof Frame.Add add && add.near()) {
+                split(add.records(), inFlight);
+            } else if (change.frame instanceof Frame.Ack ack) {
+                // Joined with the last: else each connection that ends before anything is durable would leave an ACK behind.
+                acknowledge(ack.positions());
+            } else if (!(change.frame instanceof Frame.MarkDelete || change.frame instanceof Frame.Close)) {
+                unsent.add(change);
+            }
+        }
+        if (finished) {
+            unsent.add(new Change(new Frame.Close()));
+        }
+    }
+
+    private void split(Records records, PositionSet inFlight) {
+        Records here = new Records();
+        Records gone = new Records();
+        forEach(records, (ledgerId, entryId, deliverAtMs) ->
+                (inFlight.contains(ledgerId, entryId) ? here : gone).add(ledgerId, entryId, deliverAtMs));
+        if (!gone.isEmpty()) {
+            unsent.add(new Change(new Frame.Add(false, gone)));
+        }
+        if (!here.isEmpty()) {
+            unsent.add(new Change(new Frame.Add(true, here)));
+        }
+    }
+
+    /** Forgets everything unsent, as CLEAR makes it pointless, except the mark-delete position. */
+    void clear() {
+        far.clear();
+        near.clear();
+        unsent.removeIf(change -> !(change.frame instanceof Frame.MarkDelete));
+        closedEntries = sent.stream().mapToInt(Change::entries).sum();
+        unsent.add(new Change(new Frame.Clear()));
+    }
+
+    void close() {
+        closeAdds();
+        unsent.add(new Change(new Frame.Close()));
+    }
+
+    /** Everything not yet sent on this connection, numbered. */
+    List<Envelope> takeUnsent(int stream) {
+        closeAdds();
+        List<Envelope> frames = new ArrayList<>(unsent.size());
+        for (Change change; (change = unsent.poll()) != null; ) {
+            change.seq = nextSeq++;
+            sent.add(change);
+            frames.add(new Envelope(stream, change.seq, change.frame));
+        }
+        return frames;
+    }
+
+    /** A CLOSE that goes out before the unsent changes, which wait until the stream is open again. */
+    List<Envelope> takeClose(int stream) {
+        Change change = new Change(new Frame.Close());
+        change.seq = nextSeq++;
+        sent.add(change);
+        List<Envelope> frames = new ArrayList<>();
+        frames.add(new Envelope(stream, change.seq, change.frame));
+        return frames;
+    }
+
+    /** The seq that the last change has, or gets if the open batches are closed and sent now. */
+    long lastSeq() {
+        return nextSeq - 1 + unsent.size() + (far.isEmpty() ? 0 : 1) + (near.isEmpty() ? 0 : 1);
+    }
+
+    /** The daemon has everything up to {@code seq} on disk. */
+    void durable(long seq) {
+        while (!sent.isEmpty() && sent.peek().seq <= seq) {
+            closedEntries -= sent.poll().entries();
+        }
+    }
+
+    /** The connection is gone: changes that were sent and are not durable will be sent again, from seq 1. */
+    void restart() {
+        nextSeq = 1;
+        while (!sent.isEmpty()) {
+            unsent.addFirst(sent.pollLast());
+        }
+    }
+
+    /** Marks every pending add as near and shows those that were not. For the time without a daemon. */
+    void gateHere(EntryVisitor visitor) {
+        closeAdds();
+        gateHere(sent, visitor);
+        gateHere(unsent, visitor);
+    }
+
+    private static void gateHere(Iterable<Change> changes, EntryVisitor visitor) {
+        for (Change change : changes) {
+            if (change.frame instanceof Frame.Add add && !add.near()) {
+                forEach(add.records(), visitor);
+                change.frame = new Frame.Add(true, add.records());
+            }
+        }
+    }
+
+    /**
+     * Takes over the changes that another tracker of the same subscription left behind; they come first. Its near tier is gone,
+     * so its adds are ordinary ones now. It drops changes that take something back: the subscription still exists, another owner
+     * may have told its acknowledgements since, and the cursor refuses once more a deletion that it refuses.
+     */
+    void adopt(Outbox other) {
+        other.closeAdds();
+        other.restart();
+        for (Iterator<Change> i = other.unsent.descendingIterator(); i.hasNext(); ) {
+            Change change = i.next();
+            if (change.frame instanceof Frame.Add add) {
+                change.frame = new Frame.Add(false, add.records());
+            }
+            if (!(change.frame instanceof Frame.Unack || endsMerging(change))) {
+                unsent.addFirst(change);
+                closedEntries += change.entries();
+            }
+        }
+        other.unsent.clear();
+        other.closedEntries = 0;
+    }
+
+    void forEachPendingAdd(EntryVisitor visitor) {
+        for (Change change : pending()) {
+            if (change.frame instanceof Frame.Add add) {
+                forEach(add.records(), visitor);
+            }
+        }
+        forEach(far, visitor);
+        forEach(near, visitor);
+    }
+
+    /** Corrects the positions that the daemon said it holds by the changes that it has not heard yet. */
+    void applyPendingTo(PositionSet held, PositionSet acknowledged) {
+        for (Change change : pending()) {
+            if (change.frame instanceof Frame.Ack ack) {
+                held.removeAll(ack.positions());
+                acknowledged.addAll(ack.positions());
+            } else if (change.frame instanceof Frame.Unack unack) {
+                acknowledged.removeAll(unack.positions());
+            } else if (change.frame instanceof Frame.MarkDelete mark) {
+                held.discardUpTo(mark.ledgerId(), mark.entryId());
+                acknowledged.discardUpTo(mark.ledgerId(), mark.entryId());
+            } else if (change.frame instanceof Frame.Clear) {
+                held.clear();
+                acknowledged.clear();
+            }
+        }
+    }
+
+    long memoryBytes() {
+        long bytes = far.memoryBytes() + near.memoryBytes();
+        for (Change change : pending()) {
+            if (change.frame instanceof Frame.Add add) {
+                bytes += add.records().memoryBytes();
+            } else if (change.frame instanceof Frame.Ack ack) {
+                bytes += ack.positions().sizeBytes();
+            } else if (change.frame instanceof Frame.Unack unack) {
+                bytes += unack.positions().sizeBytes();
+            }
+        }
+        return bytes;
+    }
+
+    private List<Change> pending() {
+        List<Change> all = new ArrayList<>(sent);
+        all.addAll(unsent);
+        return all;
+    }
+
+    /** @throws IllegalStateException if an invariant does not hold */
+    void check() {
+        long last = 0;
+        int entries = 0;
+        for (Change change : sent) {
+            if (change.seq <= last || change.seq >= nextSeq) {
+                throw new IllegalStateException("seq " + change.seq + " was sent after " + last + ", and " + nextSeq + " is next");
+            }
+            last = change.seq;
+        }
+        for (Change change : pending()) {
+            entries += change.entries();
+        }
+        if (entries != closedEntries) {
+            throw new IllegalStateException(entries + " entries wait, " + closedEntries + " are counted");
+        }
+    }
+
+    private static void forEach(Records records, EntryVisitor visitor) {
+        for (int i = 0; i < records.size(); i++) {
+            visitor.visit(records.ledgerId(i), records.entryId(i), records.deliverAtMs(i));
+        }
+    }
+
+    private void closeAdds() {
+        far = closeBatch(far, false);
+        near = closeBatch(near, true);
+    }
+
+    private Records closeBatch(Records records, boolean isNear) {
+        if (records.isEmpty()) {
+            return records;
+        }
+        unsent.add(new Change(new Frame.Add(isNear, records)));
+        closedEntries += records.size();
+        return new Records();
+    }
+}

@@ -1,0 +1,25 @@
+package tidegate.pulsar.gate;
+
+import java.util.concurrent.atomic.AtomicLong;
+
+/** How many entries of all subscriptions of this broker may wait for the daemon before reading pauses. */
+public final class PendingBudget {
+    private final long maxEntries;
+    private final AtomicLong entries = new AtomicLong();
+
+    public PendingBudget(long maxEntries) {
+        this.maxEntries = maxEntries;
+    }
+
+    void add(long delta) {
+        entries.addAndGet(delta);
+    }
+
+    public long entries() {
+        return entries.get();
+    }
+
+    boolean isExceeded() {
+        return entries.get() > maxEntries;
+    }
+}

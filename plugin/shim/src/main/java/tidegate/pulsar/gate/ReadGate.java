@@ -1,0 +1,162 @@
+package tidegate.pulsar.gate;
+
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import tidegate.pulsar.position.PositionStates;
+import tidegate.pulsar.position.SoughtPositions;
+import tidegate.pulsar.timing.Wait;
+
+/**
+ * Decides when a tracker's dispatcher may read: not while the daemon is about to say what it holds, not where a pass ahead will
+ * soon be, and not while too much of the broker's waits for the daemon.
+ *
+ * <p>Invariants, walked by {@link #check}: this tracker's part of the broker's budget is part of what waits there, and nothing
+ * once the tracker has returned it. Guarded by the tracker's lock, except {@link #isPaused} and {@link #isAwaiting}.
+ */
+final class ReadGate {
+    private static final Logger LOG = LoggerFactory.getLogger(ReadGate.class);
+    private static final long ANSWER_WAIT_MS = 1000;
+    /** For the answer of a daemon that must first read an index log: that takes less time than reading the topic. */
+    private static final long RESTORE_WAIT_MS = 5000;
+
+    private final TrackerHost host;
+    private final PendingBudget budget;
+    private final Claim claim;
+    private final PositionStates positions;
+    private final SoughtPositions sought;
+    private final Outbox outbox;
+    private final DaemonStream stream;
+    private final AheadGate ahead;
+    private final Wait sinceCreated = new Wait();
+    private final long answerWaitMs;
+    private int budgeted;
+    private boolean over;
+    private volatile boolean paused;
+    /** True after postponing a read: it awaits the daemon's answer or a pass ahead. */
+    private volatile boolean awaiting;
+
+    ReadGate(TrackerHost host, PendingBudget budget, Claim claim, PositionStates positions, SoughtPositions sought, Outbox outbox,
+             DaemonStream stream, AheadGate ahead, long nowMs) {
+        this.host = host;
+        this.budget = budget;
+        this.claim = claim;
+        this.positions = positions;
+        this.sought = sought;
+        this.outbox = outbox;
+        this.stream = stream;
+        this.ahead = ahead;
+        answerWaitMs = host.log().pointer().isEmpty() ? ANSWER_WAIT_MS : RESTORE_WAIT_MS;
+        sinceCreated.begin(nowMs);
+    }
+
+    // ---- what is awaited ------------------------------------------------------------------------------------------
+
+    /** True if the tracker has been there for that long. */
+    boolean isOlderThan(long waitMs, long nowMs) {
+        return sinceCreated.isOver(nowMs, waitMs);
+    }
+
+    /**
+     * True if the daemon is being asked what it holds, or will be as soon as the subscription is claimed, and will soon answer.
+     * Until then every read may be of held entries, so there is none; but nobody waits for long.
+     */
+    private boolean isAnswerNear(long nowMs) {
+        boolean asking = !positions.isDecided() && (stream.isOpening() || !claim.isOwned());
+        return asking && !sinceCreated.isOver(nowMs, answerWaitMs);
+    }
+
+    /**
+     * True if a read must wait until the daemon has answered, or a pass ahead has got on; {@code hasDue} tells if there is
+     * something to deliver meanwhile. Dispatcher's lock held.
+     */
+    boolean awaits(boolean hasDue, long nowMs) {
+        if ((isAnswerNear(nowMs) || ahead.isAwaited(nowMs) && !hasDue) && host.redeliveries() == 0) {
+            awaiting = true;
+            return true;
+        }
+        return false;
+    }
+
+    /** True if a postponed read may take place now. */
+    boolean mayGoOn(long nowMs) {
+        return awaiting && !isAnswerNear(nowMs) && !ahead.isAwaited(nowMs) && goOn();
+    }
+
+    /** True if a read was postponed; from now on none is. */
+    boolean goOn() {
+        boolean was = awaiting;
+        awaiting = false;
+        return was;
+    }
+
+    boolean isAwaiting() {
+        return awaiting;
+    }
+
+    /**
+     * True if the dispatcher is to read the entries that nobody holds any more: unless a pass ahead gets on with it, or too much
+     * waits.
+     */
+    boolean mayAsk(long nowMs) {
+        return sought.size() > 0 && positions.isDecided() && hasRoom() && !ahead.isAwaited(nowMs);
+    }
+
+    // ---- the broker's budget --------------------------------------------------------------------------------------
+
+    /** True if the broker may put more on its budget. */
+    boolean hasRoom() {
+        return !budget.isExceeded();
+    }
+
+    /** True if too much waits, and there is nothing to deliver all the same. Dispatcher's lock held. */
+    boolean pauses(boolean hasDue) {
+        account();
+        boolean pause = budget.isExceeded() && budgeted > 0 && !hasDue && host.redeliveries() == 0;
+        if (pause != paused) {
+            paused = pause;
+            if (pause) {
+                LOG.warn("[{}] Reading pauses: {} entries of this broker wait for the Tidegate daemon, the bound"
+                        + " (tidegateMaxPendingEntries) is reached", host.name(), budget.entries());
+            } else {
+                LOG.info("[{}] Reading goes on: {} entries of this broker wait for the Tidegate daemon",
+                        host.name(), budget.entries());
+            }
+        }
+        return pause;
+    }
+
+    /** True if a paused dispatcher would not pause now: as {@link #pauses}, but for due entries. */
+    boolean mayResume() {
+        return paused && (!budget.isExceeded() || budgeted == 0);
+    }
+
+    boolean isPaused() {
+        return paused;
+    }
+
+    /** Puts on the budget the entries that wait for the daemon, or for its answer. */
+    void account() {
+        put(over ? 0 : outbox.pendingEntries() + positions.undecided());
+    }
+
+    /**
+     * The tracker is forgotten, or another one tells the rest of its changes. A closed dispatcher, or a daemon's last word, may
+     * still reach it: nothing of that waits, and nobody would take it off the budget again.
+     */
+    void giveBack() {
+        over = true;
+        put(0);
+    }
+
+    private void put(int pending) {
+        budget.add(pending - budgeted);
+        budgeted = pending;
+    }
+
+    /** @throws IllegalStateException if an invariant does not hold */
+    void check() {
+        if (budgeted < 0 || budgeted > budget.entries() || over && budgeted > 0) {
+            throw new IllegalStateException(budgeted + " entries wait, of " + budget.entries() + " of the broker");
+        }
+    }
+}

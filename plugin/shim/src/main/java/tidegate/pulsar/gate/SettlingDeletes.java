@@ -1,0 +1,158 @@
+package tidegate.pulsar.gate;
+
+import java.time.Clock;
+import java.util.ArrayList;
+import java.util.List;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import tidegate.pulsar.position.PositionStates;
+import tidegate.pulsar.timing.Wait;
+import tidegate.pulsar.wire.Position;
+import tidegate.pulsar.wire.Positions;
+
+/**
+ * Deletes settling positions in the cursor, a chunk at a time.
+ *
+ * <p>The cursor's answer is only noted where it comes: that may be under the cursor's own lock, or within the call. The
+ * consequences follow before the next chunk. Invariant, walked by {@link #check}: at most one chunk is under way, and its size is
+ * within the limit. Guarded by the tracker's lock, which {@link #go} takes itself.
+ */
+final class SettlingDeletes {
+    private static final Logger LOG = LoggerFactory.getLogger(SettlingDeletes.class);
+    private static final int CHUNK_MAX = 10_000;
+    private static final long RETRY_MS = 1000;
+
+    /** A chunk that is being deleted under one seal. */
+    private static final class Chunk {
+        private final List<Position> targets = new ArrayList<>();
+        private final long generation;
+        /** Null until the cursor has answered. */
+        private volatile Boolean outcome;
+
+        private Chunk(long generation) {
+            this.generation = generation;
+        }
+    }
+
+    private final TrackerHost host;
+    private final Object lock;
+    private final Clock clock;
+    private final Seal seal;
+    private final PositionStates positions;
+    private final Outbox outbox;
+    private final DaemonStream stream;
+    private Chunk underWay;
+    private int chunkMax = CHUNK_MAX;
+    private final Wait sinceRefused = new Wait();
+
+    SettlingDeletes(Object lock, TrackerHost host, Clock clock, Seal seal, PositionStates positions, Outbox outbox,
+                    DaemonStream stream) {
+        this.lock = lock;
+        this.host = host;
+        this.clock = clock;
+        this.seal = seal;
+        this.positions = positions;
+        this.outbox = outbox;
+        this.stream = stream;
+    }
+
+    /** Handles the outcome of the last chunk, and asks the cursor for the next if there is one to begin now. */
+    void go() {
+        Chunk next;
+        synchronized (lock) {
+            next = next(seal.generation(), clock.millis());
+        }
+        if (next != null) {
+            host.delete(next.targets, next.generation, done -> next.outcome = done);
+        }
+    }
+
+    private Chunk next(long generation, long nowMs) {
+        if (underWay != null && !finish(nowMs)) {
+            return null;
+        }
+        boolean waits = !sinceRefused.isOver(nowMs, RETRY_MS);
+        // A seek disconnects the consumers before it resets the cursor: without any, one may be under way.
+        if (positions.settling() == 0 || waits || !host.hasConsumers() || host.isClosed()) {
+            return null;
+        }
+        Chunk chunk = new Chunk(generation);
+        positions.forFirstSettling(chunkMax,
+                (ledgerId, entryId) -> chunk.targets.add(new Position(ledgerId, entryId)));
+        underWay = chunk;
+        return chunk;
+    }
+
+    /** The cursor was reset: its answer no longer counts. */
+    void abandon() {
+        underWay = null;
+    }
+
+    /** Handles the cursor's answer; true if it has come. */
+    private boolean finish(long nowMs) {
+        Boolean done = underWay.outcome;
+        if (done == null) {
+            return false;
+        }
+        List<Position> targets = underWay.targets;
+        boolean sealed = seal.stood(underWay.generation);
+        underWay = null;
+        if (!sealed) {
+            // Perhaps the cursor has left out everything: its deletions will show when the new seal is there.
+            return true;
+        }
+        if (done) {
+            chunkMax = Math.min(CHUNK_MAX, chunkMax * 2);
+            targets.forEach(position -> positions.settled(position.ledgerId(), position.entryId()));
+            return true;
+        }
+        if (host.isClosed()) {
+            // The next owner has them deleted.
+            return true;
+        }
+        sinceRefused.begin(nowMs);
+        if (settleDeleted(targets)) {
+            return true;
+        }
+        if (targets.size() > 1) {
+            // One that the cursor refuses must not keep the others.
+            chunkMax = Math.max(1, targets.size() / 2);
+        } else {
+            LOG.warn("[{}] {} cannot be acknowledged again: it may be delivered twice", host.name(), targets.get(0));
+            giveUp(targets.get(0));
+        }
+        return true;
+    }
+
+    /** The cursor refuses the deletion, so the position is delivered again. */
+    private void giveUp(Position position) {
+        positions.unreport(position.ledgerId(), position.entryId());
+        Positions one = new Positions();
+        one.add(position.ledgerId(), position.entryId());
+        outbox.unacknowledge(one);
+        stream.signal();
+    }
+
+    /**
+     * A cursor that could not write its record has the positions as deleted all the same, and writes them with a later record; a
+     * crash before that finds them with the daemon. True if it has all of them as deleted.
+     */
+    private boolean settleDeleted(List<Position> targets) {
+        boolean all = true;
+        for (Position position : targets) {
+            if (host.isDeleted(position.ledgerId(), position.entryId())) {
+                positions.settled(position.ledgerId(), position.entryId());
+            } else {
+                all = false;
+            }
+        }
+        return all;
+    }
+
+    /** @throws IllegalStateException if an invariant does not hold */
+    void check() {
+        if (chunkMax < 1 || chunkMax > CHUNK_MAX || underWay != null && underWay.targets.size() > CHUNK_MAX) {
+            throw new IllegalStateException("a chunk of " + chunkMax + " positions");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+package tidegate.pulsar.gate;
+
+import java.time.Clock;
+import java.util.concurrent.CompletableFuture;
+import java.util.random.RandomGenerator;
+import tidegate.pulsar.position.PositionStates;
+
+/**
+ * The delayed messages of one subscription as the broker sees them: a state machine without Pulsar types and without I/O.
+ *
+ * <p>Four threads call it, each its own side: the dispatcher ({@link DispatcherSide}), the link to the daemon
+ * ({@link DaemonSide}), the reader ahead ({@link AheadSide}) and the watcher of the cursor ({@link WatchSide}). The
+ * {@link TrackerParts} have the state that they share, under one lock. The end of a tracker and its replacement by another are
+ * here and in {@link Ending}.
+ *
+ * <p>Rules kept by all: skip only positions that the index surely holds; never early ({@code clock >= deliver_at}, whatever the
+ * tick). A known acknowledgement is true of one {@link Seal} of the cursor: it is told to the daemon and believed under that
+ * seal, and checked again when that seal is gone.
+ */
+public final class TrackerCore {
+    /** A picture of the state for metrics and tests. */
+    public record Stats(long tracked, long near, long handedOut, long settling, long undecided, long pending, long readAhead,
+                 boolean open, boolean paused, long memoryBytes) {}
+
+    private final TrackerParts parts;
+    private final Ending ending;
+    private final DispatcherSide dispatcher;
+    private final DaemonSide daemon;
+    private final AheadSide ahead;
+    private final WatchSide watch;
+
+    /** {@code random} is drawn from for seals and claims. */
+    public TrackerCore(TrackerHost host, Clock clock, TrackerSettings settings, RandomGenerator random, PendingBudget budget) {
+        parts = new TrackerParts(host, clock, settings, random, budget);
+        ending = new Ending(parts);
+        Intake intake = new Intake(parts);
+        LostPositions lost = new LostPositions(parts.lock, host, parts.positions, parts.sought, parts.outbox, parts.ahead);
+        dispatcher = new DispatcherSide(parts, intake, lost);
+        daemon = new DaemonSide(parts, intake, lost, ending);
+        ahead = new AheadSide(parts, intake, ending);
+        watch = new WatchSide(parts, intake, ending);
+    }
+
+    public String name() {
+        return parts.host.name();
+    }
+
+    public SubscriptionKey key() {
+        return new SubscriptionKey(parts.settings.topic(), parts.settings.subscription());
+    }
+
+    // ---- its sides ------------------------------------------------------------------------------------------------
+
+    public DispatcherSide dispatcher() {
+        return dispatcher;
+    }
+
+    public DaemonSide daemon() {
+        return daemon;
+    }
+
+    public AheadSide ahead() {
+        return ahead;
+    }
+
+    public WatchSide watch() {
+        return watch;
+    }
+
+    // ---- who speaks for the subscription --------------------------------------------------------------------------
+
+    /** Speaks for the subscription as its last tracker did, without a claim of its own. */
+    public void speakForLast() {
+        synchronized (parts.lock) {
+            parts.claim.take();
+        }
+    }
+
+    /**
+     * Takes over the changes that a former tracker of this subscription had not yet got onto the daemon's disk, unless that
+     * tracker was of another life: the subscription was deleted and made again. Acknowledgements count if the cursor still has
+     * the seal.
+     */
+    public void adopt(TrackerCore former) {
+        TrackerParts theirs = former.parts;
+        // The lock of the former comes first.
+        synchronized (theirs.lock) {
+            former.ending.giveUp();
+            theirs.gate.giveBack();
+            synchronized (parts.lock) {
+                if (theirs.claim.ownership().incarnation().equals(parts.claim.ownership().incarnation())) {
+                    if (theirs.seal.generation() != parts.seal.generation()) {
+                        theirs.outbox.dropAcknowledgements();
+                    }
+                    parts.outbox.adopt(theirs.outbox);
+                    parts.gate.account();
+                }
+            }
+        }
+    }
+
+    // ---- its end --------------------------------------------------------------------------------------------------
+
+    /** As {@link Ending#close}. */
+    public void close() {
+        ending.close();
+    }
+
+    /** As {@link Ending#finish}. */
+    public void finish() {
+        ending.finish();
+    }
+
+    /** True if a dispatcher still asks it. Takes no lock. */
+    public boolean isLive() {
+        return !ending.hasBegun() && !parts.host.isClosed();
+    }
+
+    /** Takes no lock. */
+    public boolean isFinished() {
+        return ending.isFinished();
+    }
+
+    /** As {@link Ending#isClosed}. */
+    public boolean isClosed() {
+        return ending.isClosed();
+    }
+
+    /** Completes when a finished tracker is closed. */
+    public CompletableFuture<Void> whenClosed() {
+        return ending.whenClosed();
+    }
+
+    /** The tracker is forgotten: returns everything of the broker's that it has. */
+    public void release() {
+        parts.host.log().close();
+        synchronized (parts.lock) {
+            parts.gate.giveBack();
+        }
+        ending.forget();
+    }
+
+    // ---- telling --------------------------------------------------------------------------------------------------
+
+    public Stats stats() {
+        PositionStates positions = parts.positions;
+        synchronized (parts.lock) {
+            return new Stats(positions.contained(), parts.near.size(), positions.handedOut(), positions.settling(),
+                    positions.undecided(), parts.outbox.pendingEntries(), ahead.takenEntries(), parts.stream.isOpen(),
+                    parts.gate.isPaused(), memoryBytes());
+        }
+    }
+
+    /** Bytes that the sets, the near tier and the buffers take. */
+    public long memoryBytes() {
+        synchronized (parts.lock) {
+            return parts.positions.memoryBytes() + parts.outbox.memoryBytes();
+        }
+    }
+
+    /** True if this thread holds the tracker's lock. For tests: slow work, and calls of others, are done without it. */
+    boolean holdsLock() {
+        return Thread.holdsLock(parts.lock);
+    }
+
+    /** Runs the action with the tracker's lock held. For tests: work that must not wait for the lock ends meanwhile. */
+    public void holdingLock(Runnable action) {
+        synchronized (parts.lock) {
+            action.run();
+        }
+    }
+
+    /** @throws IllegalStateException if an invariant of a part does not hold */
+    public void check() {
+        parts.check();
+        ending.check();
+    }
+}

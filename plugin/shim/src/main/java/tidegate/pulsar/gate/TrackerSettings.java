@@ -1,0 +1,8 @@
+package tidegate.pulsar.gate;
+
+import tidegate.pulsar.wire.Ownership;
+
+/** The settings that the tracker gets at its creation; times in ms. */
+public record TrackerSettings(String topic, String subscription, Ownership ownership, int horizonMs, int credit, long nearMaxEntries,
+        long daemonWaitMs) {
+}

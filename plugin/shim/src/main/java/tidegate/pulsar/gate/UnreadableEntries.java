@@ -1,0 +1,180 @@
+package tidegate.pulsar.gate;
+
+import java.util.ArrayList;
+import java.util.List;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import tidegate.pulsar.gate.TrackerHost.Readable;
+import tidegate.pulsar.position.PositionStates;
+import tidegate.pulsar.timing.Wait;
+import tidegate.pulsar.wire.Position;
+
+/**
+ * Entries that the dispatcher was given to read, and that nobody can read any more: their ledger is lost, or they are.
+ *
+ * <p>Pulsar reads due entries by position, lowest first, and one unreadable entry fails the whole read, again and again:
+ * everything due waits behind it. Pulsar skips lost data (autoSkipNonRecoverableData) only where a normal read meets it. There is
+ * no such read while something is due, nor one of positions that the index holds. So an entry that stays the lowest for a while
+ * is read here by itself. If it is lost, it is skipped as a normal read would have done, or a log line names the entry that holds
+ * everything up.
+ *
+ * <p>Called by the thread that watches the cursor, without any lock. Nothing of it is the tracker's state: a skipped entry is
+ * found acknowledged like any other.
+ */
+final class UnreadableEntries {
+    private static final Logger LOG = LoggerFactory.getLogger(UnreadableEntries.class);
+    private static final long LOOK_INTERVAL_MS = 1000;
+    private static final long FIRST_PAUSE_MS = 1000;
+    private static final long MAX_PAUSE_MS = 10_000;
+    /** A question without an answer for this long is asked once more. */
+    private static final long ANSWER_WAIT_MS = 60_000;
+    private static final long SAY_AGAIN_MS = 60_000;
+    /** Lost entries mostly have lost neighbours: this many are tried together. */
+    private static final int SWEEP_ENTRIES = 100;
+    /** To find them, at most this many of a ledger are checked for being tracked. */
+    private static final int SWEEP_REACH = 4096;
+
+    private record Asked(Position position, Answer answer) {}
+
+    /** Written by whoever answers. */
+    private static final class Answer {
+        private volatile Readable readable;
+    }
+
+    private final TrackerHost host;
+    private final Seal seal;
+    private final PositionStates positions;
+    private final List<Asked> asked = new ArrayList<>();
+    private final Wait sinceLooked = new Wait();
+    private final Wait sinceAsked = new Wait();
+    private final Wait sinceSuspected = new Wait();
+    private final Wait sinceSaid = new Wait();
+    /** The lowest position that the dispatcher was given and nobody has; null while none stays. */
+    private Position suspect;
+    private long pauseMs;
+    /** The seal under which the question was asked. */
+    private long generation;
+
+    UnreadableEntries(TrackerHost host, Seal seal, PositionStates positions) {
+        this.host = host;
+        this.seal = seal;
+        this.positions = positions;
+    }
+
+    /** Checks that the dispatcher gets on, acts on answers, and asks what is to be asked now. */
+    void look(long nowMs) {
+        if (!asked.isEmpty()) {
+            finish(nowMs);
+            return;
+        }
+        if (!sinceLooked.isOver(nowMs, LOOK_INTERVAL_MS)) {
+            return;
+        }
+        sinceLooked.begin(nowMs);
+        // A seek disconnects the consumers before it resets the cursor: without any, one may be under way.
+        boolean replays = host.redeliveries() > 0 && host.hasConsumers() && !host.isClosed();
+        Position lowest = replays ? positions.lowestUnseen(this::isWithNobody) : null;
+        if (lowest == null || !lowest.equals(suspect)) {
+            suspect = lowest;
+            pauseMs = FIRST_PAUSE_MS;
+            sinceSuspected.begin(nowMs);
+        } else if (sinceSuspected.isOver(nowMs, pauseMs)) {
+            ask(List.of(lowest), nowMs);
+        }
+    }
+
+    private boolean isWithNobody(long ledgerId, long entryId) {
+        return !host.isDeleted(ledgerId, entryId) && !host.isOutstanding(ledgerId, entryId);
+    }
+
+    private void ask(List<Position> those, long nowMs) {
+        generation = seal.generation();
+        sinceAsked.begin(nowMs);
+        for (Position position : those) {
+            Answer answer = new Answer();
+            asked.add(new Asked(position, answer));
+            host.read(position, readable -> answer.readable = readable);
+        }
+    }
+
+    private void finish(long nowMs) {
+        if (asked.stream().anyMatch(one -> one.answer.readable == null)) {
+            if (sinceAsked.isOver(nowMs, ANSWER_WAIT_MS)) {
+                asked.clear();
+            }
+            return;
+        }
+        List<Asked> answered = List.copyOf(asked);
+        asked.clear();
+        List<Position> lost = answered.stream().filter(one -> one.answer.readable.isLost()).map(Asked::position).toList();
+        if (lost.isEmpty()) {
+            // It waits for something else: consumers that take no more, a bookie that is away, or an entry behind it that was
+            // read together with it. After a failure Pulsar waits for 15 s, and begins with one entry alone.
+            host.readMore();
+            waitLonger(nowMs);
+            return;
+        }
+        Readable how = answered.stream().map(one -> one.answer.readable).filter(Readable::isLost).findFirst().orElseThrow();
+        if (how == Readable.LEDGER_NOT_OURS || host.skipsLost()) {
+            skip(lost, how);
+            sweep(answered.get(answered.size() - 1).position, how, nowMs);
+        } else {
+            say(lost.get(0), how, nowMs);
+            waitLonger(nowMs);
+        }
+    }
+
+    private void waitLonger(long nowMs) {
+        pauseMs = Math.min(MAX_PAUSE_MS, pauseMs * 2);
+        sinceSuspected.begin(nowMs);
+    }
+
+    private void skip(List<Position> lost, Readable how) {
+        Position first = lost.get(0);
+        LOG.warn("[{}] {} cannot be read any more ({}), {}{}", host.name(), told(first), how.words(),
+                how == Readable.LEDGER_LOST ? "all of its ledger is skipped" : lost.size() + " skipped from there on",
+                how == Readable.LEDGER_NOT_OURS ? "" : ", as autoSkipNonRecoverableData says");
+        if (how == Readable.LEDGER_LOST) {
+            host.skipLedger(first.ledgerId());
+        }
+        host.delete(lost, generation, done -> host.readMore());
+        suspect = null;
+    }
+
+    private static String told(Position position) {
+        return position.ledgerId() + ":" + position.entryId();
+    }
+
+    /** Checks the entries behind a lost one, before all of them have come up one by one. */
+    private void sweep(Position last, Readable how, long nowMs) {
+        List<Position> behind = new ArrayList<>();
+        if (how == Readable.ENTRY_LOST) {
+            for (long entry = last.entryId() + 1; entry <= last.entryId() + SWEEP_REACH; entry++) {
+                if (behind.size() < SWEEP_ENTRIES && positions.contains(last.ledgerId(), entry)
+                        && isWithNobody(last.ledgerId(), entry)) {
+                    behind.add(new Position(last.ledgerId(), entry));
+                }
+            }
+        }
+        ask(behind, nowMs);
+    }
+
+    /** @throws IllegalStateException if more is asked than fits one sweep, or the next look is never or too soon */
+    void check() {
+        if (asked.size() > SWEEP_ENTRIES) {
+            throw new IllegalStateException(asked.size() + " entries are asked for at a time");
+        }
+        if (suspect != null && (pauseMs < FIRST_PAUSE_MS || pauseMs > MAX_PAUSE_MS)) {
+            throw new IllegalStateException("what stays the lowest is looked at every " + pauseMs + " ms");
+        }
+    }
+
+    private void say(Position first, Readable how, long nowMs) {
+        if (sinceSaid.isOver(nowMs, SAY_AGAIN_MS)) {
+            sinceSaid.begin(nowMs);
+            LOG.error("[{}] What is due waits for {}, which cannot be read any more ({}). Bring it back, or give up what is lost:"
+                    + " pulsar-admin brokers update-dynamic-config --config autoSkipNonRecoverableData --value true",
+                    host.name(), told(first), how.words());
+        }
+    }
+}

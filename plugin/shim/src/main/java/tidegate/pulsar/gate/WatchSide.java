@@ -1,0 +1,193 @@
+package tidegate.pulsar.gate;
+
+import java.time.Clock;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import tidegate.pulsar.position.PositionSet;
+import tidegate.pulsar.position.PositionStates;
+import tidegate.pulsar.position.SoughtPositions;
+import tidegate.pulsar.timing.Wait;
+import tidegate.pulsar.wire.Ownership;
+import tidegate.pulsar.wire.Positions;
+
+/**
+ * The regular duties of a tracker: it looks at its cursor, tells how far mark-delete has got, has settling positions deleted,
+ * finds unreadable entries, and ends waits that have lasted too long.
+ *
+ * <p>Called at each poll, or once a second, by one thread, that of {@code AckWatch}, without any lock; it takes the tracker's
+ * lock, but not while it asks the cursor about many positions.
+ */
+public final class WatchSide {
+    private static final Logger LOG = LoggerFactory.getLogger(WatchSide.class);
+    private static final long LOOK_INTERVAL_MS = 1000;
+    /** Longer than an acknowledgement takes from its consumer to the cursor: the same thread does both. */
+    private static final long ACK_UNDER_WAY_MS = 20;
+
+    private final Object lock;
+    private final TrackerHost host;
+    private final Clock clock;
+    private final TrackerSettings settings;
+    private final Seal seal;
+    private final Claim claim;
+    private final PositionStates positions;
+    private final SoughtPositions sought;
+    private final DaemonStream stream;
+    private final SettlingDeletes deletes;
+    private final CursorWatch cursor;
+    private final DeletedRanges deletedRanges;
+    private final ReadGate gate;
+    private final UnreadableEntries unreadable;
+    private final Intake intake;
+    private final Ending ending;
+    private final Alarm alarm;
+    private final Overlooked overlooked;
+    private int consumersHash;
+    private final Wait sinceMarkDelete = new Wait();
+    private final Wait sinceTrim = new Wait();
+    private final Wait sinceAwaited = new Wait();
+    private final Wait sinceUnattended = new Wait();
+
+    WatchSide(TrackerParts parts, Intake intake, Ending ending) {
+        lock = parts.lock;
+        host = parts.host;
+        clock = parts.clock;
+        settings = parts.settings;
+        seal = parts.seal;
+        claim = parts.claim;
+        positions = parts.positions;
+        sought = parts.sought;
+        stream = parts.stream;
+        deletes = parts.deletes;
+        cursor = parts.cursor;
+        deletedRanges = parts.deletedRanges;
+        gate = parts.gate;
+        unreadable = parts.unreadable;
+        alarm = parts.alarm;
+        overlooked = parts.overlooked;
+        this.intake = intake;
+        this.ending = ending;
+    }
+
+    /** Claims the subscription, if that is to be done now. The daemon is told nothing before that has succeeded. */
+    public void claim() {
+        Ownership next;
+        synchronized (lock) {
+            next = ending.hasBegun() ? null : claim.begin(clock.millis());
+        }
+        if (next != null) {
+            host.putOwnership(next, this::onClaimed);
+        }
+    }
+
+    private void onClaimed(TrackerHost.Written written) {
+        boolean stale;
+        synchronized (lock) {
+            claim.written(written, clock.millis());
+            stale = claim.isStale() && !ending.hasBegun();
+        }
+        if (written == TrackerHost.Written.DONE) {
+            host.framesWaiting();
+        } else if (stale) {
+            host.reopenTopic();
+        }
+    }
+
+    /** Looks at the cursor: new acknowledgements, handed out or not, how far mark-delete has got, resets. */
+    public void look() {
+        long nowMs = clock.millis();
+        claim();
+        long then = seal.generation();
+        Positions found = cursor.findAcknowledged();
+        int consumers = host.consumersHash();
+        DeletedRanges.Look cancelled = deletedRanges.lookIfChanged(nowMs);
+        boolean read;
+        boolean signal;
+        synchronized (lock) {
+            if (ending.isFinished()) {
+                return;
+            }
+            intake.lookedAt(nowMs);
+            cursor.report(found, then);
+        }
+        tellCancelled(cancelled, then);
+        synchronized (lock) {
+            if (ending.isFinished()) {
+                return;
+            }
+            cursor.onMarkDelete(host.markDelete());
+            cursor.noticeLostReport();
+            if (sinceMarkDelete.isOver(nowMs, LOOK_INTERVAL_MS)) {
+                sinceMarkDelete.begin(nowMs);
+                stream.tellMarkDelete();
+            }
+            if (sinceTrim.isOver(nowMs, LOOK_INTERVAL_MS)) {
+                sinceTrim.begin(nowMs);
+                positions.trim();
+            }
+            read = decideAlone(nowMs);
+            if (sinceAwaited.isOver(nowMs, ACK_UNDER_WAY_MS)) {
+                sinceAwaited.begin(nowMs);
+                read |= positions.takeBackAwaited();
+            }
+            if (consumers != consumersHash) {
+                // Pulsar reads for a new consumer when it asks for messages; for a gone one only if it had any.
+                consumersHash = consumers;
+                overlooked.change(nowMs);
+                alarm.arm();
+            }
+            // Another subscription's DURABLE may have made room.
+            read |= gate.mayResume();
+            read |= gate.mayGoOn(nowMs) || gate.mayAsk(nowMs);
+            signal = stream.noteAny();
+        }
+        if (read) {
+            host.readMore();
+        }
+        deletes.go();
+        unreadable.look(nowMs);
+        ending.finishIfOver(nowMs);
+        if (signal) {
+            host.framesWaiting();
+        }
+    }
+
+    /** Tells cancelled positions a part at a time: the dispatcher waits for the lock. */
+    private void tellCancelled(DeletedRanges.Look look, long then) {
+        if (look == null) {
+            return;
+        }
+        for (Positions part : look.parts()) {
+            synchronized (lock) {
+                if (ending.isFinished() || !cursor.reportCancelled(part, then)) {
+                    return;
+                }
+            }
+        }
+        deletedRanges.noteTold(look);
+    }
+
+    /**
+     * True if the wait for the daemon was in vain: then entries that were read are gated here. The daemon is not asked before the
+     * subscription is claimed, and that may wait for a consumer. Lock held.
+     */
+    private boolean decideAlone(long nowMs) {
+        if (positions.isDecided()) {
+            return false;
+        }
+        if (!claim.isOwned() && !host.mayPutOwnership()) {
+            sinceUnattended.begin(nowMs);
+        }
+        if (!gate.isOlderThan(settings.daemonWaitMs(), nowMs) || !sinceUnattended.isOver(nowMs, settings.daemonWaitMs())) {
+            return false;
+        }
+        LOG.warn("[{}] The daemon has not answered for {} ms: delayed messages are gated in the broker's memory", host.name(),
+                settings.daemonWaitMs());
+        intake.decide(new PositionSet());
+        return true;
+    }
+
+    /** True if {@link #look} has something to look at more often than once a second. Takes no lock. */
+    public boolean isBusy() {
+        return positions.hasUnseen() || deletedRanges.hasChanged() || sought.size() > 0 || ending.hasBegun() || gate.isPaused() || gate.isAwaiting();
+    }
+}

@@ -1,0 +1,333 @@
+package tidegate.pulsar.indexlog;
+
+import java.math.BigInteger;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import java.util.LinkedHashSet;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Executor;
+import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.Consumer;
+import java.util.function.Supplier;
+import org.apache.bookkeeper.client.api.BKException;
+import org.apache.bookkeeper.client.api.BookKeeper;
+import org.apache.bookkeeper.client.api.WriteAdvHandle;
+import org.apache.bookkeeper.client.api.WriteHandle;
+import org.apache.bookkeeper.mledger.ManagedCursor;
+import org.apache.bookkeeper.mledger.ManagedLedgerConfig;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import tidegate.pulsar.cursor.CursorProperties;
+import tidegate.pulsar.cursor.CursorRecord;
+import tidegate.pulsar.gate.LogHome;
+import tidegate.pulsar.wire.Frame;
+
+/**
+ * The index log of one subscription in BookKeeper: ledgers with the topic's own quorums, digest and password, and a pointer
+ * among the cursor's properties. For a log at a URL only the pointer is here; the daemon has the rest.
+ *
+ * <p>Opening a ledger recovers it and so fences it. The pointer is written with the cursor's metadata by compare-and-set, like
+ * {@code Claim}'s epoch. Nothing here waits; BookKeeper's threads bring the answers.
+ */
+public final class LogLedgers implements LogHome {
+    public static final String BOOKKEEPER = "bookkeeper";
+    public static final String NONE = "none";
+
+    private static final Logger LOG = LoggerFactory.getLogger(LogLedgers.class);
+    private static final String POINTER = CursorRecord.PREFIX + "log";
+    /** BookKeeper's tools show this of a ledger; it also identifies ours. */
+    private static final String APPLICATION = "application";
+    private static final String OURS = "tidegate";
+    private static final int MAX_POINTER_BYTES = 16_384;
+
+    /**
+     * Shared by all logs of a broker. {@code home} is the place for new logs; {@code client} gives BookKeeper's client on
+     * demand.
+     */
+    public record Shared(String home, Supplier<BookKeeper> client, Executor background, AtomicLong bytesUnderWay) {
+        /** One broker has at most so many bytes on their way to the bookies, for all logs together. */
+        static final long MAX_BYTES = 64L << 20;
+    }
+
+    private final String name;
+    private final ManagedCursor cursor;
+    private final CursorProperties properties;
+    private final Shared shared;
+    private final Map<Long, WriteHandle> written = new ConcurrentHashMap<>();
+    private final Map<Long, LogReading> opened = new ConcurrentHashMap<>();
+    private volatile boolean closed;
+
+    public LogLedgers(String name, CursorProperties properties, Shared shared) {
+        this.name = name;
+        this.properties = properties;
+        cursor = properties.cursor();
+        this.shared = shared;
+    }
+
+    @Override
+    public String home() {
+        // A subscription that does not outlive its consumers has nowhere to keep a pointer.
+        return shared.home().equals(NONE) || !cursor.isDurable() ? "" : shared.home();
+    }
+
+    @Override
+    public String pointer() {
+        Map<String, String> known = cursor.getCursorProperties();
+        return known == null ? "" : known.getOrDefault(POINTER, "");
+    }
+
+    @Override
+    public CompletableFuture<Frame.LogAnswer> answer(Frame.LogRequest request) {
+        CompletableFuture<Frame.LogAnswer> done;
+        try {
+            done = switch (request.op()) {
+                case Frame.LogRequest.CREATE -> create();
+                case Frame.LogRequest.APPEND -> append(request.ledgerId(), request.entry());
+                case Frame.LogRequest.OPEN -> open(request.ledgerId());
+                case Frame.LogRequest.READ -> read(request.ledgerId(), request.first(), request.last());
+                case Frame.LogRequest.CLOSE -> closeOne(request.ledgerId());
+                case Frame.LogRequest.DELETE -> delete(request.ledgerId());
+                case Frame.LogRequest.POINT -> point(request.oldPointer(), request.newPointer());
+                default -> CompletableFuture.completedFuture(Frame.LogAnswer.failed(Frame.LogAnswer.REFUSED,
+                        "operation " + request.op() + " is not known"));
+            };
+        } catch (RuntimeException e) {
+            done = CompletableFuture.failedFuture(e);
+        }
+        return done.exceptionally(LogLedgers::failure);
+    }
+
+    private CompletableFuture<Frame.LogAnswer> create() {
+        ManagedLedgerConfig config = cursor.getManagedLedger().getConfig();
+        return shared.client().get().newCreateLedgerOp()
+                .withEnsembleSize(config.getEnsembleSize())
+                .withWriteQuorumSize(config.getWriteQuorumSize())
+                .withAckQuorumSize(config.getAckQuorumSize())
+                .withDigestType(config.getDigestType())
+                .withPassword(config.getPassword())
+                .withCustomMetadata(Map.of(
+                        APPLICATION, bytes(OURS),
+                        "component", bytes("index-log"),
+                        "pulsar/managed-ledger", bytes(cursor.getManagedLedger().getName()),
+                        "pulsar/cursor", bytes(cursor.getName())))
+                .execute()
+                .thenApply(handle -> {
+                    written.put(handle.getId(), handle);
+                    closeIfOver();
+                    return Frame.LogAnswer.ok(handle.getId());
+                });
+    }
+
+    private static byte[] bytes(String text) {
+        return text.getBytes(StandardCharsets.UTF_8);
+    }
+
+    private CompletableFuture<Frame.LogAnswer> append(long ledgerId, ByteBuffer entry) {
+        WriteHandle handle = written.get(ledgerId);
+        if (handle == null || handle instanceof WriteAdvHandle) {
+            return noLedger(ledgerId);
+        }
+        int sizeBytes = entry.remaining();
+        if (shared.bytesUnderWay().addAndGet(sizeBytes) > Shared.MAX_BYTES) {
+            shared.bytesUnderWay().addAndGet(-sizeBytes);
+            return CompletableFuture.completedFuture(
+                    Frame.LogAnswer.failed(Frame.LogAnswer.AWAY, "too much is on its way to the bookies"));
+        }
+        return handle.appendAsync(entry)
+                .whenComplete((entryId, error) -> shared.bytesUnderWay().addAndGet(-sizeBytes))
+                .thenApply(Frame.LogAnswer::ok);
+    }
+
+    private CompletableFuture<Frame.LogAnswer> open(long ledgerId) {
+        ManagedLedgerConfig config = cursor.getManagedLedger().getConfig();
+        BookKeeper client = shared.client().get();
+        return requireOurs(client, ledgerId).thenCompose(ours -> client.newOpenLedgerOp()
+                .withLedgerId(ledgerId)
+                .withRecovery(true)
+                .withDigestType(config.getDigestType())
+                .withPassword(config.getPassword())
+                .execute())
+                .thenApply(handle -> {
+                    LogReading former = opened.put(ledgerId, new LogReading(handle));
+                    if (former != null) {
+                        former.closeAsync();
+                    }
+                    closeIfOver();
+                    return Frame.LogAnswer.ok(handle.getLastAddConfirmed());
+                });
+    }
+
+    private CompletableFuture<Frame.LogAnswer> read(long ledgerId, long first, long last) {
+        LogReading reading = opened.get(ledgerId);
+        if (reading == null || first < 0 || first > last || last > reading.lastEntry()) {
+            return noLedger(ledgerId);
+        }
+        return reading.read(first, last).thenApply(entries -> new Frame.LogAnswer(Frame.LogAnswer.OK, -1, "", entries));
+    }
+
+    private CompletableFuture<Frame.LogAnswer> closeOne(long ledgerId) {
+        WriteHandle writer = written.remove(ledgerId);
+        CompletableFuture<Void> closed = writer == null ? CompletableFuture.completedFuture(null) : writer.closeAsync();
+        return closed.thenCompose(done -> closeReading(ledgerId)).thenApply(done -> Frame.LogAnswer.ok(-1));
+    }
+
+    private CompletableFuture<Void> closeReading(long ledgerId) {
+        LogReading reading = opened.remove(ledgerId);
+        return reading == null ? CompletableFuture.completedFuture(null) : reading.closeAsync();
+    }
+
+    private CompletableFuture<Frame.LogAnswer> delete(long ledgerId) {
+        forget(ledgerId);
+        return deleted(shared.client().get(), ledgerId).thenApply(done -> Frame.LogAnswer.ok(-1));
+    }
+
+    /** Does not close the writer: a ledger that is being deleted needs no last entry. */
+    private void forget(long ledgerId) {
+        written.remove(ledgerId);
+        closeReading(ledgerId);
+    }
+
+    /** A wrong number must not fence or delete a ledger of messages. */
+    private static CompletableFuture<Void> requireOurs(BookKeeper client, long ledgerId) {
+        return client.getLedgerMetadata(ledgerId).thenAccept(metadata -> {
+            byte[] application = metadata.getCustomMetadata().get(APPLICATION);
+            if (application == null || !Arrays.equals(application, bytes(OURS))) {
+                throw new IllegalArgumentException("ledger " + ledgerId + " is of no index log");
+            }
+        });
+    }
+
+    private static CompletableFuture<Void> deleted(BookKeeper client, long ledgerId) {
+        return requireOurs(client, ledgerId)
+                .thenCompose(ours -> client.newDeleteLedgerOp().withLedgerId(ledgerId).execute())
+                .exceptionally(error -> {
+            if (code(error) == BKException.Code.NoSuchLedgerExistsException
+                    || code(error) == BKException.Code.NoSuchLedgerExistsOnMetadataServerException) {
+                return null;
+            }
+            throw new CompletionException(cause(error));
+        });
+    }
+
+    private CompletableFuture<Frame.LogAnswer> point(String former, String next) {
+        if (bytes(next).length > MAX_POINTER_BYTES) {
+            return CompletableFuture.completedFuture(
+                    Frame.LogAnswer.failed(Frame.LogAnswer.REFUSED, "a pointer of " + next.length() + " characters"));
+        }
+        try {
+            return CompletableFuture.supplyAsync(() -> {
+                if (!pointer().equals(former)) {
+                    return CompletableFuture.completedFuture(
+                            Frame.LogAnswer.failed(Frame.LogAnswer.STALE, "the pointer is " + pointer()));
+                }
+                return properties.put(POINTER, next).handle((done, error) -> error == null
+                        ? Frame.LogAnswer.ok(-1)
+                        // Another owner wrote, or the cursor itself, whose writes share the version: after the latter another
+                        // try may succeed.
+                        : Frame.LogAnswer.failed(cursor.isClosed() ? Frame.LogAnswer.STALE : Frame.LogAnswer.AWAY,
+                                "the cursor's metadata was written by somebody else at the same time"));
+            }, shared.background()).thenCompose(answer -> answer);
+        } catch (RejectedExecutionException e) {
+            return CompletableFuture.failedFuture(e);
+        }
+    }
+
+    private CompletableFuture<Frame.LogAnswer> noLedger(long ledgerId) {
+        return CompletableFuture.completedFuture(Frame.LogAnswer.failed(Frame.LogAnswer.NO_LEDGER,
+                "ledger " + ledgerId + " is not open, or has no such entry"));
+    }
+
+    @Override
+    public void close() {
+        closed = true;
+        closeAll();
+    }
+
+    /**
+     * A handle that BookKeeper brings after the end would stay open, and get notices of changes, as long as the broker lives.
+     */
+    private void closeIfOver() {
+        if (closed) {
+            closeAll();
+        }
+    }
+
+    private void closeAll() {
+        closeEach(written, WriteHandle::closeAsync);
+        closeEach(opened, LogReading::closeAsync);
+    }
+
+    /** A handle added meanwhile is either closed here or left to the thread that has added it. */
+    private static <T> void closeEach(Map<Long, T> handles, Consumer<T> close) {
+        for (Long ledgerId : handles.keySet()) {
+            T handle = handles.remove(ledgerId);
+            if (handle != null) {
+                close.accept(handle);
+            }
+        }
+    }
+
+    /** Deletes every ledger that the cursor's pointer names, and the pointer: the subscription goes, or begins anew. */
+    public CompletableFuture<Void> deleteAll() {
+        String pointer = pointer();
+        if (pointer.isEmpty()) {
+            return CompletableFuture.completedFuture(null);
+        }
+        CompletableFuture<Void> deleted = CompletableFuture.completedFuture(null);
+        for (long ledgerId : ledgersOf(pointer)) {
+            forget(ledgerId);
+            deleted = deleted.thenCompose(done -> deleted(shared.client().get(), ledgerId)).exceptionally(error -> {
+                LOG.warn("[{}] Ledger {} of the index log could not be deleted: {}", name, ledgerId,
+                        cause(error).getMessage());
+                return null;
+            });
+        }
+        return deleted.thenCompose(done -> cursor.removeCursorProperty(POINTER)).exceptionally(error -> {
+            // The cursor's other writes share its version. The pointer names nothing now, so its reader reads the topic.
+            LOG.warn("[{}] The pointer to the deleted index log stays: {}", name, cause(error).getMessage());
+            return null;
+        });
+    }
+
+    /** The ledgers that a pointer names, if it points to BookKeeper: docs/format.md. */
+    static Set<Long> ledgersOf(String pointer) {
+        Set<Long> ledgers = new LinkedHashSet<>();
+        String[] parts = pointer.split(";", 4);
+        if (parts.length == 4 && parts[0].equals("1") && parts[3].equals(BOOKKEEPER)) {
+            for (String id : (parts[1] + "," + parts[2]).split(",")) {
+                if (id.matches("[0-9]{1,19}") && new BigInteger(id).bitLength() < Long.SIZE) {
+                    ledgers.add(Long.parseLong(id));
+                }
+            }
+        }
+        return ledgers;
+    }
+
+    private static Throwable cause(Throwable error) {
+        return error instanceof CompletionException && error.getCause() != null ? error.getCause() : error;
+    }
+
+    private static int code(Throwable error) {
+        return cause(error) instanceof BKException failed ? failed.getCode() : BKException.Code.UnexpectedConditionException;
+    }
+
+    private static Frame.LogAnswer failure(Throwable error) {
+        if (cause(error) instanceof IllegalArgumentException refused) {
+            return Frame.LogAnswer.failed(Frame.LogAnswer.NO_LEDGER, refused.getMessage());
+        }
+        int code = switch (code(error)) {
+            case BKException.Code.LedgerFencedException -> Frame.LogAnswer.FENCED;
+            case BKException.Code.NoSuchLedgerExistsException, BKException.Code.NoSuchLedgerExistsOnMetadataServerException,
+                    BKException.Code.NoSuchEntryException, BKException.Code.DigestMatchException,
+                    BKException.Code.UnauthorizedAccessException -> Frame.LogAnswer.NO_LEDGER;
+            default -> Frame.LogAnswer.AWAY;
+        };
+        return Frame.LogAnswer.failed(code, String.valueOf(cause(error).getMessage()));
+    }
+}

@@ -1,0 +1,318 @@
+package tidegate.pulsar.link;
+
+import java.nio.ByteBuffer;
+import java.util.ArrayDeque;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Queue;
+import java.util.Set;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import tidegate.pulsar.gate.TrackerCore;
+import tidegate.pulsar.wire.Frame;
+import tidegate.pulsar.wire.Frame.Envelope;
+import tidegate.pulsar.wire.FrameReader;
+import tidegate.pulsar.wire.Frames;
+import tidegate.pulsar.wire.ProtocolException;
+
+/**
+ * One connection to the daemon, without its socket: bytes and the time go in, bytes and calls of {@link TrackerCore} come out.
+ * Times are of a clock that only goes forward. Greeting, heartbeats and the numbering of streams live here; the core knows the
+ * meaning of a stream. A core that fails loses its stream and is noted; the others go on.
+ *
+ * <p>Not thread-safe: only the link's thread drives it.
+ */
+public final class LinkSession {
+    /** With more unsent bytes than this, the session fetches no further frames from the cores. */
+    private static final long MAX_OUTPUT_BYTES = 8 * 1024 * 1024;
+
+    private static final long GREETING_TIMEOUT_MS = 5000;
+    /**
+     * The interval at which cores with unopened streams are asked again; one that the daemon refused becomes ready only after a
+     * while.
+     */
+    private static final long ASK_AGAIN_MS = 100;
+
+    private interface Work<E extends Exception> {
+        void run() throws E;
+    }
+
+    private final FrameReader reader = new FrameReader();
+    private final Queue<ByteBuffer> output = new ArrayDeque<>();
+    private final Map<Integer, TrackerCore> streams = new HashMap<>();
+    private final Map<TrackerCore, Integer> ids = new LinkedHashMap<>();
+    private final Set<TrackerCore> unopened = new LinkedHashSet<>();
+    /** The unopened cores that may have become ready to open. Each step asks only these, because asking takes their lock. */
+    private final Set<TrackerCore> toAsk = new LinkedHashSet<>();
+    private long askedAllMs;
+    private final Set<TrackerCore> undrained = new HashSet<>();
+    /** The cores that have failed, and why. The session neither calls them nor fetches from them any more. */
+    private final Map<TrackerCore, Throwable> failed = new LinkedHashMap<>();
+    /** The cores whose streams the daemon has given up. They are opened again unless somebody takes them out. */
+    private final Set<TrackerCore> refused = new LinkedHashSet<>();
+    /** Answers about index logs from other threads. */
+    private final Queue<Envelope> answers = new ConcurrentLinkedQueue<>();
+    private final Runnable wake;
+    private long outputBytes;
+    private int lastStream;
+    private Frame.Welcome welcome;
+    private long lastReceivedMs;
+    private long lastTickMs;
+    private long silentMs;
+    private long lastSentMs;
+
+    /** {@code wake} makes {@link #tick} run soon; any thread may run it. */
+    public LinkSession(String brokerName, String product, long nowMs, Runnable wake) {
+        this.wake = wake;
+        lastReceivedMs = nowMs;
+        lastTickMs = nowMs;
+        lastSentMs = nowMs;
+        askedAllMs = nowMs;
+        send(0, 0, new Frame.Hello(Frames.VERSION_MIN, Frames.VERSION, Frame.Hello.ROLE_BROKER, brokerName, product));
+    }
+
+    /** The daemon's greeting, or null before it has come. */
+    Frame.Welcome welcome() {
+        return welcome;
+    }
+
+    /** Takes in a tracker: its stream opens as soon as the daemon has greeted. */
+    void attach(TrackerCore core) {
+        int stream = ++lastStream;
+        streams.put(stream, core);
+        ids.put(core, stream);
+        expectOpen(core);
+    }
+
+    private void expectOpen(TrackerCore core) {
+        unopened.add(core);
+        toAsk.add(core);
+    }
+
+    void detach(TrackerCore core) {
+        Integer stream = ids.remove(core);
+        if (stream != null) {
+            streams.remove(stream);
+            unopened.remove(core);
+            toAsk.remove(core);
+            undrained.remove(core);
+            refused.remove(core);
+        }
+    }
+
+    /** Ends a core's stream at once, for the daemon too; frames still under way on it belong to nobody. */
+    void abandon(TrackerCore core, String why) {
+        Integer stream = ids.get(core);
+        if (stream != null && !unopened.contains(core)) {
+            send(stream, 0, new Frame.Error(ProtocolException.FAILED, why));
+        }
+        detach(core);
+    }
+
+    /** The cores that have failed since the last call, and why. The caller must abandon their streams. */
+    Map<TrackerCore, Throwable> takeFailed() {
+        Map<TrackerCore, Throwable> taken = new LinkedHashMap<>(failed);
+        failed.clear();
+        return taken;
+    }
+
+    /** The cores whose streams the daemon has given up since the last call. */
+    Set<TrackerCore> takeRefused() {
+        Set<TrackerCore> taken = new LinkedHashSet<>(refused);
+        refused.clear();
+        return taken;
+    }
+
+    /** The core has frames to send. */
+    void framesWaiting(TrackerCore core) {
+        if (ids.containsKey(core)) {
+            undrained.add(core);
+            if (unopened.contains(core)) {
+                toAsk.add(core);
+            }
+        }
+    }
+
+    /**
+     * Reports the dispatchers that bypass the shim, once the daemon has greeted; a daemon of an older version does not take it.
+     */
+    void tell(Frame.Bypassed bypassed) {
+        if (welcome != null && welcome.version() >= Frames.VERSION_WITH_BYPASSED) {
+            send(0, 0, bypassed);
+        }
+    }
+
+    /** Handles bytes from the socket. */
+    public void received(ByteBuffer bytes, long nowMs) throws ProtocolException {
+        lastReceivedMs = nowMs;
+        lastTickMs = nowMs;
+        silentMs = 0;
+        reader.feed(bytes);
+        for (Envelope envelope; (envelope = reader.next()) != null; ) {
+            handle(envelope);
+        }
+    }
+
+    /** Opens streams and fetches frames where possible, and keeps the heartbeat. */
+    public void tick(long nowMs) throws ProtocolException {
+        if (welcome == null) {
+            if (nowMs - lastReceivedMs > GREETING_TIMEOUT_MS) {
+                throw new ProtocolException(0, "the daemon did not answer the greeting");
+            }
+            return;
+        }
+        // While this process stood still, or handled a long frame, nobody listened: that counts as one beat at most.
+        silentMs += Math.min(nowMs - lastTickMs, welcome.heartbeatMs());
+        lastTickMs = nowMs;
+        if (silentMs > 3L * welcome.heartbeatMs()) {
+            throw new ProtocolException(0, "nothing was heard of the daemon for " + (nowMs - lastReceivedMs) + " ms");
+        }
+        for (Envelope answer; (answer = answers.poll()) != null; ) {
+            send(answer.stream(), answer.seq(), answer.frame());
+        }
+        if (nowMs - askedAllMs >= ASK_AGAIN_MS) {
+            askedAllMs = nowMs;
+            toAsk.addAll(unopened);
+        }
+        for (TrackerCore core : List.copyOf(toAsk)) {
+            toAsk.remove(core);
+            contained(core, () -> {
+                Frame.Open open = core.daemon().open();
+                if (open != null) {
+                    unopened.remove(core);
+                    send(ids.get(core), 0, open);
+                }
+            });
+        }
+        for (var i = undrained.iterator(); i.hasNext() && outputBytes < MAX_OUTPUT_BYTES; ) {
+            TrackerCore core = i.next();
+            i.remove();
+            drain(core);
+        }
+        if (output.isEmpty() && nowMs - lastSentMs >= welcome.heartbeatMs() / 2) {
+            send(0, 0, new Frame.Ping());
+        }
+    }
+
+    /** Fetches the core's frames at once. */
+    void drain(TrackerCore core) {
+        contained(core, () -> {
+            for (Envelope envelope : core.daemon().takeFrames(ids.get(core))) {
+                send(envelope.stream(), envelope.seq(), envelope.frame());
+            }
+        });
+    }
+
+    /** How long {@link #tick} may wait, in ms, if nothing else happens. */
+    long idleMs(long nowMs) {
+        if (welcome == null) {
+            return GREETING_TIMEOUT_MS;
+        }
+        long untilPing = lastSentMs + welcome.heartbeatMs() / 2 - nowMs;
+        return Math.max(1, unopened.isEmpty() ? untilPing : Math.min(untilPing, ASK_AGAIN_MS));
+    }
+
+    boolean hasUndrained() {
+        return !undrained.isEmpty() && outputBytes < MAX_OUTPUT_BYTES;
+    }
+
+    /** The next bytes to write, or null; bytes that a write leaves in the buffer come next. */
+    public ByteBuffer output() {
+        return output.peek();
+    }
+
+    /** Call after each write, with the number of bytes written. */
+    public void written(int bytes, long nowMs) {
+        lastSentMs = nowMs;
+        outputBytes -= bytes;
+        while (!output.isEmpty() && !output.peek().hasRemaining()) {
+            output.poll();
+        }
+    }
+
+    /** True if the connection may end here without tearing a frame. */
+    boolean isWhole() {
+        return !reader.hasPartialFrame();
+    }
+
+    /** Queues an ERROR for the daemon; the caller writes it and closes. */
+    void refuse(ProtocolException broken) {
+        send(0, 0, new Frame.Error(broken.code(), broken.getMessage()));
+    }
+
+    private void handle(Envelope envelope) throws ProtocolException {
+        Frame frame = envelope.frame();
+        if (frame instanceof Frame.Error error && envelope.stream() == 0) {
+            throw new ProtocolException(0, "the daemon says: " + error.message() + " (code " + error.code() + ")");
+        }
+        if (welcome == null) {
+            if (!(frame instanceof Frame.Welcome greeting)) {
+                throw new ProtocolException(ProtocolException.OUT_OF_ORDER, frame.name() + " came before WELCOME");
+            }
+            if (greeting.version() < Frames.VERSION_MIN || greeting.version() > Frames.VERSION) {
+                throw new ProtocolException(ProtocolException.VERSION, "the daemon chose protocol version "
+                        + greeting.version() + ", the shim speaks " + Frames.VERSION_MIN + " to " + Frames.VERSION + ": upgrade both to the same Tidegate");
+            }
+            if (greeting.heartbeatMs() < 1) {
+                throw new ProtocolException(ProtocolException.MALFORMED, "a heartbeat of " + greeting.heartbeatMs() + " ms");
+            }
+            welcome = greeting;
+        } else if (frame instanceof Frame.Ping) {
+            send(0, envelope.seq(), new Frame.Pong());
+        } else if (!(frame instanceof Frame.Pong)) {
+            TrackerCore core = streams.get(envelope.stream());
+            // A stream that was closed here may still have frames under way.
+            if (core != null) {
+                contained(core, () -> handle(core, envelope));
+            }
+        }
+    }
+
+    /** Does work for one core. If it fails, that core's stream can no longer be trusted, but the others' can. */
+    private <E extends Exception> void contained(TrackerCore core, Work<E> work) throws E {
+        if (failed.containsKey(core)) {
+            return;
+        }
+        try {
+            work.run();
+        } catch (RuntimeException | Error e) {
+            failed.put(core, e);
+        }
+    }
+
+    private void handle(TrackerCore core, Envelope envelope) throws ProtocolException {
+        Frame frame = envelope.frame();
+        if (frame instanceof Frame.Held held) {
+            core.daemon().onHeld(held);
+        } else if (frame instanceof Frame.Due due) {
+            core.daemon().onDue(due);
+        } else if (frame instanceof Frame.Durable) {
+            core.daemon().onDurable(envelope.seq());
+        } else if (frame instanceof Frame.Unheld unheld) {
+            core.daemon().onUnheld(unheld);
+        } else if (frame instanceof Frame.LogRequest request) {
+            core.daemon().onLogRequest(request).thenAccept(answer -> {
+                answers.add(new Envelope(envelope.stream(), envelope.seq(), answer));
+                wake.run();
+            });
+        } else if (frame instanceof Frame.Error error) {
+            core.daemon().onStreamError(error.code(), error.message());
+            expectOpen(core);
+            refused.add(core);
+        } else if (frame instanceof Frame.Close) {
+            core.daemon().onClosed();
+            expectOpen(core);
+        } else {
+            throw new ProtocolException(ProtocolException.MALFORMED, "the daemon does not send " + frame.name());
+        }
+    }
+
+    private void send(int stream, long seq, Frame frame) {
+        ByteBuffer bytes = Frames.encode(stream, seq, frame);
+        outputBytes += bytes.remaining();
+        output.add(bytes);
+    }
+}

@@ -1,0 +1,120 @@
+package tidegate.pulsar.position;
+
+import tidegate.pulsar.wire.Position;
+import tidegate.pulsar.wire.Positions;
+
+/**
+ * Contained positions that nobody holds any more, so that they must be read again to know when they are due: <b>sought</b> until
+ * the dispatcher is given them to read, then <b>asked for</b> until it has read them, or a pass ahead has.
+ *
+ * <p>Invariant, walked by {@link #check}: none is both. Guarded by the tracker's lock.
+ */
+public final class SoughtPositions {
+    private final PositionSet sought = new PositionSet();
+    private final PositionSet askedFor = new PositionSet();
+
+    /** How many are sought. */
+    public long size() {
+        return sought.size();
+    }
+
+    /** Whether it is sought. Any thread may ask. */
+    public boolean contains(long ledgerId, long entryId) {
+        return !sought.isEmpty() && sought.contains(ledgerId, entryId);
+    }
+
+    /** Whether any was asked for. Any thread may ask. */
+    boolean hasAsked() {
+        return !askedFor.isEmpty();
+    }
+
+    /** The lowest that is sought; null if there is none. */
+    public Position first() {
+        return sought.first((ledgerId, entryId) -> true);
+    }
+
+    /** The lowest that was asked for and for which the test holds; null if there is none. Any thread may ask. */
+    Position firstAsked(PositionSet.Test test) {
+        return askedFor.first(test);
+    }
+
+    void forEachAsked(Positions.Visitor visitor) {
+        askedFor.forEach(visitor);
+    }
+
+    void addTo(PositionSet others) {
+        others.addAll(sought);
+        others.addAll(askedFor);
+    }
+
+    /** These are to be read again. What was asked for will be anyhow. */
+    public void seek(PositionSet lost) {
+        sought.addAll(lost);
+        if (!askedFor.isEmpty()) {
+            sought.removeAll(askedFor);
+        }
+    }
+
+    /** Gives the dispatcher at most {@code max} of what is sought to read, in position order. */
+    public void askFor(int max, Positions.Visitor visitor) {
+        PositionSet asked = new PositionSet();
+        sought.forFirst(max, asked::add);
+        asked.forEach((ledgerId, entryId) -> {
+            sought.remove(ledgerId, entryId);
+            askedFor.add(ledgerId, entryId);
+            visitor.visit(ledgerId, entryId);
+        });
+    }
+
+    /** The dispatcher has forgotten what it was given. */
+    void takeBack() {
+        sought.addAll(askedFor);
+        askedFor.clear();
+    }
+
+    /** Whether it was sought, or asked for: somebody has it now. */
+    public boolean find(long ledgerId, long entryId) {
+        boolean was = drop(ledgerId, entryId);
+        return !askedFor.isEmpty() && askedFor.remove(ledgerId, entryId) || was;
+    }
+
+    /** Whether it was sought: it need not be read any more. */
+    boolean drop(long ledgerId, long entryId) {
+        return !sought.isEmpty() && sought.remove(ledgerId, entryId);
+    }
+
+    /** The daemon holds these: they need not be read any more. */
+    void dropAll(PositionSet held) {
+        if (!sought.isEmpty()) {
+            sought.removeAll(held);
+        }
+    }
+
+    void discardUpTo(Position markDelete) {
+        sought.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
+        askedFor.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
+    }
+
+    void clear() {
+        sought.clear();
+        askedFor.clear();
+    }
+
+    void trim() {
+        sought.trim();
+        askedFor.trim();
+    }
+
+    long memoryBytes() {
+        return sought.memoryBytes() + askedFor.memoryBytes();
+    }
+
+    /** @throws IllegalStateException if an invariant does not hold */
+    public void check() {
+        sought.forEach((ledgerId, entryId) -> {
+            if (askedFor.contains(ledgerId, entryId)) {
+                throw new IllegalStateException("sought and asked for: " + ledgerId + ":" + entryId);
+            }
+        });
+    }
+}

@@ -1,0 +1,333 @@
+package tidegate.pulsar.readahead;
+
+import java.util.ArrayDeque;
+import java.util.Deque;
+import java.util.concurrent.CompletableFuture;
+import java.util.function.LongSupplier;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import tidegate.pulsar.gate.TopicReader;
+import tidegate.pulsar.gate.TrackerCore;
+import tidegate.pulsar.wire.Position;
+import tidegate.pulsar.wire.Records;
+
+/**
+ * One pass over the entries that a subscription's dispatcher has not read yet, or must read again: finds the ranges that nobody
+ * holds, has them read, and gives the delayed entries to the tracker, in order.
+ *
+ * <p>It decides and does not wait: {@link #step} is called again when a read has come. Reads run a few ranges ahead of the
+ * handled entries. The pass leaves unreadable entries to the dispatcher, as it does everything after its end. Not thread-safe.
+ */
+public final class ScanPass {
+    private static final Logger LOG = LoggerFactory.getLogger(ScanPass.class);
+    /** The pass gives the tracker this many entries under one hold of its lock. */
+    private static final int CHUNK = 256;
+    /** At least one in this many entries of a sample must have been worth telling. */
+    private static final int USEFUL_PART = 20;
+    private static final int MAX_FAILURES = 3;
+    private static final Position NOWHERE = new Position(-1, -1);
+
+    /**
+     * How a pass reads.
+     *
+     * @param worthwhile fewer entries than this before the dispatcher are left to it
+     * @param batch entries of one read at most
+     * @param gap a stretch of entries in a row that are known already and longer than this is not read; a shorter one is
+     * @param sample this many entries tell if reading ahead is of use
+     * @param reach entries that the dispatcher reads at once
+     */
+    public record Stride(int worthwhile, int batch, int gap, int sample, int reach) {}
+
+    /** The outcome of a step. */
+    enum Progress { WAITS, ADVANCED, ENDED }
+
+    private record Range(long ledgerId, long first, long last, long askedNs, CompletableFuture<TopicReader.Batch> read) {}
+
+    private final TrackerCore core;
+    private final TopicReader reader;
+    private final Stride stride;
+    private final long ticket;
+    private final long beganMs;
+    private final LongSupplier nanoTime;
+    private final Runnable wake;
+    private final Deque<Range> ranges = new ArrayDeque<>();
+    private final Records found = new Records();
+
+    /** The next position to plan: everything before it is handled, under way, or the dispatcher's. */
+    private Position next;
+    /** The last entry of {@code next}'s ledger; null if nobody has asked for it yet. */
+    private CompletableFuture<Long> lastEntry;
+    private boolean lastEntryIsFresh;
+    /** No position behind it has been left to the dispatcher so far. */
+    private Position lastLeft = NOWHERE;
+    private boolean planned;
+    private int failures;
+    private long entriesRead;
+    private long entriesTold;
+    private long sampleRead;
+    private long sampleTold;
+    private int stepRead;
+    private long stepBytes;
+    private long stepTookNs;
+    private int batch;
+
+    /**
+     * {@code nanoTime}: a time that no clock's step moves, in nanoseconds; {@code wake} is called, on any thread, when a step may
+     * have something to do.
+     */
+    ScanPass(TrackerCore core, TopicReader reader, Stride stride, long ticket, long nowMs, LongSupplier nanoTime, Runnable wake) {
+        this.core = core;
+        this.reader = reader;
+        this.stride = stride;
+        this.ticket = ticket;
+        this.nanoTime = nanoTime;
+        this.wake = wake;
+        beganMs = nowMs;
+        next = first();
+    }
+
+    /** The first position that may be worth reading: behind the dispatcher only a sought one. */
+    private Position first() {
+        Position sought = core.ahead().firstSought();
+        Position reads = reader.readPosition();
+        return sought != null && sought.compareTo(reads) < 0 ? sought : reads;
+    }
+
+    /** Does all that can be done now, with at most {@code window} reads under way, each of so many entries; of none if 0. */
+    Progress step(int window, int entries) {
+        batch = entries;
+        stepRead = 0;
+        stepBytes = 0;
+        stepTookNs = 0;
+        if (!core.ahead().mayAdd(ticket) || !reader.isAllowed()) {
+            return Progress.ENDED;
+        }
+        while (batch > 0 && !planned && ranges.size() < window && plan()) {
+            // Another read is under way.
+        }
+        Range head = ranges.peek();
+        if (head == null) {
+            return planned ? Progress.ENDED : Progress.WAITS;
+        }
+        if (!head.read().isDone()) {
+            return Progress.WAITS;
+        }
+        ranges.poll();
+        boolean goesOn = take(head);
+        stepTookNs = nanoTime.getAsLong() - head.askedNs();
+        return goesOn ? Progress.ADVANCED : Progress.ENDED;
+    }
+
+    /** How many of its reads are under way, or come and not yet handled. */
+    int underWay() {
+        return ranges.size();
+    }
+
+    /** How many entries the last step read. */
+    int stepRead() {
+        return stepRead;
+    }
+
+    /** How many bytes they had. */
+    long stepBytes() {
+        return stepBytes;
+    }
+
+    /** How long the last step took, from asking for the entries to having told them, in ns. */
+    long stepTookNs() {
+        return stepTookNs;
+    }
+
+    /** Has the next range read; false if there is none, or it is not known yet. */
+    private boolean plan() {
+        Position from = first();
+        if (from.compareTo(next) > 0) {
+            moveTo(from);
+        }
+        Position end = reader.lastReadable();
+        while (next.compareTo(end) <= 0) {
+            if (lastEntry == null) {
+                Long ledgerId = reader.ledgerFrom(next.ledgerId());
+                if (ledgerId == null || ledgerId > end.ledgerId()) {
+                    break;
+                }
+                if (ledgerId != next.ledgerId()) {
+                    next = new Position(ledgerId, 0);
+                }
+                look(true);
+            }
+            if (!lastEntry.isDone()) {
+                return false;
+            }
+            if (lastEntry.isCompletedExceptionally()) {
+                if (!leave("opened")) {
+                    break;
+                }
+                continue;
+            }
+            long confirmed = lastEntry.join();
+            if (confirmed < 0) {
+                // It may be elsewhere, where the dispatcher can read it.
+                leaveUpTo(new Position(next.ledgerId(), Long.MAX_VALUE));
+            }
+            long last = next.ledgerId() == end.ledgerId() ? Math.min(confirmed, end.entryId()) : confirmed;
+            if (planIn(last)) {
+                return true;
+            }
+            if (next.ledgerId() == end.ledgerId()) {
+                // Producers may have published meanwhile; one look is enough: the dispatcher reads what they send.
+                if (lastEntryIsFresh || next.compareTo(end) > 0) {
+                    break;
+                }
+                look(true);
+            } else {
+                moveTo(new Position(next.ledgerId() + 1, 0));
+            }
+        }
+        planned = true;
+        return false;
+    }
+
+    /** Has the next range of this ledger read that nobody holds; false if there is none up to {@code last}. */
+    private boolean planIn(long last) {
+        long ledgerId = next.ledgerId();
+        Position reads = reader.readPosition();
+        // Entries of this ledger below it are the dispatcher's already.
+        long unread = reads.ledgerId() == ledgerId ? reads.entryId() : reads.ledgerId() > ledgerId ? Long.MAX_VALUE : 0;
+        long first = next.entryId();
+        while (first <= last && core.ahead().isKnown(ledgerId, first, first < unread)) {
+            first++;
+        }
+        if (first > last) {
+            next = new Position(ledgerId, first);
+            return false;
+        }
+        long lastUnknown = first;
+        for (long entry = first + 1; entry <= last && entry < first + batch && entry - lastUnknown <= stride.gap(); entry++) {
+            if (!core.ahead().isKnown(ledgerId, entry, entry < unread)) {
+                lastUnknown = entry;
+            }
+        }
+        if (entriesRead == 0 && ranges.isEmpty()) {
+            core.ahead().advance(new Position(ledgerId, first), lastLeft);
+        }
+        ranges.add(read(ledgerId, first, lastUnknown));
+        next = new Position(ledgerId, lastUnknown + 1);
+        lastEntryIsFresh = false;
+        return true;
+    }
+
+    private Range read(long ledgerId, long first, long last) {
+        long askedNs = nanoTime.getAsLong();
+        CompletableFuture<TopicReader.Batch> batch = reader.read(ledgerId, first, (int) (last - first + 1));
+        batch.whenComplete((entries, error) -> wake.run());
+        return new Range(ledgerId, first, last, askedNs, batch);
+    }
+
+    private void look(boolean fresh) {
+        lastEntry = reader.lastEntry(next.ledgerId());
+        lastEntryIsFresh = fresh;
+        lastEntry.whenComplete((entry, error) -> wake.run());
+    }
+
+    private void moveTo(Position position) {
+        if (position.ledgerId() != next.ledgerId()) {
+            lastEntry = null;
+        }
+        next = position;
+    }
+
+    /** The dispatcher must read something at or before the position. */
+    private void leaveUpTo(Position position) {
+        if (position.compareTo(lastLeft) > 0) {
+            lastLeft = position;
+        }
+    }
+
+    /** Leaves the rest of the ledger to the dispatcher; false if that happened too often. */
+    private boolean leave(String verb) {
+        leaveUpTo(new Position(next.ledgerId(), Long.MAX_VALUE));
+        LOG.debug("[{}] Ledger {} cannot be {} ahead: it is left to the dispatcher", core.name(), next.ledgerId(), verb);
+        moveTo(new Position(next.ledgerId() + 1, 0));
+        return ++failures < MAX_FAILURES;
+    }
+
+    /** Handles entries that were read; false if the pass is over. */
+    private boolean take(Range range) {
+        if (range.read().isCompletedExceptionally()) {
+            leaveUpTo(new Position(range.ledgerId(), Long.MAX_VALUE));
+            if (next.ledgerId() == range.ledgerId() && !leave("read")) {
+                return false;
+            }
+            ranges.stream().filter(other -> other.ledgerId() == range.ledgerId()).forEach(ScanPass::drop);
+            ranges.removeIf(other -> other.ledgerId() == range.ledgerId());
+            return true;
+        }
+        try (TopicReader.Batch entries = range.read().join()) {
+            if (entries.size() == 0) {
+                return false;
+            }
+            found.clear();
+            entries.forEachDelayed(found::add);
+            int told = tell();
+            if (told < 0) {
+                return false;
+            }
+            stepRead = entries.size();
+            stepBytes = entries.sizeBytes();
+            entriesRead += stepRead;
+            entriesTold += told;
+            long done = range.first() + stepRead - 1;
+            if (done < range.last()) {
+                ranges.addFirst(read(range.ledgerId(), done + 1, range.last()));
+            }
+            if (found.size() < stepRead) {
+                leaveUpTo(new Position(range.ledgerId(), done));
+            }
+            core.ahead().advance(new Position(range.ledgerId(), done + 1), lastLeft);
+        }
+        return isUseful();
+    }
+
+    /**
+     * Gives the tracker the entries found, a little at a time; returns how many were news to it, -1 if it takes none any more.
+     */
+    private int tell() {
+        int told = 0;
+        for (int from = 0; from < found.size(); from += CHUNK) {
+            int taken = core.ahead().add(ticket, found, from, Math.min(found.size(), from + CHUNK));
+            if (taken < 0) {
+                return -1;
+            }
+            told += taken;
+        }
+        return told;
+    }
+
+    /** True if enough of the entries read were news to the tracker: otherwise the topic is read twice for little. */
+    private boolean isUseful() {
+        if (entriesRead - sampleRead < stride.sample()) {
+            return true;
+        }
+        boolean useful = (entriesTold - sampleTold) * USEFUL_PART >= entriesRead - sampleRead;
+        sampleRead = entriesRead;
+        sampleTold = entriesTold;
+        return useful;
+    }
+
+    /** Ends the pass, whatever is under way. */
+    void end(long nowMs) {
+        ranges.forEach(ScanPass::drop);
+        ranges.clear();
+        reader.close();
+        core.ahead().end();
+        if (entriesRead > 0) {
+            LOG.info("[{}] Read ahead of the dispatcher: {} entries in {} ms, {} of them delayed and not held yet", core.name(),
+                    entriesRead, nowMs - beganMs, entriesTold);
+        }
+    }
+
+    private static void drop(Range range) {
+        range.read().thenAccept(TopicReader.Batch::close);
+    }
+}

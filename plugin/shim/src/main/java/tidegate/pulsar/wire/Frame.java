@@ -1,0 +1,287 @@
+package tidegate.pulsar.wire;
+
+import java.nio.ByteBuffer;
+import java.util.Comparator;
+import java.util.List;
+
+/**
+ * The frames of docs/protocol.md, one record a type; the field order is the payload's.
+ *
+ * <p>But for QUERY, REPLY and INGEST, which no broker sends or gets.
+ *
+ * <p>{@code stream} and {@code seq} belong to the envelope ({@link Envelope}), not to the frame.
+ */
+public sealed interface Frame {
+    /** The type byte. */
+    int type();
+
+    /** The flag byte; derived from the fields that travel as flags. */
+    default int flags() {
+        return 0;
+    }
+
+    /** A frame with the stream it belongs to and its sequence number. */
+    record Envelope(int stream, long seq, Frame frame) {}
+
+    /** The name a log line uses. */
+    default String name() {
+        return getClass().getSimpleName().toUpperCase(java.util.Locale.ROOT);
+    }
+
+    /** First frame of a client; {@code role} 1 = broker. */
+    record Hello(int minVersion, int maxVersion, int role, String clientName, String product) implements Frame {
+        static final int TYPE = 0x01;
+        public static final int ROLE_BROKER = 1;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /** The daemon's answer to HELLO. */
+    record Welcome(int version, int heartbeatMs, long daemonId, String product) implements Frame {
+        static final int TYPE = 0x02;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /** A broken rule or a failure; on stream 0 the sender closes after it. */
+    record Error(int code, String message) implements Frame {
+        static final int TYPE = 0x03;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /** Asks for a PONG with the same seq. */
+    record Ping() implements Frame {
+        static final int TYPE = 0x04;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /** Answers a PING. */
+    record Pong() implements Frame {
+        static final int TYPE = 0x05;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /**
+     * Opens a stream: one subscription. {@code generation} = the cursor's seal, 0 if it has none; {@code inFlight} = near tier
+     * and handed-out positions; {@code logHome} = where the index log is to be, empty for nowhere, {@code logPointer} = where it
+     * is; {@code claims} = those of the last epochs, 64 at most, that of {@code epoch} last; {@code end} = the topic's last
+     * position when the epoch was claimed, -1:-1 if that is not known.
+     */
+    record Open(Incarnation incarnation, long epoch, long generation, int horizonMs, int credit, long markDeleteLedgerId,
+                long markDeleteEntryId, String topic, String subscription, Positions inFlight, String logHome,
+                String logPointer, List<Integer> claims, long endLedgerId, long endEntryId) implements Frame {
+        static final int TYPE = 0x10;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /** Answers OPEN, in as many frames as it takes. */
+    record Held(boolean last, Positions held, Positions acknowledged) implements Frame {
+        static final int TYPE = 0x11;
+        static final int LAST = 1;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+
+        @Override
+        public int flags() {
+            return last ? LAST : 0;
+        }
+    }
+
+    /** New entries; {@code near}: the broker hands them out itself. */
+    record Add(boolean near, Records records) implements Frame {
+        static final int TYPE = 0x12;
+        static final int NEAR = 1;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+
+        @Override
+        public int flags() {
+            return near ? NEAR : 0;
+        }
+    }
+
+    /** Everything of the stream up to the envelope's seq is on disk. */
+    record Durable() implements Frame {
+        static final int TYPE = 0x13;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /** Entries that are due within the horizon. */
+    record Due(Records records) implements Frame {
+        static final int TYPE = 0x14;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /** Allows the daemon to send this many more DUE records. */
+    record Credit(int more) implements Frame {
+        static final int TYPE = 0x15;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /** Positions now known acknowledged. */
+    record Ack(Positions positions) implements Frame {
+        static final int TYPE = 0x16;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /** Positions that are not acknowledged after all: the cursor refuses to delete them. */
+    record Unack(Positions positions) implements Frame {
+        static final int TYPE = 0x17;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /** The cursor's persisted mark-delete position has moved forward. */
+    record MarkDelete(long ledgerId, long entryId) implements Frame {
+        static final int TYPE = 0x18;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /** Forget every entry and acknowledgement of the subscription. */
+    record Clear() implements Frame {
+        static final int TYPE = 0x19;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /** The stream ends; the index stays. */
+    record Close() implements Frame {
+        static final int TYPE = 0x1a;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /** Positions that the index no longer answers for. */
+    record Unheld(Positions positions) implements Frame {
+        static final int TYPE = 0x1b;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /** The daemon wants something done about the index log; the answer carries the same seq. */
+    record LogRequest(int op, long ledgerId, long first, long last, String oldPointer, String newPointer, ByteBuffer entry)
+            implements Frame {
+        static final int TYPE = 0x1c;
+        public static final int CREATE = 1;
+        public static final int APPEND = 2;
+        public static final int OPEN = 3;
+        public static final int READ = 4;
+        public static final int CLOSE = 5;
+        public static final int DELETE = 6;
+        public static final int POINT = 7;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /**
+     * What bypasses Tidegate at this broker, all of it each time: how many dispatchers have delayed messages that no tracker of
+     * ours has, and the first of them by name.
+     */
+    record Bypassed(int dispatchers, List<Dispatcher> named) implements Frame {
+        static final int TYPE = 0x1e;
+        public static final int MOST_NAMED = 32;
+        public static final Bypassed NOTHING = new Bypassed(0, List.of());
+
+        /** One of them, with how many delayed messages it has, and why they are not ours. */
+        public record Dispatcher(String topic, String subscription, long delayed, String reason) implements Comparable<Dispatcher> {
+            @Override
+            public int compareTo(Dispatcher other) {
+                return Comparator.comparing(Dispatcher::topic).thenComparing(Dispatcher::subscription).compare(this, other);
+            }
+        }
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /** {@code number}: the new ledger's id, the appended entry's number or the last entry's, whatever was asked for. */
+    record LogAnswer(int code, long number, String message, List<ByteBuffer> entries) implements Frame {
+        static final int TYPE = 0x1d;
+        public static final int OK = 0;
+        public static final int FENCED = 1;
+        public static final int NO_LEDGER = 2;
+        public static final int STALE = 3;
+        public static final int AWAY = 4;
+        public static final int REFUSED = 5;
+
+        private static final int MAX_MESSAGE = 1_000;
+
+        public static LogAnswer ok(long number) {
+            return new LogAnswer(OK, number, "", List.of());
+        }
+
+        public static LogAnswer failed(int code, String message) {
+            return new LogAnswer(code, -1, message.substring(0, Math.min(message.length(), MAX_MESSAGE)), List.of());
+        }
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+}

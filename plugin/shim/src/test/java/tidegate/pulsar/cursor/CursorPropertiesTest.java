@@ -1,0 +1,300 @@
+package tidegate.pulsar.cursor;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.lang.reflect.Proxy;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+import org.apache.bookkeeper.mledger.AsyncCallbacks.MarkDeleteCallback;
+import org.apache.bookkeeper.mledger.ManagedCursor;
+import org.apache.bookkeeper.mledger.ManagedLedgerException;
+import org.apache.bookkeeper.mledger.ManagedLedgerException.BadVersionException;
+import org.apache.bookkeeper.mledger.Position;
+import org.apache.bookkeeper.mledger.PositionFactory;
+import org.apache.pulsar.broker.service.BrokerServiceException.SubscriptionBusyException;
+import org.junit.jupiter.api.Test;
+
+/** Our writes and a reset, with {@link RefusedResets}; the test plays the cursor. */
+class CursorPropertiesTest {
+    private static final Position BEFORE = PositionFactory.create(3, 4);
+
+    private final BlockingQueue<Runnable> background = new LinkedBlockingQueue<>();
+    private final List<Position> resets = new ArrayList<>();
+    private CompletableFuture<Void> write = new CompletableFuture<>();
+    private CompletableFuture<Void> resetAnswer = new CompletableFuture<>();
+    private Position persisted = BEFORE;
+    private int writes;
+    private boolean closed;
+    private boolean durable = true;
+    private boolean consumers = true;
+    private Position markDelete = BEFORE;
+    private Runnable duringReset = () -> {};
+    private final Played subscription = new Played();
+    private MarkDeleteCallback storing;
+    private final ManagedCursor cursor = (ManagedCursor) Proxy.newProxyInstance(getClass().getClassLoader(),
+            new Class<?>[] {ManagedCursor.class}, (self, method, arguments) -> switch (method.getName()) {
+                case "toString" -> "cursor";
+                case "getMarkDeletedPosition" -> markDelete;
+                case "getPersistentMarkDeletedPosition" -> persisted;
+                case "isClosed" -> closed;
+                case "isDurable" -> durable;
+                case "getProperties" -> Map.of("seal", 42L);
+                case "asyncMarkDelete" -> {
+                    assertEquals(List.of(BEFORE, Map.of("seal", 42L)), List.of(arguments[0], arguments[1]));
+                    storing = (MarkDeleteCallback) arguments[2];
+                    yield null;
+                }
+                case "putCursorProperty" -> {
+                    writes++;
+                    yield write;
+                }
+                default -> throw new UnsupportedOperationException(method.getName());
+            });
+
+    private final class Played implements RefusedResets.Subscription {
+        private boolean isNew;
+
+        @Override
+        public boolean isNew() {
+            return isNew;
+        }
+
+        @Override
+        public void stored() {
+            isNew = false;
+        }
+
+        @Override
+        public boolean hasConsumers() {
+            return consumers;
+        }
+
+        @Override
+        public CompletableFuture<Void> reset(Position position) {
+            resets.add(position);
+            duringReset.run();
+            return resetAnswer;
+        }
+    }
+
+    private CursorProperties properties() {
+        return new CursorProperties(cursor, subscription, background::add);
+    }
+
+    private CursorProperties propertiesOfANewCursor() {
+        persisted = null;
+        subscription.isNew = true;
+        return properties();
+    }
+
+    private void aResetMeetsAWrite() {
+        properties().put("key", "value");
+        persisted = null;
+        write.complete(null);
+    }
+
+    /** Runs the next task that waits for a pause. */
+    private void runNext() throws InterruptedException {
+        Runnable next = background.poll(30, TimeUnit.SECONDS);
+        assertNotNull(next, "nothing more is done");
+        next.run();
+    }
+
+    @Test
+    void aWriteThatNoResetMeetsIsAllThereIs() {
+        CompletableFuture<Void> put = properties().put("key", "value");
+        assertFalse(put.isDone());
+        write.complete(null);
+        assertTrue(put.isDone());
+        assertEquals(List.of(), List.copyOf(background));
+    }
+
+    @Test
+    void aNewCursorOfWhichPulsarNeverSaysThatItIsStoredIsGivenUp() throws InterruptedException {
+        persisted = null;
+        subscription.isNew = true;
+        CompletableFuture<Void> put = new CursorProperties(cursor, subscription, background::add, 10).put("key", "value");
+        assertNotNull(storing);
+        assertFalse(put.isDone());
+        runNext();
+        assertTrue(put.isCompletedExceptionally());
+        assertEquals(0, writes);
+    }
+
+    @Test
+    void nothingIsWrittenWhileAResetIsUnderWay() {
+        CursorProperties properties = properties();
+        persisted = null;
+        assertTrue(properties.put("key", "value").isCompletedExceptionally());
+        assertEquals(0, writes);
+        persisted = BEFORE;
+        properties.put("key", "value");
+        assertEquals(1, writes);
+    }
+
+    @Test
+    void aResetMayBeUnderWayBeforeAnythingIsAskedFor() {
+        persisted = null;
+        assertTrue(properties().put("key", "value").isCompletedExceptionally());
+        assertEquals(0, writes);
+    }
+
+    @Test
+    void aResetThatWasRefusedForSomebodyElsesWriteIsUndoneToo() throws InterruptedException {
+        CursorProperties properties = properties();
+        persisted = null;
+        properties.put("key", "value");
+        properties.put("key", "value");
+        assertEquals(1, background.size(), "one is enough");
+        runNext();
+        assertEquals(List.of(BEFORE.getNext()), resets);
+        resetAnswer.complete(null);
+        properties.put("key", "value");
+        assertEquals(1, background.size(), "it was refused again");
+    }
+
+    @Test
+    void aNewCursorIsStoredFirst() throws InterruptedException {
+        CompletableFuture<Void> put = propertiesOfANewCursor().put("key", "value");
+        persisted = BEFORE;
+        storing.markDeleteComplete(null);
+        assertEquals(0, writes, "Pulsar may have a lock");
+        runNext();
+        assertEquals(1, writes);
+        assertFalse(subscription.isNew);
+        write.complete(null);
+        assertTrue(put.isDone());
+    }
+
+    @Test
+    void aNewCursorIsNotStoredWhereAResetMayHaveSentTheConsumersAway() throws InterruptedException {
+        consumers = false;
+        CompletableFuture<Void> put = propertiesOfANewCursor().put("key", "value");
+        runNext();
+        assertTrue(put.isCompletedExceptionally());
+        assertEquals(null, storing);
+        assertEquals(0, writes);
+    }
+
+    @Test
+    void nothingIsWrittenWhereANewCursorIsNotStored() throws InterruptedException {
+        CursorProperties properties = propertiesOfANewCursor();
+        CompletableFuture<Void> put = properties.put("key", "value");
+        storing.markDeleteFailed(new ManagedLedgerException("Reset cursor in progress"), null);
+        runNext();
+        assertTrue(put.isCompletedExceptionally());
+        put = properties.put("key", "value");
+        storing.markDeleteComplete(null);
+        runNext();
+        assertTrue(put.isCompletedExceptionally(), "a reset came between");
+        assertEquals(0, writes);
+    }
+
+    @Test
+    void whatIsNotDurableIsNotStored() {
+        durable = false;
+        propertiesOfANewCursor().put("key", "value");
+        write.complete(null);
+        assertEquals(1, writes);
+        assertEquals(List.of(), List.copyOf(background));
+    }
+
+    @Test
+    void aResetThatMetAWriteAndWasRefusedIsUndone() throws InterruptedException {
+        aResetMeetsAWrite();
+        runNext();
+        assertEquals(List.of(BEFORE.getNext()), resets);
+        resetAnswer.complete(null);
+        persisted = BEFORE;
+        assertEquals(List.of(), List.copyOf(background));
+    }
+
+    @Test
+    void soItIsWhereTheWriteWasRefusedToo() throws InterruptedException {
+        properties().put("key", "value");
+        persisted = null;
+        write.completeExceptionally(new BadVersionException("another version"));
+        runNext();
+        assertEquals(1, resets.size());
+    }
+
+    @Test
+    void aResetThatIsStillUnderWayIsLetBe() throws InterruptedException {
+        aResetMeetsAWrite();
+        resetAnswer.completeExceptionally(new SubscriptionBusyException("Failed to fence subscription"));
+        runNext();
+        runNext();
+        assertEquals(2, resets.size());
+        persisted = PositionFactory.create(1, 1);
+        runNext();
+        assertEquals(2, resets.size(), "it was done");
+        assertEquals(null, background.poll(300, TimeUnit.MILLISECONDS));
+    }
+
+    @Test
+    void aRefusalIsUndoneAsSoonAsTheResetHasEnded() throws InterruptedException {
+        aResetMeetsAWrite();
+        resetAnswer = CompletableFuture.failedFuture(new SubscriptionBusyException("Failed to fence subscription"));
+        for (int tries = 0; tries < 20; tries++) {
+            runNext();
+        }
+        resetAnswer = CompletableFuture.failedFuture(new ManagedLedgerException("no bookie"));
+        runNext();
+        resetAnswer = CompletableFuture.completedFuture(null);
+        runNext();
+        assertEquals(22, resets.size());
+        assertEquals(null, background.poll(300, TimeUnit.MILLISECONDS));
+    }
+
+    @Test
+    void aResetThatEndsRightBeforeTheUndoingIsPutBack() throws InterruptedException {
+        aResetMeetsAWrite();
+        Position users = PositionFactory.create(1, 1);
+        duringReset = () -> {
+            markDelete = users;
+            duringReset = () -> {};
+        };
+        resetAnswer = CompletableFuture.completedFuture(null);
+        runNext();
+        assertEquals(List.of(BEFORE.getNext(), users.getNext()), resets);
+    }
+
+    @Test
+    void whatIsOwedToAUserIsTriedAgain() throws InterruptedException {
+        aResetMeetsAWrite();
+        Position users = PositionFactory.create(1, 1);
+        CompletableFuture<Void> first = new CompletableFuture<>();
+        resetAnswer = first;
+        duringReset = () -> markDelete = users;
+        runNext();
+        resetAnswer = CompletableFuture.failedFuture(new ManagedLedgerException("no bookie"));
+        persisted = BEFORE;
+        markDelete = BEFORE;
+        duringReset = () -> {};
+        first.complete(null);
+        resetAnswer = CompletableFuture.completedFuture(null);
+        runNext();
+        assertEquals(List.of(BEFORE.getNext(), users.getNext(), users.getNext()), resets);
+        assertEquals(null, background.poll(300, TimeUnit.MILLISECONDS));
+    }
+
+    @Test
+    void aClosedCursorIsTheNextOwners() {
+        CursorProperties properties = properties();
+        properties.put("key", "value");
+        persisted = null;
+        closed = true;
+        write.complete(null);
+        assertEquals(List.of(), List.copyOf(background));
+        assertTrue(properties.put("key", "value").isCompletedExceptionally());
+        assertEquals(1, writes);
+    }
+}

@@ -1,0 +1,531 @@
+package tidegate.pulsar.gate;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Random;
+import java.util.Set;
+import java.util.TreeMap;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
+import tidegate.pulsar.readahead.ScanPass;
+import tidegate.pulsar.wire.Position;
+
+/**
+ * Random histories of two machines, each with a broker and a daemon, of a connection and of a topic that moves between them;
+ * all of it breaks at any point. Whatever happens: nothing is delivered early; nothing is lost, and after a reset of the cursor
+ * everything from there on comes again; nothing is repeated that need not be; and the shim sends nothing that a daemon has to
+ * refuse.
+ *
+ * <p>A failure names its seed; the same seed replays the same history:
+ * {@code mvn test -Dtest=ModelTest -DargLine=-Dtidegate.seed=N}. More histories: {@code -DargLine=-Dtidegate.seeds=1000}.
+ */
+class ModelTest {
+    private static final int STEPS = 300;
+    private static final int ALL = Integer.MAX_VALUE;
+
+    static List<Long> seeds() {
+        List<Long> seeds = new ArrayList<>();
+        Long only = Long.getLong("tidegate.seed");
+        if (only != null) {
+            return List.of(only);
+        }
+        int count = Integer.getInteger("tidegate.seeds", 40);
+        for (long seed = 0; seed < count; seed++) {
+            seeds.add(seed);
+        }
+        return seeds;
+    }
+
+    /** What may go wrong in a history, or be done to the topic. */
+    private enum Fault { CONNECTION, DAEMON, BROKER, CONSUMERS, RESET, MOVE, CLOCK, REBUILD }
+
+    private static final class History {
+        final Random random;
+        final ToyWorld[] machines;
+        final Set<Fault> faults;
+        int owner;
+        /** May come any number of times: handed out and not acknowledged when something broke. */
+        final Set<Position> redeliverable = new HashSet<>();
+        /** How often the others may come: once, and once more for each reset that took them back. */
+        final Map<Position, Integer> times = new HashMap<>();
+        /** From which delivery on a position must come: all when published, or reset. */
+        final Map<Position, Integer> due = new TreeMap<>();
+        int cancelled;
+        long nextEntry;
+        long ledger = 1;
+        /** Acknowledgements were left out of the cursor's record; whether they are back in it nobody asks here. */
+        boolean forgetful;
+        /** A daemon has lost what it knew acknowledged; with the broker's own knowledge nothing comes again for that. */
+        boolean ignorant;
+        boolean everything;
+
+        History(long seed, Set<Fault> faults) {
+            this.faults = faults;
+            random = new Random(seed);
+            machines = new ToyWorld[] {new ToyWorld(random), new ToyWorld(random)};
+            for (ToyWorld machine : machines) {
+                machine.credit = 1 + random.nextInt(20);
+                machine.nearMaxEntries = random.nextInt(20);
+                machine.horizonMs = 1 + random.nextInt(3000);
+                machine.maxPendingEntries = 10 + random.nextInt(1000);
+                machine.daemonWaitMs = random.nextBoolean() ? Long.MAX_VALUE / 2 : random.nextInt(5000);
+                machine.daemon.maxHeldPerFrame = 1 + random.nextInt(20);
+                machine.maxWaiting = 1 + random.nextInt(50);
+                machine.stride = chance(70) ? new ScanPass.Stride(2 + random.nextInt(10), 1 + random.nextInt(20),
+                        random.nextInt(8), 1 + random.nextInt(100), 1 + random.nextInt(10)) : null;
+            }
+            machines[1].broker = null;
+            if (faults.contains(Fault.CLOCK)) {
+                machines[1].clock.advance(random.nextInt(5_000));
+            }
+            world().broker.permits = 1 + random.nextInt(30);
+            world().broker.readBatch = 1 + random.nextInt(10);
+            world().broker.persistedRanges = random.nextInt(6);
+            world().broker.connect();
+        }
+
+        /** The machine that has the topic. */
+        ToyWorld world() {
+            return machines[owner];
+        }
+
+        ToyBroker broker() {
+            return world().broker;
+        }
+
+        boolean chance(int percent) {
+            return random.nextInt(100) < percent;
+        }
+
+        boolean may(Fault fault) {
+            return faults.contains(fault);
+        }
+
+        void step() {
+            ToyWorld machine = chance(75) ? world() : machines[1 - owner];
+            switch (random.nextInt(14)) {
+                case 0, 1 -> publish();
+                case 2 -> advance(random.nextInt(300));
+                case 3 -> world().runBroker();
+                case 4 -> {
+                    machine.connect();
+                    machine.toDaemon();
+                }
+                case 5 -> {
+                    machine.daemon.tick(machine.now());
+                    machine.toShim(1 + random.nextInt(5));
+                }
+                case 6 -> machine.daemon.commit();
+                case 7 -> machine.watch();
+                case 8, 9 -> consume();
+                case 10 -> broker().persistCursor();
+                case 11, 12 -> {
+                    for (int i = random.nextInt(8); i >= 0; i--) {
+                        world().readAhead();
+                    }
+                }
+                default -> fault();
+            }
+            wake();
+        }
+
+        private void advance(long ms) {
+            for (ToyWorld machine : machines) {
+                machine.clock.advance(ms);
+            }
+        }
+
+        /** The timer fires on time, or a little later, never early. */
+        private void wake() {
+            if (broker().wakeMs <= world().now()) {
+                world().runBroker();
+            }
+        }
+
+        private void publish() {
+            int count = chance(5) ? 20 + random.nextInt(60) : 1 + random.nextInt(5);
+            for (int i = 0; i < count; i++) {
+                if (chance(3)) {
+                    ledger++;
+                    nextEntry = 0;
+                }
+                long delay = chance(20) ? -1 : chance(20) ? 0 : random.nextInt(chance(30) ? 60_000 : 3_000);
+                Position position = new Position(ledger, nextEntry++);
+                broker().publish(position, delay < 0 ? -1 : world().now() + delay);
+                due.put(position, 0);
+                times.put(position, 1);
+            }
+        }
+
+        private void consume() {
+            if (broker().isResetting() && chance(50)) {
+                completeReset();
+            }
+            if (broker().consumers.isEmpty()) {
+                broker().connect();
+                return;
+            }
+            ToyBroker.ToyConsumer consumer = broker().consumers.get(random.nextInt(broker().consumers.size()));
+            if (chance(30)) {
+                cancel();
+            }
+            for (Position position : List.copyOf(consumer.pending)) {
+                if (chance(40)) {
+                    broker().acknowledge(consumer, position);
+                } else if (chance(5)) {
+                    redeliverable.add(position);
+                    broker().negativeAcknowledge(consumer, position);
+                }
+            }
+            broker().readRequested = true;
+        }
+
+        /**
+         * Messages that nobody has, due or not, are acknowledged by their ids: they need not come, and may come once less. Of those
+         * that no tracker has met, and after a reset until a tracker has put a seal there, only Pulsar knows.
+         */
+        private void cancel() {
+            List<Position> waiting = broker().log.keySet().stream()
+                    .filter(one -> !broker().isDeleted(one.ledgerId(), one.entryId())
+                            && !broker().isOutstanding(one.ledgerId(), one.entryId())).toList();
+            for (Position position : waiting) {
+                if (chance(20) && due.remove(position) != null) {
+                    if (came(position) < times.get(position)) {
+                        times.merge(position, -1, Integer::sum);
+                    }
+                    if (world().core() == null || broker().seal() == Seal.NONE
+                            || !world().core().dispatcher().contains(position.ledgerId(), position.entryId())) {
+                        redeliverable.add(position);
+                    }
+                    broker().cancel(position);
+                    cancelled++;
+                }
+            }
+        }
+
+        /** How often it has come. */
+        private long came(Position position) {
+            return broker().deliveries.stream().filter(delivery -> delivery.position().equals(position)).count();
+        }
+
+        private void fault() {
+            ToyWorld machine = chance(75) ? world() : machines[1 - owner];
+            switch (random.nextInt(15)) {
+                case 0 -> {
+                    if (may(Fault.CONNECTION)) {
+                        machine.disconnect();
+                    }
+                }
+                case 1 -> {
+                    if (may(Fault.DAEMON)) {
+                        machine.crashDaemon();
+                    }
+                }
+                case 2 -> {
+                    if (may(Fault.DAEMON) && chance(20)) {
+                        machine.wipeDaemon();
+                        ignorant = true;
+                    }
+                }
+                case 3 -> {
+                    if (may(Fault.DAEMON)) {
+                        machine.daemonUp = !machine.daemonUp;
+                        machine.disconnect();
+                        everything |= machine.daemonWaitMs < 10_000;
+                    }
+                }
+                case 4 -> {
+                    if (may(Fault.BROKER)) {
+                        leave(owner);
+                    }
+                }
+                case 5 -> {
+                    if (may(Fault.CONSUMERS)) {
+                        redeliverUnacknowledged();
+                        if (broker().consumers.isEmpty() || chance(50)) {
+                            broker().connect();
+                        } else {
+                            broker().disconnect(broker().consumers.get(random.nextInt(broker().consumers.size())));
+                        }
+                    }
+                }
+                case 6 -> {
+                    if (may(Fault.CONSUMERS)) {
+                        redeliverUnacknowledged();
+                        broker().disconnectAll();
+                    }
+                }
+                case 7, 8 -> {
+                    if (may(Fault.RESET) && !broker().log.isEmpty()) {
+                        beginReset();
+                    }
+                }
+                case 9 -> {
+                    if (may(Fault.DAEMON) && chance(30)) {
+                        machine.daemon.failStreams();
+                    }
+                }
+                case 10 -> {
+                    if (may(Fault.MOVE)) {
+                        leave(1 - owner);
+                    }
+                }
+                case 11, 12 -> {
+                    if (may(Fault.REBUILD) && machine.daemonUp) {
+                        rebuild(machine.daemon);
+                    }
+                }
+                case 13 -> {
+                    if (may(Fault.CLOCK)) {
+                        machine.clock.set(machine.now() - random.nextInt(3_000));
+                    }
+                }
+                default -> {
+                    if (may(Fault.DAEMON) && chance(30) && !broker().log.isEmpty()) {
+                        List<Position> positions = List.copyOf(broker().log.keySet());
+                        machine.daemon.corrupt(ToyBroker.TOPIC, ToyBroker.SUBSCRIPTION,
+                                positions.get(random.nextInt(positions.size())));
+                    }
+                }
+            }
+        }
+
+        /** Some of what is stored is put into the index, whatever has become of it: read, handed out or acknowledged. */
+        private void rebuild(ToyDaemon daemon) {
+            broker().log.forEach((position, deliverAtMs) -> {
+                if (deliverAtMs >= 0 && chance(60)) {
+                    daemon.takeIn(ToyBroker.TOPIC, ToyBroker.SUBSCRIPTION, position, deliverAtMs);
+                }
+            });
+        }
+
+        /** The broker is killed, or the topic unloaded; {@code to} has it next. */
+        private void leave(int to) {
+            redeliverUnacknowledged();
+            ToyBroker left;
+            if (chance(50)) {
+                if (chance(10)) {
+                    broker().loseRecord();
+                }
+                skipWhatIsStored();
+                left = world().killBroker();
+                everything = true;
+            } else if (broker().isResetting()) {
+                // Pulsar does not close what it is resetting.
+                return;
+            } else {
+                redeliverPlain();
+                // What the record has no room for only the daemon of this machine knows.
+                int ranges = chance(50) ? ALL : random.nextInt(6);
+                forgetful |= ranges != ALL;
+                // That machine's tracker decides alone if its wait for the daemon is over first.
+                everything |= forgetful && (to != owner || ignorant || world().daemonWaitMs < 10_000);
+                left = world().unloadBroker(ranges);
+            }
+            owner = to;
+            world().takeOver(left);
+        }
+
+        /** A seek that was stored and never answered: what it skips need not come. */
+        private void skipWhatIsStored() {
+            if (broker().isResetting()) {
+                due.keySet().removeIf(position -> position.compareTo(broker().markDelete()) > 0
+                        && position.compareTo(broker().disk.markDelete) <= 0);
+            }
+        }
+
+        /** Someone seeks; where to, the topic need not have a tracker. */
+        private void beginReset() {
+            redeliverUnacknowledged();
+            List<Position> positions = List.copyOf(broker().log.keySet());
+            broker().beginReset(positions.get(random.nextInt(positions.size())));
+            if (chance(60)) {
+                completeReset();
+            }
+        }
+
+        /** Someone who seeks has been answered: from now on everything from there must come. */
+        private void completeReset() {
+            Position to = broker().resettingTo();
+            broker().completeReset();
+            for (Position position : broker().log.keySet()) {
+                if (position.compareTo(to) >= 0) {
+                    due.put(position, broker().deliveries.size());
+                    times.merge(position, 1, Integer::sum);
+                } else {
+                    due.remove(position);
+                }
+            }
+        }
+
+        /** Whether the acknowledgement of a message without a delivery time survives is Pulsar's own affair. */
+        private void redeliverPlain() {
+            broker().log.forEach((position, deliverAtMs) -> {
+                if (deliverAtMs < 0) {
+                    redeliverable.add(position);
+                }
+            });
+        }
+
+        private void redeliverUnacknowledged() {
+            broker().consumers.forEach(consumer -> redeliverable.addAll(consumer.pending));
+        }
+
+        /** No more faults: everything published must reach a consumer that acknowledges it. */
+        void finish() {
+            if (broker().isResetting()) {
+                completeReset();
+            }
+            world().daemonUp = true;
+            broker().permits = Math.max(5, broker().permits);
+            world().settle();
+            if (broker().consumers.isEmpty()) {
+                broker().connect();
+            }
+            long end = world().now() + 200_000;
+            while (!broker().isFullyAcknowledged() && world().now() < end) {
+                world().runUntil(world().now() + 500);
+                world().acknowledgeAll();
+                if (broker().consumers.isEmpty()) {
+                    broker().connect();
+                }
+            }
+        }
+
+        private ToyDaemon.Index index() {
+            return world().daemon.index(ToyBroker.TOPIC, ToyBroker.SUBSCRIPTION);
+        }
+
+        long takenAhead() {
+            return machines[0].takenAhead() + machines[1].takenAhead();
+        }
+
+        void check() {
+            for (ToyWorld machine : machines) {
+                assertEquals(List.of(), machine.daemon.violations);
+            }
+            List<ToyBroker.Delivery> deliveries = broker().deliveries;
+            for (ToyBroker.Delivery delivery : deliveries) {
+                assertTrue(delivery.deliverAtMs() <= delivery.atMs(), () -> "early: " + delivery);
+            }
+            assertTrue(broker().isFullyAcknowledged(), () -> "lost: " + broker().log.keySet().stream()
+                    .filter(position -> !broker().isDeleted(position.ledgerId(), position.entryId())).toList()
+                    + " " + (world().core() == null ? "" : world().core().stats()) + " held " + index().held.keySet()
+                    + " " + world().daemon);
+            Map<Position, Integer> last = new HashMap<>();
+            Map<Position, Integer> came = new HashMap<>();
+            for (int i = 0; i < deliveries.size(); i++) {
+                last.put(deliveries.get(i).position(), i);
+                came.merge(deliveries.get(i).position(), 1, Integer::sum);
+            }
+            due.forEach((position, from) -> assertTrue(last.getOrDefault(position, -1) >= from,
+                    () -> position + " was lost: it did not come since delivery " + from));
+            if (world().core() != null) {
+                world().settle();
+                assertEquals(0, world().core().dispatcher().delayedMessages(), "msgDelayed at the end");
+            }
+            if (!everything) {
+                came.forEach((position, count) -> assertTrue(
+                        count <= times.get(position) || redeliverable.contains(position),
+                        () -> position + " came " + count + " times"));
+            }
+        }
+    }
+
+    private static void run(long seed, Set<Fault> faults) {
+        History history = new History(seed, faults);
+        try {
+            for (int step = 0; step < STEPS; step++) {
+                history.step();
+            }
+            history.finish();
+            history.check();
+        } catch (AssertionError | RuntimeException e) {
+            throw new AssertionError("seed " + seed + " with " + faults + ", " + history.takenAhead() + " read ahead: " + e.getMessage(), e);
+        }
+    }
+
+    @ParameterizedTest
+    @MethodSource("seeds")
+    void withoutFaultsEverythingComesOnce(long seed) {
+        run(seed, Set.of());
+    }
+
+    @ParameterizedTest
+    @MethodSource("seeds")
+    void lostConnectionsRepeatNothing(long seed) {
+        run(seed, Set.of(Fault.CONNECTION));
+    }
+
+    @ParameterizedTest
+    @MethodSource("seeds")
+    void consumersComeAndGo(long seed) {
+        run(seed, Set.of(Fault.CONNECTION, Fault.CONSUMERS));
+    }
+
+    @ParameterizedTest
+    @MethodSource("seeds")
+    void killedDaemons(long seed) {
+        run(seed, Set.of(Fault.CONNECTION, Fault.CONSUMERS, Fault.DAEMON));
+    }
+
+    @ParameterizedTest
+    @MethodSource("seeds")
+    void resetsBringEverythingAgainAndNothingTwice(long seed) {
+        run(seed, Set.of(Fault.CONNECTION, Fault.CONSUMERS, Fault.RESET));
+    }
+
+    @ParameterizedTest
+    @MethodSource("seeds")
+    void resetsWithAndWithoutATracker(long seed) {
+        run(seed, Set.of(Fault.RESET, Fault.BROKER));
+    }
+
+    @ParameterizedTest
+    @MethodSource("seeds")
+    void movesThereAndBackWithResetsInBetween(long seed) {
+        run(seed, Set.of(Fault.RESET, Fault.MOVE, Fault.BROKER, Fault.CLOCK));
+    }
+
+    @ParameterizedTest
+    @MethodSource("seeds")
+    void anIndexIsRebuiltMeanwhile(long seed) {
+        run(seed, Set.of(Fault.REBUILD, Fault.CONSUMERS, Fault.RESET, Fault.BROKER));
+    }
+
+    @ParameterizedTest
+    @MethodSource("seeds")
+    void everythingBreaks(long seed) {
+        run(seed, Set.of(Fault.values()));
+    }
+
+    /** Nothing of this would find a thing if nothing was ever delivered. */
+    @Test
+    void historiesAreWorthSomething() {
+        int deliveries = 0;
+        int again = 0;
+        int cancelled = 0;
+        long ahead = 0;
+        for (long seed = 0; seed < 20; seed++) {
+            History history = new History(seed, Set.of(Fault.values()));
+            for (int step = 0; step < STEPS; step++) {
+                history.step();
+            }
+            deliveries += history.broker().deliveries.size();
+            ahead += history.takenAhead();
+            cancelled += history.cancelled;
+            again += (int) history.due.values().stream().filter(from -> from > 0).count();
+        }
+        assertTrue(deliveries > 500, deliveries + " deliveries");
+        assertTrue(ahead > 30, ahead + " taken that were read ahead");
+        assertTrue(cancelled > 100, cancelled + " cancelled");
+        assertTrue(again > 500, again + " taken back by resets");
+    }
+}

@@ -1,0 +1,216 @@
+package tidegate.pulsar.indexlog;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.lang.reflect.Proxy;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.atomic.AtomicLong;
+import org.apache.bookkeeper.client.api.BKException;
+import org.apache.bookkeeper.client.api.BookKeeper;
+import org.apache.bookkeeper.client.api.CreateBuilder;
+import org.apache.bookkeeper.client.api.DeleteBuilder;
+import org.apache.bookkeeper.client.api.LedgerMetadata;
+import org.apache.bookkeeper.client.api.ListLedgersResultBuilder;
+import org.apache.bookkeeper.client.api.OpenBuilder;
+import org.apache.bookkeeper.client.api.ReadHandle;
+import org.apache.bookkeeper.client.api.WriteHandle;
+import org.apache.bookkeeper.mledger.ManagedCursor;
+import org.apache.bookkeeper.mledger.ManagedLedger;
+import org.apache.bookkeeper.mledger.ManagedLedgerConfig;
+import org.apache.bookkeeper.mledger.PositionFactory;
+import org.junit.jupiter.api.Test;
+import tidegate.pulsar.cursor.CursorProperties;
+import tidegate.pulsar.cursor.CursorRecord;
+import tidegate.pulsar.wire.Frame;
+
+/** The ledgers of one index log; the test plays the cursor and BookKeeper's client. */
+class LogLedgersTest {
+    private static final String POINTER = CursorRecord.PREFIX + "log";
+
+    private interface Calls {
+        Object call(String method, Object[] arguments);
+    }
+
+    private final CompletableFuture<Object> made = new CompletableFuture<>();
+    private int closed;
+    /** The cursor's properties. */
+    private final Map<String, String> properties = new HashMap<>();
+    private final List<Long> deleted = new ArrayList<>();
+    /** The ledgers that BookKeeper cannot delete just now. */
+    private final Set<Long> stuck = new HashSet<>();
+    /** Ledgers of messages: a pointer that names one is wrong. */
+    private final Set<Long> strange = new HashSet<>();
+    private final LogLedgers log = new LogLedgers("test", CursorProperties.withoutReset(cursor()),
+            new LogLedgers.Shared(LogLedgers.BOOKKEEPER, this::client, Runnable::run, new AtomicLong()));
+
+    private static <T> T played(Class<T> type, Calls calls) {
+        return type.cast(Proxy.newProxyInstance(type.getClassLoader(), new Class<?>[] {type}, (self, method, arguments) ->
+                method.getName().startsWith("with") ? self : calls.call(method.getName(), arguments)));
+    }
+
+    private static Object is(Map<String, Object> answers, String method) {
+        if (!answers.containsKey(method)) {
+            throw new UnsupportedOperationException(method);
+        }
+        return answers.get(method);
+    }
+
+    private ManagedCursor cursor() {
+        ManagedLedger ledger = played(ManagedLedger.class, (method, arguments) ->
+                is(Map.of("getConfig", new ManagedLedgerConfig(), "getName", "public/default/persistent/t"), method));
+        return played(ManagedCursor.class, (method, arguments) -> {
+            if (method.equals("removeCursorProperty")) {
+                properties.remove(arguments[0]);
+                return CompletableFuture.completedFuture(null);
+            }
+            return is(Map.of("getManagedLedger", ledger, "getName", "sub", "getCursorProperties", Map.copyOf(properties),
+                    "getPersistentMarkDeletedPosition", PositionFactory.EARLIEST), method);
+        });
+    }
+
+    /** No proxy, as that would load the client's configuration classes. */
+    private BookKeeper client() {
+        return new BookKeeper() {
+            /** From 4.18 on. */
+            public CompletableFuture<Boolean> isDriverMetadataServiceAvailable() {
+                return CompletableFuture.completedFuture(true);
+            }
+
+            @Override
+            public CreateBuilder newCreateLedgerOp() {
+                return played(CreateBuilder.class, (method, arguments) -> is(Map.of("execute", made), method));
+            }
+
+            @Override
+            public OpenBuilder newOpenLedgerOp() {
+                return played(OpenBuilder.class, (method, arguments) -> is(Map.of("execute", made), method));
+            }
+
+            @Override
+            public DeleteBuilder newDeleteLedgerOp() {
+                return deletion();
+            }
+
+            @Override
+            public ListLedgersResultBuilder newListLedgersOp() {
+                throw new UnsupportedOperationException();
+            }
+
+            @Override
+            public CompletableFuture<LedgerMetadata> getLedgerMetadata(long ledgerId) {
+                String application = strange.contains(ledgerId) ? "pulsar" : "tidegate";
+                return CompletableFuture.completedFuture(played(LedgerMetadata.class, (method, arguments) ->
+                        is(Map.of("getCustomMetadata", Map.of("application", application.getBytes(StandardCharsets.UTF_8))), method)));
+            }
+
+            @Override
+            public void close() {
+                throw new UnsupportedOperationException();
+            }
+        };
+    }
+
+    private DeleteBuilder deletion() {
+        return new DeleteBuilder() {
+            private long ledgerId;
+
+            @Override
+            public DeleteBuilder withLedgerId(long wanted) {
+                ledgerId = wanted;
+                return this;
+            }
+
+            @Override
+            public CompletableFuture<Void> execute() {
+                if (stuck.contains(ledgerId)) {
+                    return CompletableFuture.failedFuture(new BKException(BKException.Code.MetadataVersionException));
+                }
+                deleted.add(ledgerId);
+                return CompletableFuture.completedFuture(null);
+            }
+        };
+    }
+
+    private Object handle(String method) {
+        return switch (method) {
+            case "getId" -> 7L;
+            case "getLastAddConfirmed" -> -1L;
+            case "closeAsync" -> {
+                closed++;
+                yield CompletableFuture.completedFuture(null);
+            }
+            default -> throw new UnsupportedOperationException(method);
+        };
+    }
+
+    private static Frame.LogRequest request(int op) {
+        return new Frame.LogRequest(op, 7, 0, 0, "", "", ByteBuffer.allocate(0));
+    }
+
+    @Test
+    void aLedgerThatIsMadeAfterTheEndIsClosed() {
+        CompletableFuture<Frame.LogAnswer> answer = log.answer(request(Frame.LogRequest.CREATE));
+        log.close();
+        made.complete(played(WriteHandle.class, (method, arguments) -> handle(method)));
+        assertEquals(Frame.LogAnswer.OK, answer.join().code());
+        assertEquals(1, closed);
+    }
+
+    @Test
+    void aLedgerThatIsOpenedAfterTheEndIsClosed() {
+        CompletableFuture<Frame.LogAnswer> answer = log.answer(request(Frame.LogRequest.OPEN));
+        log.close();
+        made.complete(played(ReadHandle.class, (method, arguments) -> handle(method)));
+        assertEquals(Frame.LogAnswer.OK, answer.join().code());
+        assertEquals(1, closed);
+    }
+
+    @Test
+    void whatIsOpenIsClosedAtTheEnd() {
+        CompletableFuture<Frame.LogAnswer> answer = log.answer(request(Frame.LogRequest.OPEN));
+        made.complete(played(ReadHandle.class, (method, arguments) -> handle(method)));
+        assertTrue(answer.isDone());
+        assertEquals(0, closed);
+        log.close();
+        assertEquals(1, closed);
+    }
+
+    @Test
+    void aPointerNamesTheLogAndAllOthers() {
+        assertEquals(Set.of(5L, 7L, 9L), LogLedgers.ledgersOf("1;5;7,9;bookkeeper"));
+        assertEquals(Set.of(5L), LogLedgers.ledgersOf("1;5;;bookkeeper"));
+        assertEquals(Set.of(7L), LogLedgers.ledgersOf("1;-1;7;bookkeeper"));
+        assertEquals(Set.of(Long.MAX_VALUE), LogLedgers.ledgersOf("1;" + Long.MAX_VALUE + ";;bookkeeper"));
+        for (String other : List.of("", "1;-1;;bookkeeper", "1;5;7;file:///logs", "2;5;7;bookkeeper", "1;5;7",
+                "1;9999999999999999999;;bookkeeper")) {
+            assertEquals(Set.of(), LogLedgers.ledgersOf(other), other);
+        }
+    }
+
+    @Test
+    void withTheSubscriptionAllGoThatThePointerNames() {
+        properties.put(POINTER, "1;5;7,9,11;bookkeeper");
+        log.deleteAll().join();
+        assertEquals(List.of(5L, 7L, 9L, 11L), deleted);
+        assertEquals(Map.of(), properties);
+    }
+
+    @Test
+    void oneThatStaysKeepsNoOther() {
+        properties.put(POINTER, "1;5;7,9,11;bookkeeper");
+        stuck.add(5L);
+        strange.add(9L);
+        log.deleteAll().join();
+        assertEquals(List.of(7L, 11L), deleted);
+        assertEquals(Map.of(), properties);
+    }
+}
