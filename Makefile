@@ -10,9 +10,11 @@ COMPATIBLE_PULSARS := 4.2.4
 # Their class files need a JDK 21 or newer: left out, and said, where there is none.
 NEWER_PULSARS := 5.0.1
 NEWER_JDK := 21
-# What `make test-pulsar5` runs on.
+# What `make test-pulsar` runs on; the names with a 5 are those of before.
 PULSAR5 ?= 5.0.1
+PULSAR ?= $(PULSAR5)
 PULSAR5_TESTS ?= tests/broker
+PULSAR_TESTS ?= $(PULSAR5_TESTS)
 # The oldest that pyproject.toml allows, and the newest.
 COMPATIBLE_SPARKS := 4.1.0 4.3.0
 SPARK_TESTS ?= tests/pipeline/source tests/pipeline/audit tests/pipeline/job tests/pipeline/rebuild/test_rebuild.py
@@ -32,7 +34,7 @@ MUTATION_ARGS ?=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo drill test test-quick test-broker torture sim mutation test-shim shim-compat spark-compat lint format setup classes pulsar \
-	shim test-pulsar5 bench-peers bench-quick wheel lock clean
+	shim test-pulsar test-pulsar5 bench-peers bench-quick wheel lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -89,10 +91,12 @@ shim-compat: build/.tools ## the shim, compiled and tested against newer Pulsars
 	done
 
 # Not in CI: docs/decisions/assembled-homes.md.
-test-pulsar5: setup ## the tests beside a real broker of PULSAR5=5.0.1, put together from its jars (a JDK 21 or newer)
-	@TIDEGATE_PULSAR=$(PULSAR5) $(BIN)/python -m tidegate.plugin.commands.setup
+test-pulsar: setup ## the tests beside a real broker of PULSAR=5.0.1 (a JDK 21 or newer) or 4.2.4, put together from its jars
+	@TIDEGATE_PULSAR=$(PULSAR) $(BIN)/python -m tidegate.plugin.commands.setup
 	@$(MAKE) --no-print-directory shim-compat
-	@TIDEGATE_PULSAR=$(PULSAR5) $(BIN)/python -m pytest $(PULSAR5_TESTS) $(PYTEST_ARGS)
+	@TIDEGATE_PULSAR=$(PULSAR) $(BIN)/python -m pytest $(PULSAR_TESTS) $(PYTEST_ARGS)
+
+test-pulsar5: test-pulsar
 
 # By hand, not in CI: two Sparks of 0.4 GB each, and each runs all of it.
 spark-compat: setup $(VENV)/.spark classes ## the pipeline's tests with the oldest and the newest Spark (SPARK_TESTS=tests/pipeline)

@@ -16,6 +16,7 @@ PACKAGES = ("index", "plugin", "pipeline")
 JAR = "tidegate/plugin/jars/tidegate-pulsar-shim.jar"
 OTHERS = {
     "tidegate/plugin/drill/stands/clock.c",
+    "tidegate/plugin/local/homes/pulsar-4.2.4.lock",
     "tidegate/plugin/local/homes/pulsar-5.0.1.lock",
     "tidegate/index/py.typed",
     "tidegate/plugin/py.typed",

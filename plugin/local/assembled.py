@@ -6,8 +6,9 @@ distribution that is fetched anyway. A stand-in for trying a version, not the re
 
 - no jar enters a home unless its SHA-256 is the locked one;
 - the home appears under its name only when it is complete;
-- Maven resolves nothing by itself: each jar is requested by its coordinates, so that poms missing from
-  Central, and version conflicts, do not matter.
+- Maven resolves nothing by itself: each jar is requested by its coordinates, and has a pom without parent or
+  dependencies in a local repository of this set-up, so that poms missing from Central, and version conflicts,
+  do not matter. A jar's own pom would: `dependency:copy` reads it, and fails if Central lacks its parent.
 """
 
 from __future__ import annotations
@@ -172,8 +173,24 @@ def pom_of(jars: list[LockedJar], to: Path) -> str:
     )
 
 
+def write_poms(jars: list[LockedJar], repository: Path) -> None:
+    """Give each jar a pom without a parent in ``repository``, a local repository of Maven's."""
+    for jar in jars:
+        directory = repository / Path(*jar.group.split("."), jar.artifact, jar.version)
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / f"{jar.artifact}-{jar.version}.pom").write_text(
+            '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+            f"<groupId>{jar.group}</groupId><artifactId>{jar.artifact}</artifactId>"
+            f"<version>{jar.version}</version></project>\n",
+            "utf-8",
+        )
+
+
 def conf_of(text: str) -> str:
-    """A conf file of 4.0 without the keys that have other defaults in 5.0, or are unknown there."""
+    """A conf file of 4.0 without the keys that have other defaults in 5.0, or are unknown there.
+
+    A 4.2 takes its own defaults for them.
+    """
     lines = text.splitlines(keepends=True)
     return "".join(line for line in lines if line.partition("=")[0].strip() not in _GONE_IN_5)
 
@@ -191,10 +208,17 @@ def _assemble(home: Path, base: Path, java: Path, environment: Mapping[str, str]
         lib = temporary / "home" / "lib"
         lib.mkdir(parents=True)
         (temporary / "pom.xml").write_text(pom_of(jars, lib), "utf-8")
+        # Its own, so that no other build reads these poms; it stays if the fetch is interrupted.
+        repository = home.parent / "download" / f"maven-{version}"
+        write_poms(jars, repository)
         what, log_path = f"fetching the {len(jars)} jars of Pulsar {version}", home.parent / "maven.log"
         goal = ":".join((DEPENDENCY_PLUGIN, "copy"))
+        command = [
+            str(maven.path), "-B", "-ntp", f"-Dmaven.repo.local={repository}",
+            "-f", str(temporary / "pom.xml"), goal,
+        ]  # fmt: skip
         exit_code = run_watched(
-            [str(maven.path), "-B", "-ntp", "-f", str(temporary / "pom.xml"), goal],
+            command,
             environment,
             log_path,
             lambda: report(what, sum(one.stat().st_size for one in lib.glob("*.jar")), total),
@@ -205,14 +229,15 @@ def _assemble(home: Path, base: Path, java: Path, environment: Mapping[str, str]
                 f"network and Maven's mirrors, then run the same command again (Maven's log: {log_path})"
             )
         report(what, total, total)
-        _check(jars, lib)
+        _check(jars, lib, repository)
         _furnish(temporary / "home", base, java)
         (temporary / "home").rename(home)
+        shutil.rmtree(repository.parent, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _check(jars: list[LockedJar], lib: Path) -> None:
+def _check(jars: list[LockedJar], lib: Path, repository: Path) -> None:
     """Check that each jar is the locked one, under the name that the start script and ``attach`` expect."""
     for jar in jars:
         path = lib / jar.name_in_home
@@ -221,8 +246,8 @@ def _check(jars: list[LockedJar], lib: Path) -> None:
             prefixed.rename(path)
         if not path.is_file() or sha256_of(path) != jar.sha256:
             raise SetupError(
-                f"{jar.file_name} is not the one that was locked (its SHA-256 differs): delete it from "
-                "Maven's local repository and run the same command again"
+                f"{jar.file_name} is not the one that was locked (its SHA-256 differs): delete "
+                f"{repository} and run the same command again"
             )
 
 
