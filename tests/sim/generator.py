@@ -19,10 +19,10 @@ Fault = tuple[str, dict[str, Any]]
 FAULTS = (
     *("crash", "move", "consumer", "seek", "wire", "clock", "disk", "damage", "freeze", "power", "width"),
     *("home", "subscription", "rebuild", "log", "reads", "objects", "settings", "clear", "backup", "persist"),
-    "answers",
+    *("answers", "behind"),
 )
 _LATER = ("backup", "answers")  # not drawn with the others, so that older seeds have their kinds
-_PUT_IN = ("persist",)  # put into a history that has been drawn, so that older seeds have their steps
+_PUT_IN = ("persist", "behind")  # put into a history that is drawn, so that older seeds keep their steps
 _PUT_IN_SHARE = 0.33  # of the histories, unless there is no other kind
 _KINDS = (1, 2, 2, 3, 3, 4, 11)  # of a history; with more at once each of them is seldom met
 RESET = (
@@ -56,7 +56,14 @@ class _Generator:
         self.after_a_fault = False
         self._persists = random.Random(f"failing persists of {seed}")  # noqa: S311 a simulation
         self.fails_persists = "persist" in faults and (not wanted or self._persists.random() < _PUT_IN_SHARE)
-        self.config = replace(self._with_more(self._with_index_log(self._config())), **settings)
+        config = self._with_index_log(self._config(), wanted=not wanted and "behind" in faults)
+        self.config = replace(self._with_more(config), **settings)
+        self._behind = random.Random(f"logs that are behind of {seed}")  # noqa: S311 a simulation
+        self.leaves_behind = (
+            "behind" in faults
+            and (self.config.index_log and not self.config.shared_daemon)
+            and (not wanted or self._behind.random() < _PUT_IN_SHARE)
+        )
         self._third = random.Random(f"third subscription of {seed}")  # noqa: S311 a simulation
 
     def history(self) -> History:
@@ -65,6 +72,9 @@ class _Generator:
             for _ in range(self._persists.randint(1, 4)):
                 at = self._persists.randint(0, len(steps))
                 steps[at:at] = self._failing_persist()
+        if self.leaves_behind:
+            at = self._behind.randint(0, len(steps))
+            steps[at:at] = self._log_behind()
         return History(self.config, tuple(steps), self.seed)
 
     def _later(self, wanted: list[str]) -> list[str]:
@@ -100,6 +110,37 @@ class _Generator:
         if luck.random() < 0.5:
             steps.append((0, "kill_broker", {"broker": number, "down_ms": down_ms}))
         return [Step(after_ms, do, args, luck.getrandbits(32)) for after_ms, do, args in steps]
+
+    def _log_behind(self) -> list[Step]:
+        """A daemon opens an index while the home of its log, which another daemon wrote, is away, so that it
+        goes on without; acknowledgements are durable there and in no log. Then the index is opened again, and
+        the log of the other one is read."""
+        luck, config = self._behind, self.config
+        wait_ms = luck.randint(8_100, 9_500)  # `RESTORE_SECONDS`, and what an answer takes
+        back_ms = luck.randint(100, 5_000)
+        soon_ms = luck.choice((100, 1_000))
+        delays = [luck.randint(0, luck.choice((500, 5_000, 12_000))) for _ in range(luck.randint(3, 20))]
+        told: Fault = (
+            "acknowledge",
+            {"client": luck.randrange(6), "skip": luck.choice((0, 1, 2)), "count": luck.choice((1, 3, 100))},
+        )
+        again: tuple[Fault, ...] = (
+            ("cut", {"broker": 0}),
+            ("kill_broker", {"broker": 0, "down_ms": luck.choice((0, 50))}),
+            ("kill_daemon", {"daemon": 0, "down_ms": luck.choice((0, 50))}),
+        )
+        steps: list[tuple[int, Fault]] = [
+            (0, ("unload", {"to": 0})),
+            (luck.randint(soon_ms, 2_000), ("publish", {"delays_ms": delays})),
+            (luck.randint(soon_ms, 2_000), ("unload", {"to": 1})),
+            (luck.randint(soon_ms, 2_000), ("publish", {"delays_ms": delays})),
+            (luck.randint(soon_ms, 2_000), ("bookies_away", {"for_ms": 2 * soon_ms + wait_ms + back_ms})),
+            (0, ("unload", {"to": 0})),
+            (wait_ms, told),
+            (luck.randint(0, soon_ms), told),
+            (luck.randint(config.ack_poll_ms, config.ack_poll_ms + soon_ms), luck.choice(again)),
+        ]
+        return [Step(after_ms, do, args, luck.getrandbits(32)) for after_ms, (do, args) in steps]
 
     # ---- the world
 
@@ -167,10 +208,12 @@ class _Generator:
             daemon_start_ms=some(1, 100, 1_000),
         )
 
-    def _with_index_log(self, config: Config) -> Config:
+    def _with_index_log(self, config: Config, *, wanted: bool) -> Config:
         some = self._some
-        wanted = {"home", "log", "objects", "answers"} & set(self.faults) or (
-            "move" in self.faults and self.luck.random() < 0.5
+        wanted = (
+            wanted
+            or bool({"home", "log", "objects", "answers"} & set(self.faults))
+            or ("move" in self.faults and self.luck.random() < 0.5)
         )
         if not wanted and self.luck.random() > 0.1:
             return config

@@ -780,10 +780,11 @@ PLANTS = (
         "a log that is behind takes what was acknowledged since",
         _acknowledgements_gone,
         "but it must be acknowledged",
-        ("log", "move"),
+        ("behind",),
         _LOG,
         "0eecee7",
-        or_says=("is held, but it must be unknown to it",),
+        # Nor does it take what a later owner has held again.
+        or_says=("is held, but it must be unknown to it", "is acknowledged, but it must be"),
     ),
     Plant(
         "an index log is looked for where it is not",
