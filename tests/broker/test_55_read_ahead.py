@@ -111,11 +111,12 @@ def test_many_subscriptions_at_once_and_nothing_stays_of_them(lane: Lane, cluste
     for name, inbox in inboxes.items():
         lane.finish_partly(inbox, due, left=len(far), name=name)
     kinds = ["TrackerCore", "LedgerReader"]
-    during = live_objects(cluster.broker.pid, "tidegate.pulsar.")
+    during = live_objects(cluster.broker.pid, "tidegate.pulsar")
+    assert all(during[kind] >= len(names) for kind in kinds), f"{during} lacks {kinds}"
     lane.close()
 
     def gone() -> bool:
-        after = live_objects(cluster.broker.pid, "tidegate.pulsar.")
+        after = live_objects(cluster.broker.pid, "tidegate.pulsar")
         # A tracker of a topic before this one may go meanwhile, too.
         return after["ScanPass"] == 0 and all(after[kind] <= during[kind] - len(names) for kind in kinds)
 

@@ -10,8 +10,11 @@ from collections import Counter
 _LINE = re.compile(r"^\s*\d+:\s+(?P<count>\d+)\s+\d+\s+(?P<name>\S+)", re.M)
 
 
-def live_objects(pid: int, prefix: str) -> Counter[str]:
-    """How many objects of each class are reachable, after a full collection; names without ``prefix``."""
+def live_objects(pid: int, package: str) -> Counter[str]:
+    """How many objects of each class in ``package`` or below are reachable, after a full collection.
+
+    The names are without their packages.
+    """
     jcmd = shutil.which("jcmd")
     assert jcmd is not None, "no jcmd found: install a whole JDK, not only its runtime"
     done = subprocess.run(
@@ -19,8 +22,8 @@ def live_objects(pid: int, prefix: str) -> Counter[str]:
     )
     return Counter(
         {
-            found["name"].removeprefix(prefix): int(found["count"])
+            found["name"].rpartition(".")[2]: int(found["count"])
             for found in _LINE.finditer(done.stdout)
-            if found["name"].startswith(prefix)
+            if found["name"].startswith(f"{package}.")
         }
     )
