@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bench.harness.driver import Bench, Plan, Recorder
 from bench.harness.errors import DeadlineError
 from bench.harness.stats import quantiles
-from bench.harness.trackers import BUCKET, IN_MEMORY, OURS, TRACKERS
+from bench.harness.trackers import BUCKET, BUCKET_STRICT, IN_MEMORY, IN_MEMORY_STRICT, OURS, TRACKERS
 from bench.pulsar import receipts
 from bench.pulsar.stand import PROCESS_START_MS, Stand, now_ms
 
@@ -102,9 +102,9 @@ def run(plan: Plan, recorder: Recorder) -> None:
 BENCH = Bench(
     name="lateness",
     measures="how early and how late messages arrive, 20 and 1,000 due a second, real broker and clients",
-    takes="15 min",
-    takes_quick="3 min",
-    peers=(OURS, IN_MEMORY, BUCKET),
+    takes="25 min",
+    takes_quick="5 min",
+    peers=(OURS, IN_MEMORY, BUCKET, IN_MEMORY_STRICT, BUCKET_STRICT),
     runs=3,
     runs_quick=1,
     run=run,

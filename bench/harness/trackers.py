@@ -1,6 +1,7 @@
-"""The three delayed delivery trackers of a broker.
+"""The three delayed delivery trackers of a broker, Pulsar's own also in other settings.
 
-Everything but the tracker is the same for the three: distribution, conf, heap, ports, clients, data.
+Everything but the tracker and a peer's own keys is the same for all: distribution, conf, heap, ports,
+clients, data.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ OURS = "tidegate"
 IN_MEMORY = "in-memory"
 BUCKET = "bucket"
 BUCKET_SEALED = "bucket, sealed"
+IN_MEMORY_STRICT, BUCKET_STRICT = "in-memory, strict", "bucket, strict"
+# Never early, where the default lets messages go up to a tick before their time.
+_STRICT = {"isDelayedDeliveryDeliverAtTimeStrict": "true"}
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,8 @@ TRACKERS: dict[str, TrackerPeer] = {
         TrackerPeer(OURS, TIDEGATE_FACTORY, needs_daemon=True),
         TrackerPeer(IN_MEMORY, IN_MEMORY_FACTORY),
         TrackerPeer(BUCKET, BUCKET_FACTORY),
+        TrackerPeer(IN_MEMORY_STRICT, IN_MEMORY_FACTORY, conf=_STRICT),
+        TrackerPeer(BUCKET_STRICT, BUCKET_FACTORY, conf=_STRICT),
         # A bucket is sealed and stored when its ledger ends; by default a ledger lives at least ten minutes,
         # so that a bench of a minute would never see a snapshot. This peer gets them.
         TrackerPeer(BUCKET_SEALED, BUCKET_FACTORY, conf={"managedLedgerMinLedgerRolloverTimeMinutes": "0"}),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 COLOURS = {"tidegate": "#0b7285", "in-memory": "#868e96", "bucket": "#e8590c", "bucket, sealed": "#f59f00"}
 COLOURS |= {
+    "in-memory, strict": "#343a40",
+    "bucket, strict": "#a61e4d",
     "before": "#868e96",
     "redis": "#c92a2a",
     "postgresql": "#364fc7",
