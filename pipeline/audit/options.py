@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from tidegate.pipeline.errors import OptionError
 from tidegate.pipeline.topic.access import Access
+from tidegate.pipeline.topic.names import SCALABLE
 
 _SUFFIXES = {
     ".parquet": "parquet",
@@ -30,7 +31,7 @@ class Format(StrEnum):
 
 
 # Spark would take them for files of a file system that it does not know.
-_OTHER_TOPICS = ("segment://", "non-persistent://")
+_OTHER_TOPICS = (*SCALABLE, "non-persistent://")
 
 
 class Record(BaseModel):

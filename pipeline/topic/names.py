@@ -9,6 +9,8 @@ from urllib.parse import quote, quote_plus
 from tidegate.pipeline.errors import OptionError
 
 _SCHEME = "persistent://"
+SCALABLE = ("segment://", "topic://")
+"""The beginnings of the names of Pulsar 5's scalable topics and their segments."""
 _PARTITION = re.compile(r"-partition-(\d{1,9})$")
 _NAME_MAX = 4_096
 _PARTS = 3
@@ -29,6 +31,11 @@ class TopicName(NamedTuple):
         """
         if text.startswith("non-persistent://"):
             raise OptionError(f"{text}: a non-persistent topic keeps nothing that could be read")
+        if text.startswith(SCALABLE):
+            raise OptionError(
+                f"{text[:80]}: only persistent:// topics can be read here, no scalable topic or segment; its "
+                "broker fills the index when a consumer subscribes"
+            )
         parts = text.removeprefix(_SCHEME).split("/", _PARTS - 1)
         if len(parts) == 1 and not text.startswith(_SCHEME):
             parts = ["public", "default", *parts]

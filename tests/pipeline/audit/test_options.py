@@ -12,7 +12,7 @@ def test_a_persistent_topic_is_read_as_one() -> None:
     assert Record.of("persistent://public/default/orders", None).format is Format.TOPIC
 
 
-@pytest.mark.parametrize("scheme", ["segment", "non-persistent"])
+@pytest.mark.parametrize("scheme", ["segment", "topic", "non-persistent"])
 @pytest.mark.parametrize("format_name", [None, "csv"])
 def test_any_other_topic_is_refused_in_one_line(scheme: str, format_name: str | None) -> None:
     with pytest.raises(OptionError, match="only persistent:// topics can be read"):

@@ -98,6 +98,12 @@ def test_what_is_no_topic(text: str) -> None:
         TopicName.parse(text)
 
 
+@pytest.mark.parametrize("text", ["segment://shop/eu/orders/0000-7fff-1", "topic://shop/eu/orders"])
+def test_a_scalable_topic_is_named_as_one(text: str) -> None:
+    with pytest.raises(OptionError, match=r"no scalable topic or segment; its broker fills the index"):
+        TopicName.parse(text)
+
+
 def test_partitions() -> None:
     whole = TopicName.parse("orders")
     assert whole.partitions(0) == [whole]
