@@ -1,12 +1,11 @@
-"""All subscriptions of one data directory, and their common store, journal, budget and heap of due times.
+"""All subscriptions of one data directory, and their common store, journal, budget and reading ahead.
 
 The core is single-threaded: one thread calls every method but `disk_bytes`. Slow work (the write of a commit,
 a persist, a compaction) is an object that is begun here, run anywhere and finished here.
 
 Invariants: at most one persist or compaction runs at a time; a compaction stops for a persist as soon as it
-has written a block, unless it has been given time before it (`pacing`); the due heap has exactly the
-subscriptions that are not parked and have entries to hand out; a subscription id is not used twice while
-anything is stored under it.
+has written a block, unless it has been given time before it (`pacing`); the heap of loads has no parked
+subscription; a subscription id is not used twice while anything is stored under it.
 """
 
 from __future__ import annotations
@@ -55,7 +54,6 @@ class Catalog:
             store, clock, options, self._journal, self._due_changed, self._crowding_changed
         )
         self._indexes: dict[SubscriptionName, DelayIndex] = {}
-        self._due: heapdict = heapdict()
         self._to_load: heapdict = heapdict()
         """When each subscription that is not parked has something due that is not in memory."""
         self._parked: set[DelayIndex] = set()
@@ -285,7 +283,6 @@ class Catalog:
         index = self._indexes.pop(name, None)
         if index is not None:
             index.remove()
-            self._due.pop(index, None)
             self._to_load.pop(index, None)
             self._background.forget(index)
             self._parked.discard(index)
@@ -300,21 +297,14 @@ class Catalog:
 
     # ---- due times
 
-    def next_due(self) -> tuple[int, DelayIndex] | None:
-        """(due ms, index) of the subscription with the earliest due entry, without parked ones. O(1)."""
-        if not self._due:
-            return None
-        index, due_ms = self._due.peekitem()
-        return due_ms, index
-
     def park(self, index: DelayIndex) -> None:
-        """Leave a subscription out of `next_due` until `unpark`: nobody can take due entries (no credit)."""
+        """Load nothing ahead for a subscription until `unpark`: nobody can take due entries (no credit)."""
         if self._indexes.get(index.name) is index:
             self._parked.add(index)
         self._due_changed(index)
 
     def unpark(self, index: DelayIndex) -> None:
-        """Count a subscription in `next_due` again."""
+        """Load ahead for a subscription again."""
         self._parked.discard(index)
         self._due_changed(index)
 
@@ -500,7 +490,6 @@ class Catalog:
 
     def _due_changed(self, index: DelayIndex) -> None:
         left_out = index in self._parked or self._indexes.get(index.name) is not index
-        _rank(self._due, index, None if left_out else index.next_due_ms())
         _rank(self._to_load, index, None if left_out else index.next_load_ms())
 
     def _crowding_changed(self, index: DelayIndex) -> None:

@@ -75,8 +75,7 @@ class TidegatePeer(Peer):
 
     def next_due_ms(self) -> int | None:
         """The time that the daemon's timer waits for."""
-        first = self._catalog.next_due()
-        return None if first is None else first[0]
+        return self._index.next_due_ms()
 
     def count(self) -> int:
         """The number of held entries."""

@@ -58,7 +58,7 @@ def test_a_removed_subscription_leaves_nothing() -> None:
     index.add(spread(100, 1_000, ledger_id=6))
     catalog.remove(NAME)
     catalog.remove(NAME)
-    assert catalog.next_due() is None and list(catalog) == []
+    assert list(catalog) == []
     catalog.commit()
     assert [key for key, _ in store.scan(b"", b"\xff" * 40)] == [keys.FORMAT_KEY]
     assert catalog.stats().journal_bytes == 0
@@ -128,41 +128,32 @@ def test_a_failed_commit_is_complete_the_next_time() -> None:
     assert len(index.held()) == 9 and len(index.acknowledged()) == 1
 
 
-def test_a_catalog_may_be_opened_with_all_parked() -> None:
+def test_a_parked_subscription_has_nothing_loaded_ahead() -> None:
+    options = dataclasses.replace(OPTIONS, prefetch_ms=500)
     store = MemoryStore()
-    catalog, index = opened(store)
-    index.add(Entries.of([(START_MS + 50, 1, 1)]))
-    catalog.commit()
+    catalog, index = opened(store, options)
+    for second in (10, 30):
+        index.add(Entries.of((START_MS + second * 1_000, second, at) for at in range(10)))
+    catalog.persist(NAME)
     store.close()
-    catalog = Catalog.open(store.reopen(), ManualClock(START_MS), OPTIONS, parked=True)
-    again = catalog.get(NAME)
-    assert again is not None and again.next_due_ms() == START_MS + 50
-    assert catalog.next_due() is None
-    again.add(Entries.of([(START_MS + 20, 1, 2)]))
-    assert catalog.next_due() is None, "still parked"
-    catalog.unpark(again)
-    assert catalog.next_due() == (START_MS + 20, again)
+    catalog = Catalog.open(store.reopen(), ManualClock(START_MS), options, parked=True)
+    index = catalog.get(NAME)
+    assert index is not None and index.next_due_ms() == START_MS + 10_000
 
+    def loaded_entries(now_ms: int) -> int:
+        for _ in range(2):  # the slice, then its block
+            catalog.maintain(now_ms)
+        return sum(each.loaded_entries() for each in index._timeline.slices)
 
-def test_the_earliest_subscription_is_due_first() -> None:
-    catalog, late = opened(MemoryStore())
-    early = catalog.subscription(OTHER, INCARNATION)
-    assert catalog.next_due() is None
-    late.add(Entries.of([(START_MS + 50, 1, 1)]))
-    assert catalog.next_due() == (START_MS + 50, late)
-    early.add(Entries.of([(START_MS + 20, 1, 1), (START_MS + 90, 1, 2)]))
-    assert catalog.next_due() == (START_MS + 20, early)
-    early.pop_due(START_MS + 20, 1)
-    assert catalog.next_due() == (START_MS + 50, late)
-    catalog.park(late)
-    assert catalog.next_due() == (START_MS + 90, early)
-    late.add(Entries.of([(START_MS + 10, 1, 0)]))
-    assert catalog.next_due() == (START_MS + 90, early), "parked"
-    catalog.unpark(late)
-    assert catalog.next_due() == (START_MS + 10, late)
-    early.rewind(PositionSet())
-    late.clear()
-    assert catalog.next_due() == (START_MS + 20, early)
+    assert loaded_entries(START_MS + 9_500) == 0
+    catalog.unpark(index)
+    assert loaded_entries(START_MS + 9_500) == 10
+    assert len(index.pop_due(START_MS + 10_000, 10)) == 10
+    catalog.park(index)
+    left = loaded_entries(START_MS + 10_000)
+    assert loaded_entries(START_MS + 29_500) == left, "parked again"
+    catalog.unpark(index)
+    assert loaded_entries(START_MS + 29_500) == left + 10
 
 
 def test_past_the_budget_the_largest_spills() -> None:
@@ -398,5 +389,4 @@ def test_ten_thousand_subscriptions_come_back() -> None:
     store.close()
     catalog = Catalog.open(store.reopen(), ManualClock(START_MS), OPTIONS)
     assert len(catalog) == 10_000
-    first = catalog.next_due()
-    assert first is not None and first[1].name.subscription == "0"
+    assert min(catalog, key=lambda index: index.next_due_ms() or 0).name.subscription == "0"

@@ -281,7 +281,6 @@ class IndexMachine(RuleBasedStateMachine):
         due = self.index.next_due_ms()
         first = self.oracle.due(1 << 60)
         assert not first or (due is not None and due <= first[0][0])
-        assert self.catalog.next_due() == (None if due is None else (due, self.index))
         self.tide_is_true()
 
     def tide_is_true(self) -> None:
