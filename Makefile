@@ -34,7 +34,7 @@ MUTATION_ARGS ?=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo drill test test-quick test-broker torture sim mutation test-shim shim-compat spark-compat lint format setup classes pulsar \
-	shim test-pulsar test-pulsar5 bench-peers bench-quick wheel lock clean
+	shim test-pulsar test-pulsar5 bench-peers bench-quick wheel lock docs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -187,6 +187,9 @@ wheel: $(VENV)/.installed $(JAR) ## dist/*.whl with the shim's jar in it
 	@rm -rf build/lib build/bdist.* dist/tidegate-*.whl
 	@$(BIN)/python -m build -q --wheel
 	@ls dist/*.whl
+
+docs: $(VENV)/.installed ## the docs as a site in build/site, its reference made from the code
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict -q && echo build/site/index.html
 
 lock: ## constraints.txt anew, from the newest versions that pyproject.toml allows
 	@$(WRITABLE)
