@@ -137,8 +137,9 @@ def test_a_parked_subscription_has_nothing_loaded_ahead() -> None:
     catalog.persist(NAME)
     store.close()
     catalog = Catalog.open(store.reopen(), ManualClock(START_MS), options, parked=True)
-    index = catalog.get(NAME)
-    assert index is not None and index.next_due_ms() == START_MS + 10_000
+    found = catalog.get(NAME)
+    assert found is not None and found.next_due_ms() == START_MS + 10_000
+    index = found
 
     def loaded_entries(now_ms: int) -> int:
         for _ in range(2):  # the slice, then its block
