@@ -105,10 +105,21 @@ def pulsar_home(environment: Mapping[str, str], cache_dir: Path | None = None) -
     """
     version = environment.get(VARIABLE) or PULSAR.version
     check_version(version)
-    directory = default_cache_dir(environment) if cache_dir is None else cache_dir
-    if version == PULSAR.version:
-        return home_of(directory)
-    return directory / "pulsar" / f"assembled-pulsar-{version}"
+    return _home(version, default_cache_dir(environment) if cache_dir is None else cache_dir)
+
+
+def find_jdk(environment: Mapping[str, str]) -> toolchain.Tool | toolchain.Problem:
+    """A JDK that runs the Pulsar of ``TIDEGATE_PULSAR`` and its clients."""
+    version = environment.get(VARIABLE) or PULSAR.version
+    return toolchain.find_jdk_of(JAVA_MIN.get(version.partition(".")[0], toolchain.JDK_MIN), environment)
+
+
+def newest_home(environment: Mapping[str, str]) -> Path | None:
+    """The existing home of the newest Pulsar, if that is newer than the one of ``pulsar_home``."""
+    chosen = environment.get(VARIABLE) or PULSAR.version
+    newer = [version for version in versions() if _ordered(version) > _ordered(chosen)]
+    homes = [_home(version, default_cache_dir(environment)) for version in sorted(newer, key=_ordered)]
+    return next((home for home in reversed(homes) if home.is_dir()), None)
 
 
 def fetch_home(
@@ -122,8 +133,7 @@ def fetch_home(
     base = fetch(cache_dir, environment, report)
     if home == base or home.is_dir():
         return home
-    java_min = JAVA_MIN.get(environment[VARIABLE].partition(".")[0], toolchain.JDK_MIN)
-    jdk = toolchain.find_jdk_of(java_min, environment)
+    jdk = find_jdk(environment)
     if isinstance(jdk, toolchain.Problem):
         raise SetupError(jdk.text)
     try:
@@ -193,6 +203,16 @@ def conf_of(text: str) -> str:
     """
     lines = text.splitlines(keepends=True)
     return "".join(line for line in lines if line.partition("=")[0].strip() not in _GONE_IN_5)
+
+
+def _ordered(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def _home(version: str, directory: Path) -> Path:
+    if version == PULSAR.version:
+        return home_of(directory)
+    return directory / "pulsar" / f"assembled-pulsar-{version}"
 
 
 def _assemble(home: Path, base: Path, java: Path, environment: Mapping[str, str], report: Report) -> None:

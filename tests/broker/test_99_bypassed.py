@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -14,8 +13,8 @@ import pulsar
 import pytest
 
 from tests.support.cluster import PULSAR_HOME, SHIM_JAR, daemon_of
+from tests.support.java_client import jdk_program
 from tests.support.waiting import wait_until
-from tidegate.plugin.local import toolchain
 from tidegate.plugin.local.broker import Broker
 from tidegate.plugin.local.daemon import Daemon
 from tidegate.plugin.local.trackers import FACTORY_KEY, tidegate_conf
@@ -35,15 +34,10 @@ def expiring() -> None:
 @pytest.fixture
 def jar(tmp_path: Path) -> Path:
     """The factory, compiled against the Pulsar that runs."""
-    # A newer one where there is one: the class files of Pulsar 5 are not for 17.
-    newer, usual = toolchain.find_jdk_of(21, os.environ), toolchain.find_jdk(os.environ)
-    jdk = newer if isinstance(newer, toolchain.Tool) else usual
-    assert isinstance(jdk, toolchain.Tool)
-    javac, tool = (jdk.path.resolve().with_name(name) for name in ("javac", "jar"))
     classes, path = tmp_path / "classes", tmp_path / "bypassing.jar"
     subprocess.run(
         [
-            javac,
+            jdk_program("javac"),
             "--release",
             "17",
             "-nowarn",
@@ -58,7 +52,7 @@ def jar(tmp_path: Path) -> Path:
         check=True,
         timeout=300,
     )
-    subprocess.run([tool, "-cf", path, "-C", classes, "."], check=True, timeout=300)
+    subprocess.run([jdk_program("jar"), "-cf", path, "-C", classes, "."], check=True, timeout=300)
     return path
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support.cluster import PULSAR_HOME
+from tests.support.java_client import java_command
 
 _WRITER = Path(__file__).parents[1] / "cluster" / "java" / "MetadataWriter.java"
 _END_TIMEOUT_S = 30.0
@@ -22,17 +21,12 @@ class MetadataWriter:
     """
 
     def __init__(self, zookeeper: str, topic: str, subscription: str, work_dir: Path) -> None:
-        java = shutil.which("java")
-        assert java is not None
         namespace, _, name = topic.rpartition("/")
         path = f"/managed-ledgers/{namespace}/persistent/{name}/{subscription}"
         self._log_path = work_dir / "metadata-writer.log"
         with self._log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [
-                    java, "-XX:TieredStopAtLevel=1", "-cp", f"{PULSAR_HOME / 'lib'}/*", str(_WRITER),
-                    zookeeper, path,
-                ],
+                [*java_command(_WRITER), zookeeper, path],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
             )  # fmt: skip
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.cluster import PULSAR_HOME, Cluster
+from tests.support.cluster import Cluster
 from tests.support.inbox import Sent
+from tests.support.java_client import java_command
 from tests.support.lane import Lane, now_ms
 
 SENDER = Path(__file__).parents[1] / "broker" / "java" / "TransactionalSender.java"
@@ -51,8 +51,6 @@ def send_in_transactions(lane: Lane, *transactions: Transaction) -> list[Sent]:
 
     A delay counts from one common now, before the Java client starts.
     """
-    java = shutil.which("java")
-    assert java is not None
     start_ms = now_ms()
     arguments: list[str] = []
     committed: list[Sent] = []
@@ -65,7 +63,7 @@ def send_in_transactions(lane: Lane, *transactions: Transaction) -> list[Sent]:
             ]
     result = subprocess.run(
         [
-            java, "-XX:TieredStopAtLevel=1", "-cp", f"{PULSAR_HOME / 'lib'}/*", str(SENDER),
+            *java_command(SENDER),
             lane.cluster.service_url, f"persistent://{lane.topic}", *arguments,
         ],
         cwd=lane.cluster.work_dir, capture_output=True, text=True, timeout=180, check=False,

@@ -96,6 +96,17 @@ def test_the_environment_chooses_the_pulsar(tmp_path: Path) -> None:
         assembled.pulsar_home({"TIDEGATE_PULSAR": "5.9.9"}, tmp_path)
 
 
+def test_the_newest_home_is_the_newest_that_is_there(tmp_path: Path) -> None:
+    environment = {"TIDEGATE_CACHE_DIR": str(tmp_path)}
+    assert assembled.newest_home(environment) is None
+    for version in ("4.2.4", "5.0.1"):
+        home = tmp_path / "pulsar" / f"assembled-pulsar-{version}"
+        home.mkdir(parents=True)
+        assert assembled.newest_home(environment) == home
+    assert assembled.newest_home({**environment, "TIDEGATE_PULSAR": "4.2.4"}) == home
+    assert assembled.newest_home({**environment, "TIDEGATE_PULSAR": "5.0.1"}) is None
+
+
 def _jdk(root: Path, major: int) -> Path:
     home = root / f"jdk-{major}"
     (home / "bin").mkdir(parents=True)
