@@ -19,15 +19,18 @@ from pathlib import Path
 import pulsar
 
 from tests.support.admin import Admin
-from tidegate.plugin.local.assembled import pulsar_home
+from tidegate.plugin.local.assembled import VARIABLE, pulsar_home
 from tidegate.plugin.local.broker import Broker
 from tidegate.plugin.local.daemon import Daemon
+from tidegate.plugin.local.distribution import PULSAR
 from tidegate.plugin.local.shim import SHIM_JAR as BUILT_JAR
 from tidegate.plugin.local.trackers import BUCKET_FACTORY, FACTORY_KEY, tidegate_conf
 from tidegate.plugin.wire.client import ask_socket
 
 PULSAR_HOME = Path(os.environ.get("TIDEGATE_TEST_PULSAR_HOME") or pulsar_home(os.environ))
 SHIM_JAR = Path(os.environ.get("TIDEGATE_TEST_SHIM_JAR") or BUILT_JAR)
+PULSAR_MAJOR = int((os.environ.get(VARIABLE) or PULSAR.version).partition(".")[0])
+"""The first number of the version under test."""
 RETAINED = "public/retained"
 SUBSCRIBED = "public/default"
 
