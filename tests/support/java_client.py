@@ -17,7 +17,7 @@ def jdk_program(name: str) -> str:
 
 
 def java_command(source: Path) -> list[str]:
-    """What runs the one class in ``source`` with that Pulsar's jars; its arguments follow."""
+    """The command that runs the class in ``source`` with that Pulsar's jars; its arguments follow."""
     return [
         jdk_program("java"), "-XX:TieredStopAtLevel=1", "-cp", f"{PULSAR_HOME / 'lib'}/*", str(source)
     ]  # fmt: skip
