@@ -5,7 +5,9 @@ import io.prometheus.client.CollectorRegistry;
 import java.util.Collections;
 import java.util.Set;
 import java.util.concurrent.RejectedExecutionException;
+import java.util.function.Supplier;
 import org.apache.pulsar.broker.PulsarService;
+import org.apache.pulsar.broker.ServiceConfiguration;
 import org.apache.pulsar.broker.service.BrokerService;
 import tidegate.pulsar.readahead.LiveFigures;
 import tidegate.pulsar.readahead.Pace;
@@ -80,6 +82,14 @@ final class BrokerFigures implements LiveFigures {
         return felt;
     }
 
+    /**
+     * The threads on which entries that were read are dispatched: the topics' own, or those of the managed ledgers, on which
+     * reads end. The latter is the default of Pulsar 5.0.
+     */
+    static <T> T dispatchThreads(ServiceConfiguration conf, Supplier<T> ofTopics, Supplier<T> ofLedgers) {
+        return (conf.isDispatcherDispatchMessagesInSubscriptionThread() ? ofTopics : ofLedgers).get();
+    }
+
     private void ask() {
         BrokerService broker = pulsar.getBrokerService();
         if (broker == null) {
@@ -89,7 +99,8 @@ final class BrokerFigures implements LiveFigures {
         askedNs = nowNs;
         asked = true;
         try {
-            broker.getTopicOrderedExecutor().chooseThread(turn++).execute(() -> {
+            dispatchThreads(pulsar.getConfiguration(), broker::getTopicOrderedExecutor,
+                    () -> pulsar.getBookKeeperClient().getMainWorkerPool()).chooseThread(turn++).execute(() -> {
                 waitedNs = System.nanoTime() - nowNs;
                 asked = false;
             });
