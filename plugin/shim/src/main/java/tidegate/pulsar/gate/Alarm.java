@@ -68,6 +68,9 @@ final class Alarm {
         if (wakeMs <= nowMs) {
             wakeMs = NearTier.NONE;
         }
+        if (wakes) {
+            overlooked.expectRound(nowMs);
+        }
         if (overlooked.isLookOver(nowMs)) {
             wakes |= overlooked.look(nowMs);
         }

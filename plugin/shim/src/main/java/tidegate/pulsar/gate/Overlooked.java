@@ -15,6 +15,9 @@ import tidegate.pulsar.timing.Wait;
  * <p>Example: 40 are due, the first 10 for a consumer without permits. Round 1 asks and replays these 10; round 2 looks ahead; 5
  * ms later the tracker begins round 3, which asks for the next 10.
  *
+ * <p>On Pulsar 5.0.1 a wake-up was seen to come to nothing (one in some ten thousand): no round began, and at the topic's end
+ * nothing else would begin one. So the tracker looks after each wake-up too, and once a second at what waits all the same.
+ *
  * <p>A wake-up that moves nothing doubles the pause, so a consumer that never takes anything costs twelve rounds, then one in 10
  * s. The pause also grows with the number of redeliveries: each round of Pulsar walks over all of them.
  *
@@ -79,6 +82,19 @@ final class Overlooked {
         if (asks > 1) {
             asked = false;
             lookMs = Math.min(lookMs, nowMs + pace());
+        }
+    }
+
+    /** The dispatcher is being woken: if no round follows, it is woken again. */
+    void expectRound(long nowMs) {
+        asked = false;
+        lookSoon(nowMs);
+    }
+
+    /** Entries that wait get a look where none is to come: whatever was lost, they do not wait for the next message. */
+    void remind(long nowMs) {
+        if (lookMs == NearTier.NONE) {
+            lookSoon(nowMs);
         }
     }
 

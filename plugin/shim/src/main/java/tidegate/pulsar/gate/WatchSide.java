@@ -133,8 +133,10 @@ public final class WatchSide {
                 // Pulsar reads for a new consumer when it asks for messages; for a gone one only if it had any.
                 consumersHash = consumers;
                 overlooked.change(nowMs);
-                alarm.arm();
+            } else {
+                overlooked.remind(nowMs);
             }
+            alarm.arm();
             // Another subscription's DURABLE may have made room.
             read |= gate.mayResume();
             read |= gate.mayGoOn(nowMs) || gate.mayAsk(nowMs);

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.util.List;
 import java.util.stream.LongStream;
 import org.junit.jupiter.api.Test;
+import tidegate.pulsar.position.NearTier;
 
 /**
  * Tests entries that a Key_Shared dispatcher passes over while one consumer takes nothing; the toy broker looks ahead as Pulsar
@@ -80,6 +81,30 @@ class OverlookedTest extends TrackerScenario {
         world.clock.set(world.now() - 1000);
         world.runUntil(world.now() + 1000 + 1500);
         assertEquals(40, delivered().size());
+    }
+
+    /** At the topic's end nothing else begins a round. */
+    @Test
+    void aWakeUpThatComesToNothingIsRepeated() {
+        start();
+        publish(0, DELAY_MS);
+        world.runUntil(world.now() + DELAY_MS - 1);
+        world.broker.lostRequests = 1;
+        world.runUntil(world.now() + 1);
+        assertEquals(List.of(), delivered());
+        assertEquals(0, world.broker.lostRequests, "it was woken");
+        world.runUntil(world.now() + 10);
+        assertEquals(List.of(0L), delivered());
+    }
+
+    @Test
+    void aLostTimerCostsASecond() {
+        start();
+        publish(0, DELAY_MS);
+        world.runUntil(world.now() + DELAY_MS - 1);
+        world.broker.wakeMs = NearTier.NONE;
+        world.runUntil(world.now() + 2500);
+        assertEquals(List.of(0L), delivered());
     }
 
     /** A classic dispatcher asks once more right before a normal read, and that waits at the topic's end. */

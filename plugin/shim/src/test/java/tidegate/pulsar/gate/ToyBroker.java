@@ -119,6 +119,8 @@ public class ToyBroker implements TrackerHost {
 
     // The requests of the core.
     boolean readRequested;
+    /** This many of its next requests to read come to nothing. */
+    int lostRequests;
     boolean framesRequested;
     long wakeMs = NearTier.NONE;
     private final List<Runnable> cursorCalls = new ArrayList<>();
@@ -675,7 +677,11 @@ public class ToyBroker implements TrackerHost {
 
     @Override
     public void readMore() {
-        readRequested = true;
+        if (lostRequests > 0) {
+            lostRequests--;
+        } else {
+            readRequested = true;
+        }
     }
 
     @Override
