@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.plugin.commands.running import check_home, check_jar, leave_at_once, signals_stop
+from tidegate.plugin.commands.running import (
+    check_home,
+    check_jar,
+    check_newer_home,
+    leave_at_once,
+    signals_stop,
+)
 from tidegate.plugin.errors import ConfigError, UserError
 from tidegate.plugin.local import toolchain
 from tidegate.plugin.shown import one_line
@@ -94,6 +100,13 @@ def run(  # noqa: PLR0917 the flags
             readable=False, help="An unpacked Pulsar [default: the one that tidegate setup fetched]."
         ),
     ] = None,
+    newer_pulsar_home: Annotated[
+        Path | None,
+        typer.Option(
+            readable=False,
+            help="A newer one, for upgrades [default: the newest put together by tidegate setup --pulsar].",
+        ),
+    ] = None,
     service_url: Annotated[
         str | None, typer.Option(metavar="URL", help="Drill on your own cluster instead: its service URL.")
     ] = None,
@@ -136,6 +149,7 @@ def run(  # noqa: PLR0917 the flags
         seed=seed,
         own=own,
         key_shared=key_shared,
+        newer_home=check_newer_home(newer_pulsar_home) if own is None else None,
     )
     _check_places(options, report)
     session = _session(options)

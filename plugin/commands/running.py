@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.local import toolchain
-from tidegate.plugin.local.assembled import pulsar_home
+from tidegate.plugin.local.assembled import newest_home, pulsar_home
 from tidegate.plugin.local.shim import SHIM_JAR
 
 if TYPE_CHECKING:
@@ -37,6 +37,14 @@ def check_home(chosen: Path | None) -> Path:
     if not (home / "bin" / "pulsar").is_file():
         advice = "correct --pulsar-home" if chosen else "run: make setup (or: tidegate setup)"
         raise MissingPartError(f"there is no Pulsar in {home}: {advice}")
+    return home
+
+
+def check_newer_home(chosen: Path | None) -> Path | None:
+    """The Pulsar to upgrade to: ``chosen``, or the newest put together; None without one."""
+    home = chosen.absolute() if chosen is not None else newest_home(os.environ)
+    if chosen is not None and not (chosen / "bin" / "pulsar").is_file():
+        raise MissingPartError(f"there is no Pulsar in {home}: correct --newer-pulsar-home")
     return home
 
 

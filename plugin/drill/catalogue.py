@@ -9,7 +9,7 @@ from tidegate.plugin.drill.fault import Need
 from tidegate.plugin.drill.faults.clients import Churn, SlowConsumers
 from tidegate.plugin.drill.faults.clocks import StepClock
 from tidegate.plugin.drill.faults.moves import Move, SeekWhileMoving
-from tidegate.plugin.drill.faults.processes import Kill, Pause, Restart, Stutter
+from tidegate.plugin.drill.faults.processes import ChangePulsar, Kill, Pause, Restart, Stutter
 from tidegate.plugin.drill.faults.stored import (
     DamageBlocks,
     DiskFillsUp,
@@ -70,6 +70,15 @@ _ON_ONE_BROKER = (
         (Restart(("broker",)),),
         load=Load(messages=50_000, span_s=22.0, shape=Shape.HOLES, far=0.0),
         drained=True,
+    ),
+    Drill(
+        "pulsar-upgraded",
+        "a newer Pulsar starts on the broker's data and on its index",
+        (Need.BROKER, Need.NEWER),
+        # Not back: a standalone keeps its metadata in a RocksDB, which 4.0 cannot open once 5.0 has.
+        (ChangePulsar("broker", newer=True),),
+        # Two starts' time on a busy machine: some messages must be due after it.
+        load=Load(span_s=90.0),
     ),
     Drill(
         "consumers-churning",

@@ -35,6 +35,7 @@ class Need(StrEnum):
     DISK = "root, to mount a small disk"
     ADMIN = "the admin URL"
     PREVIOUS = "a data directory that may be rewritten"
+    NEWER = "a newer Pulsar beside its own"
 
 
 class State(StrEnum):
@@ -172,6 +173,14 @@ class Stand(Protocol):
 
     def fill_disk(self, *, full: bool) -> int:
         """Fill the daemon's disk, or make room again; returns the bytes written."""
+        ...
+
+    def choose_pulsar(self, name: str, *, newer: bool) -> None:
+        """Have the stopped broker ``name`` start from the newer Pulsar's home, or from its own again."""
+        ...
+
+    def pulsar_version(self, name: str) -> str | None:
+        """The version that the running broker ``name`` states; None without an answer."""
         ...
 
     def topic(self, drill: str, number: int) -> str:

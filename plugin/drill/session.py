@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tidegate.plugin.drill.course import Course, Job, Progress, TooFastError, faster_pace
 from tidegate.plugin.drill.drill import Drill
+from tidegate.plugin.drill.fault import Need
 from tidegate.plugin.drill.ledger import Record, read_ledger
 from tidegate.plugin.drill.plan import SENDS_PER_S, Shape
 from tidegate.plugin.drill.stands.base import RunningStand
@@ -39,7 +40,7 @@ class Options:
     """The user's choices; directories are absolute. ``messages``: None means each drill's own number.
 
     The ``rounds`` of a drill are consecutive and give one result; the whole is repeated ``passes`` times, on
-    the same stands where they can be reused.
+    the same stands where they can be reused. ``newer_home``: the Pulsar of drills that upgrade.
     """
 
     drills: Sequence[Drill]
@@ -53,6 +54,7 @@ class Options:
     own: Own | None = None
     key_shared: bool = False
     passes: int = 1
+    newer_home: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -140,8 +142,8 @@ class Session:
                 attempt += 1
                 self._sends_per_s = error.sends_per_s
                 self.progress.events.append((0.0, f"{error}: once more, with more time"))
-        if verdict.lost or verdict.unconfirmed or verdict.aborted:
-            # A failed round must not affect the next one.
+        if verdict.lost or verdict.unconfirmed or verdict.aborted or Need.NEWER in drill.needs:
+            # A failed round must not affect the next one, nor a broker that has been upgraded.
             self._end_stand()
         return verdict
 
@@ -181,6 +183,7 @@ class Session:
                 kind,
                 tracker,
                 pulsar_home=self._options.pulsar_home,
+                newer_home=self._options.newer_home,
                 jar=self._options.jar,
                 work_dir=self._work_dir(tracker),
                 socket_dir=Path(tempfile.mkdtemp(dir=socket_dir)),

@@ -55,6 +55,12 @@ class Untouched(OwnStand):
     def clock_ahead_s(self, name: str) -> float | None:
         return 0.0
 
+    def choose_pulsar(self, name: str, *, newer: bool) -> None:
+        pass
+
+    def pulsar_version(self, name: str) -> str | None:
+        return "4.0.8"
+
     def fill_disk(self, *, full: bool) -> int:
         return 0
 

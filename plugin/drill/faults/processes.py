@@ -131,6 +131,40 @@ class Stutter:
         scene.bring_back(self.name)
 
 
+@dataclass(frozen=True)
+class ChangePulsar:
+    """The broker is stopped in an orderly way, and another version of Pulsar starts on its data."""
+
+    name: str
+    newer: bool
+    forgets: Forgets = Forgets.ORDERLY
+    rewinds: bool = False
+
+    @property
+    def what(self) -> str:
+        """In words."""
+        return f"the {self.name} goes {'on to the newer Pulsar' if self.newer else 'back to its own Pulsar'}"
+
+    def do(self, scene: Scene) -> str:
+        """Stop it, start the other version, and ask for the version."""
+        part, stand = scene.part(self.name), scene.stand
+        before = stand.pulsar_version(self.name)
+        part.stop()
+        _seen(scene, (self.name,), State.GONE)
+        stand.choose_pulsar(self.name, newer=self.newer)
+        part.start()
+        now = stand.pulsar_version(self.name)
+        if before is None or now is None or before == now:
+            raise FaultError(
+                f"the {self.name} was of Pulsar {before} and is of {now}: the fault was not done"
+            )
+        return f"the {self.name}: Pulsar {now} after {before}"
+
+    def undo(self, scene: Scene) -> None:
+        """Start it, if it did not start."""
+        scene.bring_back(self.name)
+
+
 def _listed(names: tuple[str, ...]) -> str:
     return " and ".join(f"the {name}" for name in names)
 

@@ -87,6 +87,11 @@ class StandAdmin:
                 return answer
             time.sleep(_IN_USE_POLL_S)
 
+    def version(self) -> str | None:
+        """The broker's version of Pulsar; None without an answer."""
+        answer = self.request("GET", "/brokers/version")
+        return None if answer is None or not answer.is_success else answer.text.strip()
+
     def must(self, method: str, path: str, body: object = None) -> None:
         """A request that must succeed. Raises ``FaultError`` with the broker's reason."""
         answer = self.request(method, path, body)

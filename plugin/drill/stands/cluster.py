@@ -154,6 +154,14 @@ class ClusterStand:
         """Impossible on a cluster."""
         raise FaultError(f"the daemon's disk is no small one, and is not {'filled' if full else 'freed'}")
 
+    def choose_pulsar(self, name: str, *, newer: bool) -> None:
+        """Unused here."""
+        raise FaultError(f"the {name} of a cluster is not {'upgraded' if newer else 'downgraded'}")
+
+    def pulsar_version(self, name: str) -> str | None:  # noqa: ARG002
+        """Unused here."""
+        return None
+
     def topic(self, drill: str, number: int) -> str:
         """A new one for each round, at the first broker; the previous round's is deleted."""
         if self._topic is not None:

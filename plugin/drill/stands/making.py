@@ -49,6 +49,7 @@ def make_stand(
     tracker: str,
     *,
     pulsar_home: Path,
+    newer_home: Path | None,
     jar: Path | None,
     work_dir: Path,
     socket_dir: Path,
@@ -67,6 +68,7 @@ def make_stand(
         socket_path,
         guard=guard,
         pause=pause,
+        newer_home=newer_home,
         clocks=kind is Kind.CLOCKS,
         small_disk=kind is Kind.SMALL_DISK,
     )

@@ -203,6 +203,14 @@ class OwnStand:
         """Not ours."""
         raise FaultError(f"the disk of that daemon is not {'filled' if full else 'freed'}")
 
+    def choose_pulsar(self, name: str, *, newer: bool) -> None:
+        """Not ours."""
+        raise FaultError(f"the {name} of that cluster is not {'upgraded' if newer else 'downgraded'}")
+
+    def pulsar_version(self, name: str) -> str | None:  # noqa: ARG002
+        """Unused there."""
+        return None
+
     def topic(self, drill: str, number: int) -> str:  # noqa: ARG002
         """The user's topic; each round has a subscription of its own."""
         return self._own.topic

@@ -36,6 +36,9 @@ _DISK_BYTES = 128 * 2**20
 # So small that a drill of a few thousand messages passes through several slices, on disk and in memory.
 DAEMON_SETTINGS = {"slice_width_ms": "5000", "staging_bytes": "65536", "heartbeat_ms": "1000"}
 
+NO_NEWER = {Need.NEWER: "run: tidegate setup --pulsar 5.0.1, or give --newer-pulsar-home"}
+"""The reason where the need is not met."""
+
 
 class _Broker(Broker):
     """A broker with a clock that can be set."""
@@ -62,6 +65,7 @@ class _Daemon(Daemon):
 class Standalone:
     """A Pulsar standalone with ``tracker``, and for Tidegate's the daemon; ``jar`` is the shim.
 
+    ``newer_home``: a Pulsar that its broker can be upgraded to.
     ``clocks``: the clocks of both can be set; ``small_disk``: the daemon's disk can be filled. Either only if
     this machine supports it: ``lacking`` says why not.
     """
@@ -80,10 +84,12 @@ class Standalone:
         guard: Guard,
         pause: Callable[[float], None],
         heap_mib: int = 768,
+        newer_home: Path | None = None,
         clocks: bool = False,
         small_disk: bool = False,
     ) -> None:
         self.tracker = tracker
+        self._own_home, self._newer_home = pulsar_home, newer_home
         self._work_dir = work_dir
         self._lacking: dict[Need, str] = {}
         self._pause = pause
@@ -124,6 +130,8 @@ class Standalone:
     def offers(self) -> frozenset[Need]:
         """The faults possible here."""
         offered = {Need.BROKER, Need.ADMIN}
+        if self._newer_home is not None:
+            offered.add(Need.NEWER)
         if self._daemon is not None:
             offered |= {Need.DAEMON, Need.DATA, Need.PREVIOUS}
         if self._clocks:
@@ -135,10 +143,11 @@ class Standalone:
     @property
     def lacking(self) -> dict[Need, str]:
         """The reasons why others are not."""
+        lacking = self._lacking | NO_NEWER
         if self._daemon is None:
             why = f"the tracker {self.tracker} has no daemon"
-            return self._lacking | dict.fromkeys((Need.DAEMON, Need.DATA, Need.PREVIOUS), why)
-        return self._lacking
+            lacking |= dict.fromkeys((Need.DAEMON, Need.DATA, Need.PREVIOUS), why)
+        return lacking
 
     def client_url(self, topic: str) -> str:  # noqa: ARG002
         """The broker's."""
@@ -213,6 +222,16 @@ class Standalone:
         self._disk.free()
         return 0
 
+    def choose_pulsar(self, name: str, *, newer: bool) -> None:
+        """The broker's home for its next start."""
+        if name != "broker":
+            raise FaultError(f"the {name} is no broker")
+        self._broker.pulsar_home = home_for(self._own_home, self._newer_home, newer=newer)
+
+    def pulsar_version(self, name: str) -> str | None:  # noqa: ARG002
+        """The only broker's."""
+        return self._admin.version()
+
     def topic(self, drill: str, number: int) -> str:
         """A new one for each round; the previous round's is deleted, with its messages due tomorrow."""
         if self._topic is not None:
@@ -272,6 +291,15 @@ class Standalone:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.end()
+
+
+def home_for(own: Path, newer_home: Path | None, *, newer: bool) -> Path:
+    """The chosen of two homes. Raises ``FaultError`` if it is missing."""
+    if not newer:
+        return own
+    if newer_home is None:
+        raise FaultError(f"there is no {Need.NEWER}: {NO_NEWER[Need.NEWER]}")
+    return newer_home
 
 
 def counted_reads(run: str, counters_port: int, admin_url: str, topic: str) -> dict[str, int]:
