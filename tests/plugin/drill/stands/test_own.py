@@ -36,7 +36,12 @@ def test_on_somebodys_own_cluster_nothing_is_killed_but_by_the_hook(
     stand = own(tmp_path, admin_url=admin_url, on_kill=on_kill)
     assert stand.offers == offered
     assert set(stand.lacking) == set(Need) - offered
-    for fault in (stand.data_dir, lambda: stand.set_clock("broker", 1.0), lambda: stand.fill_disk(full=True)):
+    for fault in (
+        stand.data_dir,
+        lambda: stand.set_clock("broker", 1.0),
+        lambda: stand.fill_disk(full=True),
+        lambda: stand.choose_pulsar("broker", newer=True),
+    ):
         with pytest.raises(FaultError):
             fault()
 
