@@ -13,23 +13,25 @@ import pytest
 
 from tests.support.cluster import RETAINED, Cluster
 from tests.support.cursor_moves import (
+    ON_TOPIC,
     STORED_AFTER_S,
-    TYPES,
-    Moved,
+    WRITTEN_AFTER_S,
     Moves,
+    all_of_topic,
     every_subscription,
+    evict_by_age,
     evict_by_size,
+    truncate,
 )
 from tests.support.lane import Lane
 
 ENDS = ["unloaded", "killed"]
-NAMES = [one.name for one in every_subscription()]
+NAMES = [
+    one.name
+    for one in [*every_subscription(), *(each for move in sorted(ON_TOPIC) for each in all_of_topic(move))]
+]
 _EVICTED = "public/evicted"
-_WRITTEN_AFTER_S = 15.0
-
-
-def _evicted() -> list[Moved]:
-    return [Moved("quota", kind, connected) for kind in TYPES for connected in (True, False)]
+_AGED = "public/aged"
 
 
 class Walk:
@@ -38,6 +40,7 @@ class Walk:
     def __init__(self, cluster: Cluster) -> None:
         self.errors: dict[tuple[str, str], AssertionError | None] = {}
         cluster.admin.create_namespace(_EVICTED)
+        cluster.admin.create_namespace(_AGED)
         self._cluster = cluster
         self._moves = {end: self._moved(end) for end in ENDS}
         time.sleep(STORED_AFTER_S)
@@ -46,8 +49,7 @@ class Walk:
         for moves in self._moves["unloaded"]:
             cluster.admin.unload(moves.lane.topic)
         self._check("unloaded")
-        # A standalone broker writes a cursor once in ten seconds (managedLedgerDefaultMarkDeleteRateLimit).
-        time.sleep(_WRITTEN_AFTER_S)
+        time.sleep(WRITTEN_AFTER_S)
         cluster.broker.kill()
         for moves in self._moves["killed"]:
             moves.leave()
@@ -56,12 +58,18 @@ class Walk:
 
     def _moved(self, end: str) -> list[Moves]:
         walked = Moves(Lane(self._cluster, f"moves-{end}", namespace=RETAINED), every_subscription())
-        walked.acknowledge_every_other()
+        walked.acknowledge_every_other(parted=True)
         walked.move()
-        evicted = Moves(Lane(self._cluster, f"evicted-{end}", namespace=_EVICTED), _evicted())
+        evicted = Moves(Lane(self._cluster, f"evicted-{end}", namespace=_EVICTED), all_of_topic("quota"))
         evicted.acknowledge_every_other()
         evict_by_size(evicted, _EVICTED)
-        return [walked, evicted]
+        aged = Moves(Lane(self._cluster, f"aged-{end}", namespace=_AGED), all_of_topic("quota-by-age"))
+        aged.acknowledge_every_other(parted=True, other_ledger=True)
+        evict_by_age(aged, _AGED)
+        cut = Moves(Lane(self._cluster, f"truncated-{end}", namespace=RETAINED), all_of_topic("truncate"))
+        cut.acknowledge_every_other()
+        truncate(cut)
+        return [walked, evicted, aged, cut]
 
     def _check(self, end: str) -> None:
         for moves in self._moves[end]:
@@ -84,7 +92,7 @@ def walk(cluster: Cluster) -> Iterator[Walk]:
 
 
 @pytest.mark.parametrize("end", ENDS)
-@pytest.mark.parametrize("name", [*NAMES, *(one.name for one in _evicted())])
+@pytest.mark.parametrize("name", NAMES)
 def test_what_is_acknowledged_beyond_a_forward_move_stays_so(walk: Walk, name: str, end: str) -> None:
     error = walk.errors[end, name]
     if error is not None:

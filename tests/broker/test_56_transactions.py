@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pulsar
 import pytest
 
 from tests.support.cluster import Cluster
+from tests.support.cursor_moves import STORED_AFTER_S, WRITTEN_AFTER_S, Moved, Moves
 from tests.support.inbox import Inbox, assert_exactly
 from tests.support.keys import key_pair
 from tests.support.lane import MINUTES_10_MS, OURS, Lane, now_ms
-from tests.support.transactions import Transaction, send_in_transactions, transactions_enabled
+from tests.support.transactions import (
+    Transaction,
+    acknowledge_in_transactions,
+    send_in_transactions,
+    transactions_enabled,
+)
 from tidegate.plugin.drill.stands.admin import StandAdmin
 
 FAR = 15_000
@@ -51,6 +58,37 @@ def test_delayed_messages_in_transactions(lane: Lane) -> None:
     )
     assert_exactly(inbox.arrivals, expected)
     lane.not_early(inbox.arrivals)
+
+
+@pytest.mark.parametrize("end", ["unloaded", "killed"])
+def test_what_is_acknowledged_beyond_a_transaction_stays_so(
+    lane: Lane, cluster: Cluster, repaired: None, end: str
+) -> None:
+    """Messages that only an aborted one has acknowledged come. The other moves: test_36_forward_moves.py."""
+    highest = 10
+    ways = [(outcome, how) for outcome in ("commit", "abort") for how in ("individual", "cumulative")]
+    moves = Moves(lane, [Moved(f"{outcome}-{how}", "shared", False) for outcome, how in ways])
+    moves.acknowledge_every_other()
+    names = [one.name for one in moves.subscriptions]
+    acks = [(*way, name) for way, name in zip(ways, names, strict=True)]
+    with moves.moving():
+        acknowledge_in_transactions(lane, highest, *acks)
+    if end == "unloaded":
+        time.sleep(STORED_AFTER_S)
+        moves.settle()
+        lane.admin.unload(lane.topic)
+    else:
+        time.sleep(WRITTEN_AFTER_S)
+        moves.settle()
+        cluster.broker.kill()
+        moves.leave()
+        cluster.start_broker()
+    moves.leave()
+    moves.come_back()
+    for one in moves.subscriptions:
+        moves.check(one)
+        if one.move.startswith("commit"):
+            assert not [uid for uid in one.after.uids if int(uid) <= highest], one.name
 
 
 @pytest.mark.tidegate_only

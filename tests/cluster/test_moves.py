@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,9 +12,11 @@ import pytest
 
 from tests.support import offloading
 from tests.support.admin import AdminError
+from tests.support.cancelling import cancel, send_with_ids
+from tests.support.cursor_moves import STORED_AFTER_S, Moved, Moves
 from tests.support.inbox import Arrival, Inbox, Sent, Verdict, assert_exactly, keep_all
 from tests.support.keeper import Keeper
-from tests.support.lane import MINUTES_10_MS, OURS, SHARED, Lane
+from tests.support.lane import MINUTES_10_MS, OURS, SHARED, Lane, now_ms
 from tests.support.resetting import keep_only
 from tests.support.two_brokers import LEDGER_ENTRIES, MOVING, TwoBrokers
 from tests.support.waiting import wait_until
@@ -96,6 +99,48 @@ def test_more_holes_than_the_cursor_keeps_survive_an_unload(two: TwoBrokers, lan
     two.move(lane.topic, two.a)
     lane.subscribe(after)
     lane.finish(after, even(sent))
+
+
+def test_messages_cancelled_before_the_dispatcher_reads_them_do_not_come(two: TwoBrokers, lane: Lane) -> None:
+    """Of 1,000 ranges the record has room for 500. A tracker is there, and nobody takes messages."""
+    cancelled = MESSAGES // 2
+    two.move(lane.topic, two.a)
+    lane.subscribe(Inbox())
+    lane.send_in(MINUTES_10_MS)
+    lane.wait_indexed(1)
+    lane.disconnect()
+    consumer = lane.client.subscribe(lane.topic, "sub", SHARED, receiver_queue_size=0)
+    ids = send_with_ids(lane, MESSAGES, now_ms() + MINUTES_10_MS)
+    cancel(consumer, ids[1::2])
+    lane.wait_stats(lambda now: now.backlog == 1 + MESSAGES - cancelled, "half is cancelled")
+    assert lane.stats().delayed <= 1, "no tracker has met them"
+    lane.disconnect()
+    lane.admin.unload(lane.topic)
+    two.move(lane.topic, two.a)
+    lane.subscribe(Inbox())
+    left = 1 + MESSAGES - cancelled
+    lane.wait_stats(lambda now: now.backlog == now.delayed == left, "nothing cancelled is back")
+
+
+def test_what_is_acknowledged_beyond_a_forward_move_stays_so_at_the_next_owner(
+    two: TwoBrokers, lane: Lane
+) -> None:
+    """There and back; at one broker: tests/broker/test_36_forward_moves.py."""
+    two.move(lane.topic, two.a)
+    kinds = [("skip", "shared"), ("skip", "key-shared"), ("skip", "failover"), ("cumulative", "exclusive")]
+    moves = Moves(lane, [Moved(way, kind, connected) for way, kind in kinds for connected in (True, False)])
+    moves.acknowledge_every_other()
+    moves.move()
+    time.sleep(STORED_AFTER_S)
+    moves.settle()
+    moves.leave()
+    for node in (two.b, two.a):
+        two.move(lane.topic, node)
+        lane.admin = two.admin_of(node)
+        moves.come_back()
+        for one in moves.subscriptions:
+            moves.check(one)
+        moves.leave()
 
 
 @pytest.fixture

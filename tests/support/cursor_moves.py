@@ -1,4 +1,4 @@
-"""What Pulsar does to a cursor that is no reset: a subscription for each way, its type, and whether somebody
+"""Changes of a cursor that are no reset: a subscription for each way, its type, and whether somebody
 is connected.
 
 Every other message is acknowledged, one by one. Then the cursor is moved, or something else is done to it.
@@ -8,6 +8,7 @@ What was acknowledged must not come again after the topic has ended, and what is
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -21,7 +22,11 @@ from tests.support.waiting import wait_until
 MESSAGES = 40
 STORED_AFTER_S = 2.5
 """Pulsar writes a cursor once a second."""
+WRITTEN_AFTER_S = 15.0
+"""A standalone broker writes one once in ten seconds (managedLedgerDefaultMarkDeleteRateLimit)."""
 _MOVED_OVER = 10
+_GAP_S = 3.0
+"""Between the messages that are moved over and the others, where their age or their ledger counts."""
 _PAYLOAD = b"x" * 300
 _QUOTA_BYTES = 8_000
 
@@ -68,6 +73,7 @@ class Moves:
         self.lane = lane
         self.subscriptions = subscriptions
         self.sent: list[Sent] = []
+        self.parted_s = 0.0
         self._last: list[Sent] = []
         self.stood: dict[str, tuple[int, int]] = {}
         self.moved: dict[str, tuple[int, int]] = {}
@@ -86,11 +92,20 @@ class Moves:
                 one.consumer.close()
             one.consumer = None
 
-    def acknowledge_every_other(self) -> None:
-        """Then each has the type and the consumer that it is moved with."""
+    def acknowledge_every_other(self, *, parted: bool = False, other_ledger: bool = False) -> None:
+        """Then each has the type and the consumer that it is moved with.
+
+        `parted`: the messages to move over are older than the others; `other_ledger`: and in another ledger.
+        """
         for one in self.subscriptions:
             self._subscribe(one, one.before, every_other, one.first_kind)
-        self.sent = self.lane.send_in(*[200] * MESSAGES, keys=["a", "b", "c"], payload=_PAYLOAD)
+        self.sent = self._send(_MOVED_OVER + 1)
+        if other_ledger:
+            self.lane.admin.unload(self.lane.topic)
+        if parted:
+            time.sleep(_GAP_S)
+        self.parted_s = time.time()
+        self.sent += self._send(MESSAGES - len(self.sent))
         self.lane.send_in(MINUTES_10_MS, keys=["a"])
         for one in self.subscriptions:
             one.before.wait_for(self.sent)
@@ -110,11 +125,20 @@ class Moves:
             if not one.connected and one.move != "cumulative":
                 self._close(one)
 
+    def _send(self, number: int) -> list[Sent]:
+        return self.lane.send_in(*[200] * number, keys=["a", "b", "c"], payload=_PAYLOAD)
+
     def move(self) -> None:
         """Do to each what is to be done to it."""
+        with self.moving():
+            for one in self.subscriptions:
+                WAYS[one.move](self, one)
+
+    @contextlib.contextmanager
+    def moving(self) -> Iterator[None]:
+        """Note where they stood; wait, at the end, until all have moved."""
         self.stood = self._mark_deletes()
-        for one in self.subscriptions:
-            WAYS[one.move](self, one)
+        yield
         wait_until(self._are_moved, "all are moved")
         for one in self.subscriptions:
             if not one.connected:
@@ -189,6 +213,26 @@ def expire_to_position(moves: Moves, one: Moved) -> None:
     )
 
 
+def expire_by_time(moves: Moves, one: Moved) -> None:
+    """By the admin, as a time to live does.
+
+    Pulsar refuses it for a connected subscription with a small backlog, unless its oldest is half as old
+    again.
+    """
+    older_than_s = math.ceil(time.time() - moves.parted_s) + 1
+    moves.lane.admin.expire(moves.lane.topic, one.name, older_than_s)
+
+
+def replicated(moves: Moves, one: Moved) -> None:
+    """The admin has its state replicated, which is a property beside the seal, and skips.
+
+    Snapshots need another cluster; news of one move the cursor as a skip does.
+    """
+    path = f"/persistent/{moves.lane.topic}/subscription/{one.name}/replicatedSubscriptionStatus"
+    moves.lane.admin.call("POST", path, True)
+    skip(moves, one)
+
+
 def cumulative(moves: Moves, one: Moved) -> None:
     """By the consumer."""
     ledger_id, entry_id = moves.entry(_MOVED_OVER)
@@ -224,12 +268,18 @@ WAYS: dict[str, Callable[[Moves, Moved], None]] = {
     "skip": skip,
     "skip-all": skip_all,
     "expire": expire_to_position,
+    "expire-by-time": expire_by_time,
+    "replicated": replicated,
     "cumulative": cumulative,
     "properties": put_properties,
     "type": change_type,
     "several": several,
     "quota": nothing,
+    "quota-by-age": nothing,
+    "truncate": nothing,
 }
+ON_TOPIC = frozenset({"quota", "quota-by-age", "truncate"})
+"""Done to all subscriptions of a topic at once."""
 FORWARD = WAYS.keys() - {"none", "properties"}
 """Those that move mark-delete."""
 
@@ -237,23 +287,56 @@ FORWARD = WAYS.keys() - {"none", "properties"}
 def every_subscription() -> list[Moved]:
     """A fresh one for each way, type, and whether somebody is connected, but for what is done to a topic."""
     made: list[Moved] = []
-    for move in sorted(WAYS.keys() - {"quota"}):
+    for move in sorted(WAYS.keys() - ON_TOPIC):
         for kind in TYPES:
             single = kind in ("failover", "exclusive")
             for connected in (True, False):
                 if (move == "cumulative" and not single) or (move == "type" and (single or not connected)):
                     continue
+                if move == "expire-by-time" and connected:
+                    continue
                 made.append(Moved(move, kind, connected))
     return made
 
 
+def all_of_topic(move: str) -> list[Moved]:
+    """A fresh subscription for each type, and whether somebody is connected."""
+    return [Moved(move, kind, connected) for kind in TYPES for connected in (True, False)]
+
+
 def evict_by_size(moves: Moves, namespace: str) -> None:
     """All subscriptions of the namespace's topic; the broker looks once a second."""
-    path = f"/namespaces/{namespace}/backlogQuota?backlogQuotaType=destination_storage"
-    policy = {"limitSize": _QUOTA_BYTES, "limitTime": -1, "policy": "consumer_backlog_eviction"}
-    admin = moves.lane.admin
-    admin.call("POST", path, policy)
-    try:
+    with _backlog_quota(
+        moves, namespace, "destination_storage", {"limitSize": _QUOTA_BYTES, "limitTime": -1}
+    ):
         moves.move()
+
+
+def evict_by_age(moves: Moves, namespace: str) -> None:
+    """Evict the first ledger as a whole, and delete it."""
+    admin, topic = moves.lane.admin, moves.lane.topic
+    first, _ = moves.entry(0)
+    with _backlog_quota(moves, namespace, "message_age", {"limitSize": -1, "limitTime": 1}):
+        moves.move()
+
+    def is_deleted() -> bool:
+        admin.trim(topic)
+        return first not in {one["ledgerId"] for one in admin.internal_stats(topic)["ledgers"]}
+
+    wait_until(is_deleted, "the first ledger is deleted")
+
+
+def truncate(moves: Moves) -> None:
+    """By the admin: all cursors go to the end, and all ledgers are deleted."""
+    with moves.moving():
+        moves.lane.admin.call("DELETE", f"/persistent/{moves.lane.topic}/truncate")
+
+
+@contextlib.contextmanager
+def _backlog_quota(moves: Moves, namespace: str, of: str, limits: dict[str, int]) -> Iterator[None]:
+    path = f"/namespaces/{namespace}/backlogQuota?backlogQuotaType={of}"
+    moves.lane.admin.call("POST", path, {**limits, "policy": "consumer_backlog_eviction"})
+    try:
+        yield
     finally:
-        admin.call("DELETE", path)
+        moves.lane.admin.call("DELETE", path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,9 @@ from tests.support.inbox import Sent
 from tests.support.java_client import java_command
 from tests.support.lane import Lane, now_ms
 
-SENDER = Path(__file__).parents[1] / "broker" / "java" / "TransactionalSender.java"
+_PROGRAMS = Path(__file__).parents[1] / "broker" / "java"
+SENDER = _PROGRAMS / "TransactionalSender.java"
+ACKER = _PROGRAMS / "TransactionalAcker.java"
 
 
 @dataclass(frozen=True)
@@ -61,12 +64,24 @@ def send_in_transactions(lane: Lane, *transactions: Transaction) -> list[Sent]:
             committed += [
                 Sent(f"{uid:06d}", deliver_at_ms or None) for uid in range(one.first, one.first + one.number)
             ]
+    _run(lane, SENDER, *arguments)
+    return committed
+
+
+def acknowledge_in_transactions(lane: Lane, highest: int, *acks: tuple[str, str, str]) -> None:
+    """Outcome, individual or cumulative, and subscription of each, with the odd uids acknowledged before.
+
+    In each transaction the even uids up to `highest` are acknowledged.
+    """
+    _run(lane, ACKER, str(highest), *itertools.chain.from_iterable(acks))
+
+
+def _run(lane: Lane, program: Path, *arguments: str) -> None:
     result = subprocess.run(
         [
-            *java_command(SENDER),
+            *java_command(program),
             lane.cluster.service_url, f"persistent://{lane.topic}", *arguments,
         ],
         cwd=lane.cluster.work_dir, capture_output=True, text=True, timeout=180, check=False,
     )  # fmt: skip
     assert result.returncode == 0, f"the Java client failed: {result.stderr[-2000:]}{result.stdout[-2000:]}"
-    return committed

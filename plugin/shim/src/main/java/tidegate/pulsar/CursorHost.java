@@ -14,6 +14,7 @@ import org.apache.bookkeeper.mledger.AsyncCallbacks.ReadEntryCallback;
 import org.apache.bookkeeper.mledger.Entry;
 import org.apache.bookkeeper.mledger.ManagedCursor;
 import org.apache.bookkeeper.mledger.ManagedLedger;
+import org.apache.bookkeeper.mledger.ManagedLedgerConfig;
 import org.apache.bookkeeper.mledger.ManagedLedgerException;
 import org.apache.bookkeeper.mledger.ManagedLedgerException.BadVersionException;
 import org.apache.bookkeeper.mledger.ManagedLedgerException.LedgerNotExistException;
@@ -27,6 +28,7 @@ import tidegate.pulsar.cursor.CursorRecord;
 import tidegate.pulsar.cursor.DeletedEntries;
 import tidegate.pulsar.cursor.RefusedResets;
 import tidegate.pulsar.cursor.UndoneResets;
+import tidegate.pulsar.gate.RangeLimit;
 import tidegate.pulsar.gate.Seal;
 import tidegate.pulsar.gate.SeenConsumers;
 import tidegate.pulsar.gate.TrackerCore;
@@ -88,6 +90,22 @@ class CursorHost implements TrackerHost {
     @Override
     public Map<Long, long[]> deletedEntries() {
         return cursor instanceof ManagedCursorImpl readable ? DeletedEntries.copyOf(readable) : Map.of();
+    }
+
+    /** As bitmaps Pulsar stores whole ledgers, and counts their entries. */
+    private static boolean storesBitmaps(ManagedLedgerConfig config) {
+        try {
+            return config.isPersistIndividualAckAsLongArray();
+        } catch (NoSuchMethodError e) {
+            // A Pulsar without the setting. More counts as beyond the limit like this, and less is forgotten.
+            return true;
+        }
+    }
+
+    @Override
+    public RangeLimit rangeLimit() {
+        ManagedLedgerConfig config = cursor.getManagedLedger().getConfig();
+        return new RangeLimit(config.getMaxUnackedRangesToPersist(), storesBitmaps(config));
     }
 
     @Override

@@ -93,7 +93,7 @@ final class CursorWatch {
     }
 
     /**
-     * Reports the findings of {@link DeletedRanges}, without positions that have left meanwhile or that this tracker itself
+     * Reports the findings of {@link DeletedRanges}, without positions that were told meanwhile or that this tracker itself
      * deletes. False if the cursor has lost the seal under which they were found.
      */
     boolean reportCancelled(Positions found, long then) {
@@ -103,7 +103,8 @@ final class CursorWatch {
         }
         Positions cancelled = new Positions();
         found.forEach((ledgerId, entryId) -> {
-            if (positions.contains(ledgerId, entryId) && !positions.isSettling(ledgerId, entryId)) {
+            // A settling one is reported, too.
+            if (!positions.isReported(ledgerId, entryId) && !hasPassed(ledgerId, entryId)) {
                 cancelled.add(ledgerId, entryId);
             }
         });

@@ -2,19 +2,20 @@ package tidegate.pulsar.gate;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import tidegate.pulsar.position.PositionStates;
 import tidegate.pulsar.timing.Wait;
 import tidegate.pulsar.wire.Positions;
 
 /**
  * Notices positions that the cursor has as deleted although nobody was given them: messages cancelled before they were due, by
- * the ids that their producer got.
+ * the ids that their producer got; and, of any message, read or not, acknowledgements beyond what the cursor stores.
  *
  * <p>Such a position may be any of millions, so none is checked individually. While the cursor counts no further deletion and
  * no position becomes contained, there is nothing to see. Otherwise a look copies the cursor's deleted entries, a bit each, and
- * intersects them with the contained ones, 64 at a time. A finding counts only under the {@link Seal} that stood before and
- * after, as every acknowledgement does; looks find it again until {@link #noteTold} says that it was told. Why so:
- * docs/decisions/cancelled-messages.md.
+ * intersects them with the contained ones, 64 at a time. Where there are more than the {@link RangeLimit} allows, it also finds
+ * those beyond. A finding counts only under the {@link Seal} that stood before and after, as every acknowledgement does; looks
+ * find it again until {@link #noteTold} says that it was told. Why so: docs/decisions/cancelled-messages.md.
  *
  * <p>Takes no lock except the cursor's, for the copy. Any thread may look; one at a time watches, by {@link #lookIfChanged}.
  */
@@ -27,6 +28,9 @@ final class DeletedRanges {
 
     /** A change in any of these may show something new. */
     private record State(long generation, long deletions, long entered) {}
+
+    /** How much of the limit the cursor's deletions took then. */
+    private record Taken(State state, long ranges) {}
 
     /** The findings of one look, in parts. The look read the state first, so that nothing later counts as seen. */
     static final class Look {
@@ -59,6 +63,7 @@ final class DeletedRanges {
     private final Wait sinceLook = new Wait();
     private long pauseMs;
     private volatile State told;
+    private volatile Taken taken;
 
     DeletedRanges(TrackerHost host, Seal seal, PositionStates positions) {
         this.host = host;
@@ -68,7 +73,8 @@ final class DeletedRanges {
 
     /** True if a look may show something. */
     boolean hasChanged() {
-        return positions.contained() > 0 && !state().equals(told);
+        State state = state();
+        return (positions.contained() > 0 || mayExceed(state)) && !state.equals(told);
     }
 
     /** As {@link #look}; null if there is nothing to see, or so much that the next look must wait. */
@@ -82,17 +88,43 @@ final class DeletedRanges {
         return look;
     }
 
-    /** The contained positions that the cursor has as deleted. It may take a while. */
+    /** The positions that the cursor has as deleted and that are contained, or not stored. It may take a while. */
     Look look() {
         Look look = new Look(state());
-        if (positions.contained() == 0) {
+        if (positions.contained() == 0 && !mayExceed(look.state)) {
             return look;
         }
-        host.deletedEntries().forEach((ledgerId, words) -> {
+        Map<Long, long[]> deleted = host.deletedEntries();
+        deleted.forEach((ledgerId, words) -> {
             look.words += words.length;
             positions.forEachContainedIn(ledgerId, words, look::add);
         });
+        RangeLimit limit = host.rangeLimit();
+        long ranges = limit.taken(deleted);
+        taken = new Taken(look.state, ranges);
+        if (ranges > limit.max()) {
+            limit.leaveBeyond(deleted);
+            deleted.forEach((ledgerId, words) -> {
+                positions.clearKnownIn(ledgerId, words);
+                addAll(look, ledgerId, words);
+            });
+        }
         return look;
+    }
+
+    private static void addAll(Look look, long ledgerId, long[] words) {
+        for (int w = 0; w < words.length; w++) {
+            for (long bits = words[w]; bits != 0; bits &= bits - 1) {
+                look.add(ledgerId, (long) w << 6 | Long.numberOfTrailingZeros(bits));
+            }
+        }
+    }
+
+    /** False if the cursor surely stores all deletions: since the last look each has taken a range at most. */
+    private boolean mayExceed(State state) {
+        Taken before = taken;
+        return before == null || before.state.generation() != state.generation()
+                || before.ranges + state.deletions() - before.state.deletions() > host.rangeLimit().max();
     }
 
     /** All findings of the look were told, under a seal that stood. */

@@ -63,6 +63,11 @@ public interface TrackerHost {
         return Map.of();
     }
 
+    /** How many of {@link #deletedEntries} the cursor stores. */
+    default RangeLimit rangeLimit() {
+        return RangeLimit.UNKNOWN;
+    }
+
     /** Everything up to and including it is deleted, as far as this broker knows. */
     Position markDelete();
 

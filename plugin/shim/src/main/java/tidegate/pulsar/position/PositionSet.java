@@ -356,6 +356,20 @@ public final class PositionSet {
         }
     }
 
+    /** Clears the bits of {@code words}, laid out as in {@link #forEachIn}, whose positions are in the set. Needs no lock. */
+    public void clearIn(long ledgerId, long[] words) {
+        Ledger ledger = find(ledgerId);
+        long[][] pages = ledger == null ? new long[0][] : ledger.pages;
+        for (int i = 0; i < pages.length && i * PAGE_WORDS < words.length; i++) {
+            long[] page = (long[]) PAGE.getAcquire(pages, i);
+            int first = i * PAGE_WORDS;
+            int count = page == null ? 0 : Math.min(PAGE_WORDS, words.length - first);
+            for (int w = 0; w < count; w++) {
+                words[first + w] &= ~(long) WORD.getOpaque(page, w);
+            }
+        }
+    }
+
     /** The lowest position for which the test holds; null if there is none. */
     Position first(Test test) {
         Position[] first = {null};

@@ -212,6 +212,12 @@ public final class PositionStates {
         contained.forEachIn(ledgerId, words, visitor);
     }
 
+    /** Clears the bits of {@code words} whose positions this tracker has, or has told; as {@link PositionSet#clearIn}. */
+    public void clearKnownIn(long ledgerId, long[] words) {
+        contained.clearIn(ledgerId, words);
+        reported.clearIn(ledgerId, words);
+    }
+
     // ---- coming and going -----------------------------------------------------------------------------------------
 
     /** False if it is contained already. */

@@ -148,6 +148,125 @@ class DeletedRangesTest extends TrackerScenario {
         assertEquals(Set.of(0L, 2L, 4L, 6L, 8L, 10L, 12L, 14L, 16L, 18L), Set.copyOf(delivered()));
     }
 
+    /**
+     * No consumer takes more, so the dispatcher reads nothing, and no tracker has met them. Pulsar keeps two of the ranges, and
+     * it keeps them in order.
+     */
+    @ParameterizedTest
+    @ValueSource(booleans = {true, false})
+    void whatIsCancelledBeforeItIsReadDoesNotComeThoughPulsarForgetsIt(boolean graceful) {
+        world.broker.persistedRanges = 2;
+        start();
+        publishFar(1);
+        int permits = world.broker.permits;
+        world.broker.permits = 0;
+        for (int entry = 1; entry < 20; entry++) {
+            publish(entry, FAR_MS);
+        }
+        world.settle();
+        assertEquals(1, delayed());
+        cancel(1, 3, 5, 7, 9, 11, 13, 15, 17, 19);
+        if (graceful) {
+            // Within the same poll: the tracker's last look.
+            world.unload(2);
+        } else {
+            world.settle();
+            world.broker.persistCursor(2);
+            world.crashBroker();
+        }
+        world.broker.permits = permits;
+        world.broker.connect();
+        world.settle();
+        assertEquals(10, delayed());
+        for (int entry = 1; entry < 20; entry += 2) {
+            assertTrue(world.broker.isDeleted(1, entry), entry + " is not deleted again");
+        }
+        world.runUntil(world.now() + FAR_MS + 1000);
+        assertEquals(Set.of(0L, 2L, 4L, 6L, 8L, 10L, 12L, 14L, 16L, 18L), Set.copyOf(delivered()));
+    }
+
+    /** Those of messages without a delivery time, too, and of those that a former tracker has seen. */
+    @Test
+    void whatTheCursorHasNoRoomForIsToldWhateverItIs() {
+        world.broker.persistedRanges = 3;
+        start();
+        publish(0, FAR_MS);
+        for (int entry = 1; entry < 20; entry++) {
+            publish(entry, -1);
+        }
+        world.settle();
+        acknowledge(2, 4, 6);
+        world.settle();
+        assertEquals(Set.of(), told());
+        acknowledge(8, 10, 12);
+        world.settle();
+        assertEquals(Set.of(new Position(1, 8), new Position(1, 10), new Position(1, 12)), told());
+        acknowledge(1);
+        world.settle();
+        assertTrue(told().contains(new Position(1, 6)), "4 is the last one with room");
+        // Pulsar makes no tracker before it has read a delayed message; EarlyTrackers does.
+        world.broker.readBatch = 1;
+        world.unload(3);
+        world.broker.deliveries.clear();
+        world.broker.connect();
+        world.settle();
+        assertEquals(List.of(3L, 5L, 7L, 9L, 11L, 13L, 14L, 15L, 16L, 17L, 18L, 19L), delivered());
+        acknowledge(3, 5, 7, 9, 11, 13, 14, 15, 16, 17, 18, 19);
+        world.settle();
+        // The cursor has one row beyond the first message, and the toy counts entries.
+        world.unload(3);
+        world.broker.deliveries.clear();
+        world.broker.connect();
+        world.settle();
+        assertEquals(List.of(), delivered());
+    }
+
+    private void acknowledge(long... entries) {
+        for (long entry : entries) {
+            world.broker.acknowledge(world.broker.consumers.get(0), new Position(1, entry));
+        }
+    }
+
+    /** The copy is from before the reset; the request for the seal comes after it. */
+    @Test
+    void aResetBetweenLookingAndTellingBringsAgainWhatTheCursorHadNoRoomFor() {
+        world.broker.persistedRanges = 1;
+        start();
+        publish(0, FAR_MS);
+        for (int entry = 1; entry < 6; entry++) {
+            publish(entry, -1);
+        }
+        world.settle();
+        acknowledge(1, 3, 5);
+        world.broker.beforeSeal = () -> world.broker.reset(new Position(1, 0));
+        world.watch();
+        assertEquals(Set.of(), told());
+        world.unload(1);
+        world.broker.deliveries.clear();
+        world.broker.connect();
+        world.settle();
+        assertEquals(Set.of(), told());
+        assertEquals(List.of(1L, 2L, 3L, 4L, 5L), delivered());
+    }
+
+    @Test
+    void nothingIsCopiedWhileThereIsSurelyRoom() {
+        start();
+        publish(0, 100);
+        world.runUntil(world.now() + 200);
+        acknowledge(0);
+        world.settle();
+        assertEquals(0, world.core().stats().tracked());
+        for (int entry = 1; entry < 20; entry++) {
+            publish(entry, -1);
+        }
+        world.settle();
+        int copies = world.broker.copies;
+        acknowledge(2, 4, 6);
+        world.runUntil(world.now() + 10_000);
+        assertEquals(copies, world.broker.copies);
+    }
+
     /** The cursor's mark-delete position has moved over them, and is not stored yet. */
     @ParameterizedTest
     @ValueSource(booleans = {true, false})
@@ -286,6 +405,7 @@ class DeletedRangesTest extends TrackerScenario {
                 return Map.of(7L, deleted.toLongArray(), 8L, new long[] {-1});
             }
         };
+        cursor.persistedRanges = 20_000;
         DeletedRanges.Look look = new DeletedRanges(cursor, new Seal(cursor, world.random), positions).look();
         assertEquals(10_001, look.parts().stream().mapToLong(Positions::size).sum());
         look.parts().forEach(part -> assertTrue(part.size() <= 1024, part.size() + " in a part"));

@@ -53,6 +53,8 @@ class ModelTest {
         int owner;
         /** May come any number of times: handed out and not acknowledged when something broke. */
         final Set<Position> redeliverable = new HashSet<>();
+        /** Cancelled by their ids, and not met by a tracker then. */
+        final Set<Position> unmet = new HashSet<>();
         /** How often the others may come: once, and once more for each reset that took them back. */
         final Map<Position, Integer> times = new HashMap<>();
         /** From which delivery on a position must come: all when published, or reset. */
@@ -188,8 +190,9 @@ class ModelTest {
         }
 
         /**
-         * Messages that nobody has, due or not, are acknowledged by their ids: they need not come, and may come once less. Of those
-         * that no tracker has met, and after a reset until a tracker has put a seal there, only Pulsar knows.
+         * Messages that nobody has, due or not, are acknowledged by their ids: they need not come, and may come once less. Only
+         * Pulsar knows of them after a reset until a tracker has put a seal there, and, if no tracker has met them, until the
+         * topic is unloaded.
          */
         private void cancel() {
             List<Position> waiting = broker().log.keySet().stream()
@@ -200,14 +203,19 @@ class ModelTest {
                     if (came(position) < times.get(position)) {
                         times.merge(position, -1, Integer::sum);
                     }
-                    if (world().core() == null || broker().seal() == Seal.NONE
-                            || !world().core().dispatcher().contains(position.ledgerId(), position.entryId())) {
+                    if (isUnsealed()) {
                         redeliverable.add(position);
+                    } else if (!world().core().dispatcher().contains(position.ledgerId(), position.entryId())) {
+                        unmet.add(position);
                     }
                     broker().cancel(position);
                     cancelled++;
                 }
             }
+        }
+
+        private boolean isUnsealed() {
+            return world().core() == null || broker().seal() == Seal.NONE;
         }
 
         /** How often it has come. */
@@ -315,6 +323,7 @@ class ModelTest {
                     broker().loseRecord();
                 }
                 skipWhatIsStored();
+                redeliverUnmet();
                 left = world().killBroker();
                 everything = true;
             } else if (broker().isResetting()) {
@@ -327,6 +336,11 @@ class ModelTest {
                 forgetful |= ranges != ALL;
                 // That machine's tracker decides alone if its wait for the daemon is over first.
                 everything |= forgetful && (to != owner || ignorant || world().daemonWaitMs < 10_000);
+                broker().persistedRanges = ranges;
+                if (isUnsealed()) {
+                    redeliverUnmet();
+                }
+                unmet.clear();
                 left = world().unloadBroker(ranges);
             }
             owner = to;
@@ -372,6 +386,11 @@ class ModelTest {
                     redeliverable.add(position);
                 }
             });
+        }
+
+        private void redeliverUnmet() {
+            redeliverable.addAll(unmet);
+            unmet.clear();
         }
 
         private void redeliverUnacknowledged() {

@@ -228,6 +228,11 @@ public class ToyBroker implements TrackerHost {
     }
 
     @Override
+    public RangeLimit rangeLimit() {
+        return new RangeLimit(persistedRanges, true);
+    }
+
+    @Override
     public Position markDelete() {
         return markDelete;
     }
