@@ -115,6 +115,16 @@ def clear_backlog(world: World, subscription: int = 0) -> None:
 
 
 @action
+def skip(world: World, count: int, subscription: int = 0) -> None:
+    """Skip some of what a subscription has not acknowledged, from the first on. An eviction by a quota and a
+    cumulative acknowledgement store the same."""
+    wanted = world.subscriptions[subscription % len(world.subscriptions)]
+    for served in world.served():
+        if served.subscription is wanted and served.broker.running:
+            served.skip(count)
+
+
+@action
 def unsubscribe(world: World, subscription: int = 0, to: int = 0, gone_ms: int = 0) -> None:
     """A subscription is deleted; a consumer that comes after that time makes it again, at a message that is
     given in thousandths of the topic."""

@@ -146,6 +146,7 @@ class Backups:
         for subscription, cursor in zip(cluster.subscriptions, backup.cursors, strict=True):
             subscription.info = None if cursor.info is None else cursor.info.copied()
             subscription.last_version = cursor.last_version
+            subscription.forward = None
             subscription.obligations.put_back(cursor.account)
         for client in cluster.clients:
             client.left_over.clear()

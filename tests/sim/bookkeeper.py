@@ -95,6 +95,16 @@ class Subscription:
     initial: int = 0
     gone_until_ns: int = 0
     last_version: int = 0
+    forward: ForwardMove | None = None
+
+
+@dataclass(slots=True)
+class ForwardMove:
+    """The last move of mark-delete that has taken the seal and no acknowledgement beyond; the simulation's
+    own knowledge. `resets`: how many were asked for before. `looks`: how often the shim has looked since."""
+
+    resets: int
+    looks: int = 0
 
 
 @dataclass(slots=True)

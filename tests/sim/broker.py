@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tests.sim.bookkeeper import NO_DELAY, BookKeeper, Position, Subscription
+from tests.sim.bookkeeper import NO_DELAY, BookKeeper, ForwardMove, Position, Subscription
 from tests.sim.clocks import MachineClock
 from tests.sim.cursor import Cursor, CursorOptions
 from tests.sim.cursor_properties import CursorProperties
@@ -31,6 +31,8 @@ SEAL = "#pulsar.internal.tidegate.generation"
 _CLEAR_TIMEOUT_NS = 5 * NS_PER_S
 _REOPEN_REST_NS = 60 * NS_PER_S
 _LOOK_NS = 50 * NS_PER_MS
+_SEALS_NS = 50 * NS_PER_MS
+_SEALED_LOOKS = 40  # Pulsar's limit of one write a second, and what the write and the one before it take
 _RESET_DOUBLED = 8
 _RESET_PAUSE_NS = 200 * NS_PER_MS
 _UNDONE_WITHIN_NS = 3 * NS_PER_S  # a reset that was refused beside a write of ours
@@ -262,6 +264,9 @@ class ServedSubscription:
         self._wake: Event | None = None
         self._wake_ms: int | None = None
         self._go_by_what_is_loaded()
+        self._stored_seal = self.seal()
+        self._beyond = False
+        self._keep_seal()
         # That a topic is loaded is told in a thread of its own, and consumers may be there first.
         broker.after(kernel.numbers.randrange(_LOOK_NS), self._look)
 
@@ -275,6 +280,7 @@ class ServedSubscription:
         self._loaded_sealed = self.seal() != NO_SEAL
         self._pending_reset = self._is_undone
         if self._pending_reset:
+            self._require_a_reset()
             # Where no lock is held.
             self.broker.after(0, self._reset_once_more, self.cursor.mark_delete, 1)
 
@@ -310,6 +316,57 @@ class ServedSubscription:
                 self.broker.after(pause_ns, self._reset_once_more, loaded, tries + 1)
 
         self.reset((loaded[0], loaded[1] + 1), done)
+
+    # ---- a seal is stored with what is acknowledged beyond mark-delete: the shim's `StoredSeals`
+
+    def _keep_seal(self) -> None:
+        if self.cursor.closed:
+            return
+        self.broker.after(_SEALS_NS, self._keep_seal)
+        if not self._looked or self._pending_reset or self.owner() is None:
+            return
+        self._beyond = self._beyond or bool(self.cursor.acknowledged)
+        there = self.seal()
+        if self._beyond and (there == NO_SEAL or there != self._stored_seal):
+            self._store_seal()
+        forward, persisted = self.subscription.forward, self.cursor.persisted_mark_delete
+        if forward is not None:
+            # Without a persisted position none is stored: it is not the shim that lets it be.
+            forward.looks = forward.looks + 1 if persisted is not None else 0
+
+    def _store_seal(self) -> None:
+        """Refused while a reset is under way, which begins in one step here."""
+        cursor = self.cursor
+        persisted = cursor.persisted_mark_delete
+        if cursor.resetting or persisted is None or persisted > cursor.mark_delete:
+            return
+        number = self.seal() or self.broker.kernel.numbers.randrange(1, 1 << 63)
+        is_written = not cursor.is_limited
+
+        def done(written: bool) -> None:
+            if written and is_written and self.seal() == number:
+                self._stored_seal = number
+                self._beyond = bool(cursor.acknowledged)
+
+        cursor.move_to(cursor.mark_delete, {**cursor.position_properties, SEAL: number}, done)
+
+    def _note_forward_move(self) -> None:
+        resets = len(self.subscription.obligations.reset_to)
+        self.subscription.forward = ForwardMove(resets)
+
+    def _require_a_reset(self) -> None:
+        """The cursor is taken for one that was loaded from a reset's own record. Raises Violation if nobody
+        has reset it since mark-delete was moved forward, and the shim has had the time to store a seal."""
+        forward = self.subscription.forward
+        if (
+            forward is not None
+            and forward.looks > _SEALED_LOOKS
+            and forward.resets == len(self.subscription.obligations.reset_to)
+        ):
+            raise Violation(
+                f"{self.subscription.name} is reset once more, which nobody had reset: mark-delete "
+                f"{self.cursor.mark_delete}, {len(self.cursor.acknowledged)} acknowledged beyond"
+            )
 
     # ---- the tracker
 
@@ -517,6 +574,16 @@ class ServedSubscription:
         if not self.cursor.closed and self.broker.owns():
             self.subscription.obligations.refuse_reset(number)
 
+    def skip(self, count: int) -> None:
+        """Skips some, as the admin does and a quota."""
+        cursor = self.cursor
+        if not self.dispatcher.fenced and cursor.skip(count, lambda written: None):
+            self._note_forward_move()
+            self.subscription.obligations.cleared(
+                cursor.mark_delete, cursor.resets, owner=cursor, at_ns=self.broker.kernel.now_ns
+            )
+            self.dispatcher.read_more_soon()
+
     def clear_backlog(self) -> None:
         """Skips everything, then has the tracker forget it. Consumers stay."""
         cursor = self.cursor
@@ -526,6 +593,7 @@ class ServedSubscription:
                 self.tracker.clear()
 
         if not self.dispatcher.fenced and cursor.clear_backlog(complete):
+            self._note_forward_move()
             self.subscription.obligations.cleared(
                 cursor.mark_delete, cursor.resets, owner=cursor, at_ns=self.broker.kernel.now_ns
             )
@@ -562,6 +630,7 @@ class ServedSubscription:
         if self.tracker is not None:
             self.tracker.close()
         self.broker.bookkeeper.delete(self.subscription)
+        self.subscription.forward = None
         self.broker.kernel.note(f"{self.subscription.name} is deleted")
         del self.broker.served[self.subscription.name]
 

@@ -10,7 +10,10 @@ all the same; a cursor that was recovered makes a ledger of its own
 before its first write; who was fenced tries the metadata store instead, and succeeds there if the new owner
 has not written yet.
 
-Left out: batch indexes, cumulative acknowledgements, trimming, roll-over of the cursor's ledger.
+Mark-delete is moved forward without the properties, too: a cleared backlog, skipped messages, as a quota
+and cumulative acknowledgements do.
+
+Left out: batch indexes, trimming, roll-over of the cursor's ledger.
 """
 
 from __future__ import annotations
@@ -146,7 +149,7 @@ class Cursor:
             self._tell(callbacks, True)
             return
         self._advance()
-        if self._is_limited:
+        if self.is_limited:
             self._dirty = True
             self._remember(self.mark_delete)
             self._tell(callbacks, True)
@@ -154,7 +157,7 @@ class Cursor:
         self._write(_MarkDelete(self.mark_delete, self._last.properties, self.resets, callbacks))
 
     @property
-    def _is_limited(self) -> bool:
+    def is_limited(self) -> bool:
         """Whether the position was written a moment ago, so that another write has to wait."""
         written_ns = self._written_ns
         return written_ns is not None and self._kernel.now_ns - written_ns < _PERSIST_INTERVAL_NS
@@ -189,6 +192,11 @@ class Cursor:
             self._write(_MarkDelete(self._last.position, self._last.properties, self.resets, []))
 
     # ---- properties of the position
+
+    @property
+    def position_properties(self) -> Mapping[str, int]:
+        """All of them."""
+        return self._last.properties
 
     def get_property(self, key: str) -> int | None:
         """A property that goes with mark-delete."""
@@ -234,15 +242,27 @@ class Cursor:
         """Skip everything: mark-delete goes to the last message, and its properties are replaced. Whether it
         is done, or will be when `done` is called."""
         last = self._bookkeeper.log.positions[-1:]
-        if self.closed or self.resetting or not last or last[0] <= self.mark_delete:
+        return bool(last) and last[0] > self.mark_delete and self.move_to(last[0], {}, done)
+
+    def skip(self, count: int, done: Done) -> bool:
+        """asyncSkipEntries: mark-delete goes over so many that are not acknowledged."""
+        log = self._bookkeeper.log
+        left = [each for each in log.positions[log.after(self.mark_delete) :] if not self.is_deleted(each)]
+        return bool(left) and self.move_to(left[:count][-1], {}, done)
+
+    def move_to(self, position: Position, properties: Mapping[str, int], done: Done) -> bool:
+        """asyncMarkDelete: mark-delete goes forward, and on over what is acknowledged right behind; its
+        properties are replaced. Whether it is done, or will be when `done` is called."""
+        if self.closed or self.resetting or position < self.mark_delete:
             return False
-        self.mark_delete = last[0]
-        self.acknowledged.clear()
-        self.read_position = max(self.read_position, self._next(self.mark_delete))
-        write = _MarkDelete(self.mark_delete, {}, self.resets, [done])
-        if self._is_limited:
+        self.mark_delete = position
+        self.acknowledged = {each for each in self.acknowledged if each > position}
+        self._advance()
+        write = _MarkDelete(self.mark_delete, properties, self.resets, [done])
+        if self.is_limited:
             self._dirty = True
-            self._last = _MarkDelete(self.mark_delete, {}, self.resets, [])
+            if self._last.position <= self.mark_delete:
+                self._last = _MarkDelete(self.mark_delete, properties, self.resets, [])
             self._tell(write.done, True)
         else:
             self._write(write)

@@ -19,10 +19,11 @@ Fault = tuple[str, dict[str, Any]]
 FAULTS = (
     *("crash", "move", "consumer", "seek", "wire", "clock", "disk", "damage", "freeze", "power", "width"),
     *("home", "subscription", "rebuild", "log", "reads", "objects", "settings", "clear", "backup", "persist"),
-    *("answers", "behind"),
+    *("answers", "behind", "forward", "undone"),
 )
 _LATER = ("backup", "answers")  # not drawn with the others, so that older seeds have their kinds
-_PUT_IN = ("persist", "behind")  # put into a history that is drawn, so that older seeds keep their steps
+# Put into a drawn history, so that older seeds keep their steps.
+_PUT_IN = ("persist", "behind", "forward", "undone")
 _PUT_IN_SHARE = 0.33  # of the histories, unless there is no other kind
 _KINDS = (1, 2, 2, 3, 3, 4, 11)  # of a history; with more at once each of them is seldom met
 RESET = (
@@ -64,6 +65,10 @@ class _Generator:
             and (self.config.index_log and not self.config.shared_daemon)
             and (not wanted or self._behind.random() < _PUT_IN_SHARE)
         )
+        self._forward = random.Random(f"moves forward of {seed}")  # noqa: S311 a simulation
+        self.moves_forward = "forward" in faults and (not wanted or self._forward.random() < _PUT_IN_SHARE)
+        self._undone = random.Random(f"undone resets of {seed}")  # noqa: S311 a simulation
+        self.undoes_resets = "undone" in faults and (not wanted or self._undone.random() < _PUT_IN_SHARE)
         self._third = random.Random(f"third subscription of {seed}")  # noqa: S311 a simulation
 
     def history(self) -> History:
@@ -75,6 +80,14 @@ class _Generator:
         if self.leaves_behind:
             at = self._behind.randint(0, len(steps))
             steps[at:at] = self._log_behind()
+        if self.moves_forward:
+            for _ in range(self._forward.randint(1, 3)):
+                at = self._forward.randint(0, len(steps))
+                steps[at:at] = self._forward_move()
+        if self.undoes_resets:
+            for _ in range(self._undone.randint(1, 3)):
+                at = self._undone.randint(0, len(steps))
+                steps[at:at] = self._undone_reset()
         return History(self.config, tuple(steps), self.seed)
 
     def _later(self, wanted: list[str]) -> list[str]:
@@ -139,6 +152,63 @@ class _Generator:
             (wait_ms, told),
             (luck.randint(0, soon_ms), told),
             (luck.randint(config.ack_poll_ms, config.ack_poll_ms + soon_ms), luck.choice(again)),
+        ]
+        return [Step(after_ms, do, args, luck.getrandbits(32)) for after_ms, (do, args) in steps]
+
+    def _forward_move(self) -> list[Step]:
+        """Messages are acknowledged behind gaps and their consumers go, so that no tracker puts a seal; a
+        skip closes a gap, and takes the seal from what is acknowledged beyond the next one. Then another
+        owner loads the cursor."""
+        luck = self._forward
+        clients = range(self.config.clients)
+        delays = [luck.randint(0, 300) for _ in range(luck.randint(10, 30))]
+        told = {"skip": luck.choice((2, 3, 5)), "count": luck.choice((1, 3, 100))}
+        skipped = {"subscription": luck.randrange(self.config.subscriptions), "count": luck.choice((1, 1, 2))}
+        ends: Fault = luck.choice(
+            (
+                ("unload", {"to": 0}),
+                ("unload", {"to": 1}),
+                ("kill_broker", {"broker": luck.randrange(2), "down_ms": luck.choice((0, 50))}),
+            )
+        )
+        steps: list[tuple[int, Fault]] = [
+            *((0, ("pace", {"client": each, "ack_after_ms": -1})) for each in clients),
+            (0, ("publish", {"delays_ms": delays})),
+            (luck.randint(400, 1_500), ("wait", {})),
+            *((0, ("acknowledge", {"client": each, **told})) for each in clients),
+            *((0, ("disconnect", {"client": each})) for each in clients),
+            (luck.randint(0, 1_500), ("skip", skipped)),
+            (luck.choice((0, 100, 2_500, 2_500)), ends),
+            *((luck.randint(0, 1_000), ("connect", {"client": each})) for each in clients),
+        ]
+        return [Step(after_ms, do, args, luck.getrandbits(32)) for after_ms, (do, args) in steps]
+
+    def _undone_reset(self) -> list[Step]:
+        """Messages are acknowledged behind gaps, the cursor is reset, and its owner ends about when the
+        reset's own record is written, before another one is. Consumers come soon after the next owner."""
+        luck = self._undone
+        clients = range(self.config.clients)
+        delays = [luck.randint(0, 300) for _ in range(luck.randint(10, 30))]
+        told = {"skip": luck.choice((0, 2, 3)), "count": luck.choice((3, 100))}
+        to = luck.choice((0, 500, luck.randint(0, 1_000)))
+        seek = {"to": to, "subscription": luck.randrange(self.config.subscriptions)}
+        ends: Fault = luck.choice(
+            (
+                ("unload", {"to": 0}),
+                ("unload", {"to": 1}),
+                ("kill_both", {"broker": 0, "down_ms": luck.choice((0, 50))}),
+                ("kill_broker", {"broker": luck.randrange(2), "down_ms": luck.choice((0, 50))}),
+            )
+        )
+        io_ms = self.config.cursor_io_us // 1_000
+        steps: list[tuple[int, Fault]] = [
+            *((0, ("pace", {"client": each, "ack_after_ms": -1})) for each in clients),
+            (0, ("publish", {"delays_ms": delays})),
+            (luck.randint(400, 1_500), ("wait", {})),
+            *((0, ("acknowledge", {"client": each, **told})) for each in clients),
+            (luck.choice((0, 1_100)), ("seek", seek)),
+            (luck.randint(0, 3 * io_ms), ends),
+            *((luck.randint(0, 60), ("connect", {"client": each})) for each in clients),
         ]
         return [Step(after_ms, do, args, luck.getrandbits(32)) for after_ms, (do, args) in steps]
 
@@ -351,7 +421,11 @@ class _Generator:
         }
 
     def _clear(self) -> Fault:
-        return "clear_backlog", {"subscription": self._subscription_number()}
+        subscription = self._subscription_number()
+        count = self._forward.choice((0, 1, 5, 50))
+        if count:
+            return "skip", {"subscription": subscription, "count": count}
+        return "clear_backlog", {"subscription": subscription}
 
     def _wire(self) -> Fault:
         return "cut", {"broker": self.luck.randrange(2)}

@@ -13,9 +13,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast
 
+from tests.sim import broker
 from tests.sim.belief import Belief
 from tests.sim.broker import ServedSubscription
 from tests.sim.cursor_properties import CursorProperties
+from tests.sim.kernel import NS_PER_S
 from tests.sim.seal import Claim
 from tests.sim.shim import Stream as ShimStream
 from tests.sim.shim import Tracker as ShimTracker
@@ -203,7 +205,9 @@ def _sealed_before_the_look() -> Iterator[None]:
         finally:
             self._look = look
 
-    with replaced(ServedSubscription, "_make_tracker", make):
+    # The thread that tells is late, so that most trackers are made before.
+    late_ns = 2 * NS_PER_S
+    with replaced(ServedSubscription, "_make_tracker", make), replaced(broker, "_LOOK_NS", late_ns):
         yield
 
 
@@ -212,6 +216,14 @@ def sealed_amid_a_reset() -> Iterator[None]:
     """The simulator's own find: a seal that is put while a reset is under way is stored with it, and what was
     seen acknowledged before the reset has cleared it is believed."""
     with replaced(ServedSubscription, "may_seal", lambda self: True):
+        yield
+
+
+@contextmanager
+def _lost_seal_is_a_resets() -> Iterator[None]:
+    """Issue 42: a seal that a move forward has taken was stored no more, so that the next owner took the
+    cursor for one that was reset."""
+    with replaced(ServedSubscription, "_store_seal", lambda self: None):
         yield
 
 
@@ -588,9 +600,17 @@ PLANTS = (
         "a tracker puts a seal over what a reset's own record has",
         _sealed_before_the_look,
         "lost: ",
-        ("seek", "move", "crash"),
-        {},
+        ("undone",),
+        {"early_tracker_us": 100, "cursor_io_us": 20_000},
         "122668c",
+    ),
+    Plant(
+        "a lost seal is always taken for a reset",
+        _lost_seal_is_a_resets,
+        "is reset once more, which nobody had reset",
+        ("forward",),
+        {},
+        "6b0199f",
     ),
     Plant(
         "the epoch is a wall clock",

@@ -63,6 +63,7 @@ class Seal:
 
     def __init__(self, host: SealHost) -> None:
         self._host = host
+        self._doubted = NO_SEAL
         self.generation = host.seal()
         if self.generation == NO_SEAL:
             self.renew()
@@ -70,7 +71,8 @@ class Seal:
     @property
     def is_intact(self) -> bool:
         """Whether the cursor still has it."""
-        return self._host.seal() == self.generation
+        there = self._host.seal()
+        return there == self.generation or (self.generation == NO_SEAL and there == self._doubted)
 
     def stood(self, then: int) -> bool:
         """Whether what the cursor showed since the generation was `then` is still so."""
@@ -82,13 +84,19 @@ class Seal:
         return self.generation == NO_SEAL and self._host.may_seal()
 
     def renew(self) -> None:
-        """Put another one into the cursor; what was learned under the former is doubtful from now on.
+        """Take the one that was stored since (`broker`), or put another; what was learned under the former is
+        doubtful from now on.
 
-        Not without consumers: a reset that is under way has taken the seal and not yet the acknowledgements,
-        and would be stored with whatever is put now.
+        None is put without consumers: a reset that is under way has taken the seal and not yet the
+        acknowledgements, and would be stored with whatever is put now.
         """
+        if self.generation != NO_SEAL:
+            self._doubted = self.generation
         self.generation = NO_SEAL
-        if self._host.may_seal():
+        there = self._host.seal()
+        if there not in (NO_SEAL, self._doubted):
+            self.generation = there
+        elif self._host.may_seal():
             number = self._host.random().randrange(1, 1 << 63)
             if self._host.put_seal(number):
                 self.generation = number

@@ -31,7 +31,7 @@ from tests.sim.player import Outcome, play
 from tests.sim.report import command, explain
 
 GOLDEN = Path(__file__).parents[1] / "testdata" / "sim"
-# The rarest plants need 104 histories, and 85 since a ledger is named before its pointer (6772bed).
+# The rarest plant needs 25 histories. One that needs more gets a kind of faults of its own, as `behind` is.
 SEEDS_MAX = 120
 HISTORIES_MAX = 300
 
