@@ -66,11 +66,16 @@ def main(arguments: list[str] | None = None) -> int:
             print(number, mutant)
         return 0
     at, of = (int(each) for each in chosen.part.split("/"))
-    done = {each.number for each in load(chosen.results) if each.is_judged(chosen.by)}
+    # The sample is another one once the code has changed.
+    done = {(each.number, each.mutant) for each in load(chosen.results) if each.is_judged(chosen.by)}
     wanted = [
         (number, mutant)
         for number, mutant in mutants
-        if (number in chosen.only if chosen.only is not None else number % of == at and number not in done)
+        if (
+            number in chosen.only
+            if chosen.only is not None
+            else number % of == at and (number, mutant) not in done
+        )
     ]
     folder = Path(tempfile.mkdtemp(prefix="tidegate-mutation-"))
     try:
