@@ -355,7 +355,7 @@ class ServedSubscription:
         self.subscription.forward = ForwardMove(resets)
 
     def _require_a_reset(self) -> None:
-        """The cursor is taken for one that was loaded from a reset's own record. Raises Violation if nobody
+        """The cursor counts as one loaded from a reset's own record. Raises Violation if nobody
         has reset it since mark-delete was moved forward, and the shim has had the time to store a seal."""
         forward = self.subscription.forward
         if (
