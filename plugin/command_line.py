@@ -61,6 +61,7 @@ _COMMANDS = {
     "tide": _Command("tidegate.plugin.commands.tide", "Show what comes due when."),
     "list": _Command("tidegate.plugin.commands.waiting", "List the messages that wait, in due order."),
     "show": _Command("tidegate.plugin.commands.waiting", "Show how one message stands."),
+    "cancel": _Command("tidegate.plugin.commands.cancel", "Take messages back before they are delivered."),
     "audit": _Command(
         "tidegate.pipeline.commands.audit", "Judge deliveries: what was lost, early, late or repeated."
     ),

@@ -77,7 +77,7 @@ def show(
 ) -> None:
     """Show how one message stands.
 
-    It is waiting, acknowledged or unknown. Exit code 3: no daemon answers.
+    It is waiting, handed_out, acknowledged or unknown. Exit code 3: no daemon answers.
     """
     request = {"what": "show", "topic": topic, "subscription": subscription, "id": message_id}
     answer = ask_socket(socket or own_default_socket(), request, _TIMEOUT_S)

@@ -40,6 +40,7 @@ from tidegate.plugin.wire.messages import (
     Ack,
     Add,
     Bypassed,
+    Cancelled,
     Clear,
     Close,
     Credit,
@@ -136,6 +137,11 @@ class Connection(asyncio.BufferedProtocol):
     def peer_name(self) -> str:
         """The name that the client gave in its HELLO."""
         return "" if self.hello is None else self.hello.name
+
+    @property
+    def version(self) -> int:
+        """The version of the protocol that is spoken; 0 before the greeting."""
+        return 0 if self.hello is None else negotiate(self.hello)
 
     @property
     def product(self) -> str:
@@ -370,8 +376,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._engine.ingest(self, message, partial(self._reply, frame.seq))
             case Error():
                 self._on_error(frame.stream, message)
-            case LogAnswer() if self.hello.role == Role.BROKER:
-                self.log_requests.answered(frame.stream, frame.seq, message)
+            case LogAnswer() | Cancelled() if self.hello.role == Role.BROKER:
+                self._on_answer(frame, message)
             case Bypassed() if self.hello.role == Role.BROKER:
                 self._engine.bypassed(self, message)
             case Open() if self.hello.role == Role.BROKER:
@@ -386,6 +392,12 @@ class Connection(asyncio.BufferedProtocol):
                     ErrorCode.MALFORMED,
                     f"{message.type.name} is not for a {self.hello.role.name.lower()} to send",
                 )
+
+    def _on_answer(self, frame: Frame, answer: LogAnswer | Cancelled) -> None:
+        if isinstance(answer, LogAnswer):
+            self.log_requests.answered(frame.stream, frame.seq, answer)
+        else:
+            self._streams.cancelled(frame.stream, frame.seq, answer)
 
     def _reply(self, seq: int, answer: bytes) -> None:
         self.send(Reply(answer), 0, seq)

@@ -32,6 +32,7 @@ from tidegate.index import (
 )
 from tidegate.plugin.daemon.brokers import Brokers
 from tidegate.plugin.daemon.bypasses import Bypasses
+from tidegate.plugin.daemon.cancelling import Cancelling
 from tidegate.plugin.daemon.committer import Committer
 from tidegate.plugin.daemon.durable_news import DurableNews
 from tidegate.plugin.daemon.failures import Failures
@@ -60,6 +61,7 @@ from tidegate.plugin.wire.messages import (
     NAME_BYTES_MAX,
     Add,
     Bypassed,
+    Cancelled,
     Close,
     Hello,
     Ingest,
@@ -112,10 +114,12 @@ class DaemonEngine:
         self._held_news = HeldNews(catalog, self.ownership, log, on_bug=failures.end)
         self._stopping = False
         self._maintenance = Maintenance(catalog, clock, loop, self, settings=settings, health=health, log=log)
+        self._cancelling = Cancelling(catalog, clock, self.ownership, self)
         self._queries = Queries(
             self,
             Ingestion(catalog, self, executor=commit_executor, log=log),
             Looking(catalog, clock, look_executor),
+            self._cancelling,
             loop,
             log=log,
         )
@@ -361,6 +365,7 @@ class DaemonEngine:
     def ended(self, stream: Stream) -> None:
         """See ``stream.Engine``."""
         self._handing_out.end(stream)
+        self._cancelling.ended(stream)
         self._committer.forget(stream)
         if self._logs is not None:
             self._logs.end(stream)
@@ -410,6 +415,34 @@ class DaemonEngine:
     def paused(self, seconds: float) -> None:
         """See ``stream.Engine``."""
         self._metrics.read_pause_seconds.inc(seconds)
+
+    def cancel_answered(self, stream: Stream, seq: int, answer: Cancelled) -> None:
+        """See ``stream.Engine``."""
+        self._cancelling.answered(stream, seq, answer)
+
+    # --- cancelling -------------------------------------------------------------------------------
+
+    def acknowledge_cancelled(self, stream: Stream, positions: PositionSet) -> int | None:
+        """See ``cancelling.Canceller``."""
+        token = stream.session.acknowledge(positions)
+        if token is None:
+            return None
+        self._committer.note(stream, len(positions))
+        self._handing_out.schedule(stream)
+        return token
+
+    def after_last_words(self, stream: Stream, then: Callable[[], None]) -> None:
+        """See ``cancelling.Canceller``."""
+        if self._logs is None:
+            then()
+        else:
+            self._logs.after_last_words(stream, then)
+
+    def log_state(self, stream: Stream) -> LogState | None:
+        """See ``cancelling.Canceller``."""
+        return None if self._logs is None else self._logs.state(stream)
+
+    # --- what a broker says besides ---------------------------------------------------------------
 
     def credit(self, stream: Stream, more: int) -> None:
         """See ``stream.Engine``."""

@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tidegate.index import DelayIndex, StorageError
+from tidegate.index import DelayIndex, PositionSet, StorageError
 from tidegate.plugin.daemon import width
+from tidegate.plugin.daemon.cancelling import OUTCOMES, Cancelling, with_state
 from tidegate.plugin.daemon.ingestion import Ingestion, refusal
 from tidegate.plugin.daemon.looking import Looking
 from tidegate.plugin.daemon.recorder import Recorder
@@ -33,6 +34,7 @@ _KNOWN = (
     "tide",
     "waiting",
     "show",
+    "cancel",
     "take-in",
     "index",
     "positions",
@@ -63,6 +65,7 @@ class Queries:
         asked: Asked,
         ingestion: Ingestion,
         looking: Looking,
+        cancelling: Cancelling,
         loop: asyncio.AbstractEventLoop,
         *,
         log: structlog.typing.FilteringBoundLogger,
@@ -70,6 +73,7 @@ class Queries:
         self._asked = asked
         self._ingestion = ingestion
         self._looking = looking
+        self._cancelling = cancelling
         self._loop = loop
         self._log = log
         self._seldom = Seldom(asked.clock.monotonic_ns)
@@ -120,6 +124,8 @@ class Queries:
                     self._answer(connection, self._recorded(connection, request), reply)
                 case "tide" | "waiting" | "show":
                     self._answer(connection, self._looked(request), reply)
+                case "cancel":
+                    self._do(connection, self._cancel(request, reply))
                 case what:
                     raise UserError(f"unknown query {what!r}, known: {', '.join(map(repr, _KNOWN))}")
         except Exception as error:
@@ -216,7 +222,21 @@ class Queries:
 
     async def _show(self, request: dict[str, object]) -> dict[str, Any]:
         index, position = self._looking.find(request)
-        return await self._looking.show(index, position)
+        known = await self._looking.show(index, position)
+        return with_state(known, await self._cancelling.states(index, PositionSet.of([position])))
+
+    async def _cancel(self, request: dict[str, object], reply: Tell) -> None:
+        """Not as what is told: who asked may go, and what is under way is brought to its end."""
+        try:
+            answer = await self._cancelling.cancel(request)
+        except Exception as error:
+            reply(self._refused(error))
+        else:
+            said = {name: answer[name] for name in OUTCOMES}
+            self._log.info(
+                "messages cancelled", topic=request.get("topic"), dry_run=answer["dry_run"], **said
+            )
+            reply(json_body(answer))
 
     async def _entries(self, request: dict[str, object]) -> AsyncIterator[bytes]:
         yield json_body(await self._ingestion.entries(request))

@@ -170,6 +170,16 @@ class Session:
         self._token = max(self._token, token)
         return weight
 
+    def acknowledge(self, positions: PositionSet) -> int | None:
+        """The broker has cancelled these, and tells so by ACK, too; a token as of the index.
+
+        None if the index goes by another generation: there it counts as little as the ACK.
+        """
+        if self.generation != self.index.generation:
+            return None
+        self._in_flight_unheld.difference_update(positions)
+        return self.index.acknowledge(positions)
+
     def _keep_with_broker(self, change: Add) -> None:
         """Do not hand out entries that the broker's near tier has, or that it has handed out already.
 

@@ -13,7 +13,7 @@ from tidegate.index import PositionSet, SubscriptionName
 from tidegate.plugin.daemon.homes.broker_home import LogRequests
 from tidegate.plugin.daemon.session import Change, Session
 from tidegate.plugin.errors import ErrorCode
-from tidegate.plugin.wire.messages import Bypassed, Hello, Ingest, Message, Open, Welcome
+from tidegate.plugin.wire.messages import Bypassed, Cancelled, Hello, Ingest, Message, Open, Welcome
 
 
 class Stream:
@@ -72,6 +72,11 @@ class Link(Protocol):
     @property
     def product(self) -> str:
         """The product named in the client's HELLO."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """The version of the protocol that is spoken; 0 before the greeting."""
         ...
 
     @property
@@ -145,6 +150,10 @@ class Engine(Protocol):
 
     def paused(self, seconds: float) -> None:
         """A connection was not read for ``seconds``, because the engine wished it."""
+        ...
+
+    def cancel_answered(self, stream: Stream, seq: int, answer: Cancelled) -> None:
+        """The broker has answered a CANCEL."""
         ...
 
     def credit(self, stream: Stream, more: int) -> None:

@@ -22,7 +22,7 @@ from tidegate.plugin.daemon.session import Change
 from tidegate.plugin.daemon.stream import Engine, Link, Stream
 from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
 from tidegate.plugin.wire.frames import Frame
-from tidegate.plugin.wire.messages import Close, Credit, Error, Open
+from tidegate.plugin.wire.messages import Cancelled, Close, Credit, Error, Open
 
 if TYPE_CHECKING:
     import structlog
@@ -180,6 +180,12 @@ class Streams:
             self._engine.credit(stream, message.more)
         else:
             self.change(stream, frame.seq, message, received_ns)
+
+    def cancelled(self, stream_id: int, seq: int, answer: Cancelled) -> None:
+        """The broker has answered a CANCEL; on a stream that has ended nobody waits for it."""
+        stream = self._open.get(stream_id)
+        if stream is not None:
+            self._engine.cancel_answered(stream, seq, answer)
 
     def change(
         self, stream: Stream, seq: int, change: Change, received_ns: int, *, first_seq: int | None = None

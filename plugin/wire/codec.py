@@ -26,13 +26,23 @@ from tidegate.index import (
     serialize_bitmap,
 )
 from tidegate.plugin.errors import ErrorCode, ProtocolError
-from tidegate.plugin.wire.frames import FLAG_DISOWN, FLAG_LAST, FLAG_NEAR, Frame, FrameType, encode_frame
+from tidegate.plugin.wire.frames import (
+    FLAG_ASK,
+    FLAG_DISOWN,
+    FLAG_LAST,
+    FLAG_NEAR,
+    Frame,
+    FrameType,
+    encode_frame,
+)
 from tidegate.plugin.wire.messages import (
     BYPASSED_MAX,
     Ack,
     Add,
     Bypassed,
     BypassedDispatcher,
+    Cancel,
+    Cancelled,
     Clear,
     Close,
     Credit,
@@ -54,6 +64,7 @@ from tidegate.plugin.wire.messages import (
     Query,
     Reply,
     Role,
+    Standing,
     Unack,
     Unheld,
     Welcome,
@@ -104,6 +115,8 @@ _WITH_SEQ = {
     FrameType.QUERY,
     FrameType.REPLY,
     FrameType.INGEST,
+    FrameType.CANCEL,
+    FrameType.CANCELLED,
 }
 
 
@@ -246,6 +259,14 @@ def _read_dispatcher(reader: _Reader) -> BypassedDispatcher:
     return BypassedDispatcher(topic, subscription, int(reader.unpack(_DELAYED)[0]), reader.string())
 
 
+def _read_cancelled(reader: _Reader, flags: int) -> Cancelled:
+    try:
+        standing = Standing(flags)
+    except ValueError:
+        raise ProtocolError(ErrorCode.MALFORMED, f"CANCELLED with flags {flags}") from None
+    return Cancelled(reader.positions(), reader.positions(), reader.positions(), standing)
+
+
 _DECODERS: dict[FrameType, Callable[[_Reader, int], Message]] = {
     FrameType.HELLO: _read_hello,
     FrameType.WELCOME: _read_welcome,
@@ -264,6 +285,8 @@ _DECODERS: dict[FrameType, Callable[[_Reader, int], Message]] = {
     FrameType.CLEAR: lambda _r, _: Clear(),
     FrameType.CLOSE: lambda _r, _: Close(),
     FrameType.UNHELD: lambda r, _: Unheld(r.positions()),
+    FrameType.CANCEL: lambda r, flags: Cancel(r.positions(), ask=bool(flags & FLAG_ASK)),
+    FrameType.CANCELLED: _read_cancelled,
     FrameType.LOG_REQUEST: _read_log_request,
     FrameType.LOG_ANSWER: _read_log_answer,
     FrameType.BYPASSED: _read_bypassed,
@@ -341,6 +364,13 @@ def encode(message: Message, stream: int = 0, seq: int = 0) -> bytes:  # noqa: P
             payload = _U32.pack(message.more)
         case Ack() | Unack() | Unheld():
             payload = message.positions.serialize()
+        case Cancel():
+            payload = message.positions.serialize()
+            flags = FLAG_ASK if message.ask else 0
+        case Cancelled():
+            sets = (message.cancelled, message.too_late, message.acknowledged)
+            payload = b"".join(one.serialize() for one in sets)
+            flags = message.standing
         case MarkDelete():
             payload = _POSITION.pack(*message.position)
         case LogRequest() | LogAnswer():

@@ -21,12 +21,14 @@ from enum import IntEnum
 from tidegate.plugin.errors import ErrorCode, ProtocolError
 
 VERSION_MIN = 3
-VERSION_MAX = 4
+VERSION_MAX = 5
 LENGTH_MIN = 20
 LENGTH_MAX = 4 * 1024 * 1024
 FLAG_LAST = 0x01  # HELD: the last frame of the answer to OPEN
 FLAG_NEAR = 0x01  # ADD: the broker's near tier has these already
 FLAG_DISOWN = 0x01  # INGEST: the index is not to answer for these any more
+FLAG_ASK = 0x01  # CANCEL: only say how they stand
+FLAGS_STANDING = 0x07  # CANCELLED: one of messages.Standing
 
 _LENGTH = struct.Struct("<I")
 _HEADER = struct.Struct("<IIBBHIQ")  # length crc type flags reserved stream seq
@@ -60,10 +62,18 @@ class FrameType(IntEnum):
     QUERY = 0x20
     REPLY = 0x21
     INGEST = 0x22
+    CANCEL = 0x40
+    CANCELLED = 0x41
 
 
 _TYPES = {int(kind): kind for kind in FrameType}
-_FLAGS_KNOWN = {FrameType.HELD: FLAG_LAST, FrameType.ADD: FLAG_NEAR, FrameType.INGEST: FLAG_DISOWN}
+_FLAGS_KNOWN = {
+    FrameType.HELD: FLAG_LAST,
+    FrameType.ADD: FLAG_NEAR,
+    FrameType.INGEST: FLAG_DISOWN,
+    FrameType.CANCEL: FLAG_ASK,
+    FrameType.CANCELLED: FLAGS_STANDING,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from tidegate.plugin.wire.frames import VERSION_MAX, VERSION_MIN, FrameType
 NAME_BYTES_MAX = 8_192  # of a topic, a subscription, a broker: Pulsar's own tools accept no longer URL
 QUERY_BYTES_MAX = 65_536
 BYPASSED_MAX = 32
+CANCEL_VERSION = 5  # the first in which a broker is asked to cancel
 
 
 class Role(IntEnum):
@@ -188,6 +189,39 @@ class Unheld:
     positions: PositionSet
 
 
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Positions that no consumer is to get, unless one has. ask: only how they stand."""
+
+    type: ClassVar[FrameType] = FrameType.CANCEL
+    positions: PositionSet
+    ask: bool = False
+
+
+class Standing(IntEnum):
+    """How far an answer to CANCEL is to be relied upon; the flags of CANCELLED."""
+
+    SETTLED = 0
+    """The cursor's record has what is cancelled or acknowledged; asked with ASK, it may not."""
+    UNDECIDED = 1
+    """Nothing was decided, or done: ask again."""
+    UNSTORED = 2
+    """The record may not have it: ask again."""
+    NO_ROOM = 4
+    """As UNSTORED, and it has no room for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The answer to the CANCEL of the same seq; a position in none of the sets is no message that waits."""
+
+    type: ClassVar[FrameType] = FrameType.CANCELLED
+    cancelled: PositionSet
+    too_late: PositionSet
+    acknowledged: PositionSet
+    standing: Standing = Standing.SETTLED
+
+
 class LogOp(IntEnum):
     """The daemon's requests to a home of index logs."""
 
@@ -327,6 +361,8 @@ Message = (
     | Clear
     | Close
     | Unheld
+    | Cancel
+    | Cancelled
     | LogRequest
     | LogAnswer
     | Bypassed

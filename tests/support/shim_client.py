@@ -26,6 +26,8 @@ from tidegate.plugin.wire.frames import VERSION_MAX, VERSION_MIN, FrameDecoder
 from tidegate.plugin.wire.messages import (
     Ack,
     Add,
+    Cancel,
+    Cancelled,
     Clear,
     Close,
     Credit,
@@ -80,6 +82,8 @@ class ClientStream:
         self.closed = False
         self.error: DaemonError | None = None
         self.seq = 0
+        self.cancels: list[tuple[int, Cancel]] = []
+        self.on_cancel: Callable[[Cancel], Cancelled] | None = None  # None: nothing is answered
 
     def change(self, change: Change) -> int:
         """Send a counted frame; returns its seq."""
@@ -153,6 +157,10 @@ class ClientStream:
                 self.unheld.update(message.positions)
             case Close():
                 self.closed = True
+            case Cancel():
+                self.cancels.append((seq, message))
+                if self.on_cancel is not None:
+                    self.client.send(self.on_cancel(message), self.stream_id, seq)
             case Error():
                 self.error = DaemonError(message.code, message.message)
             case LogRequest():
@@ -191,9 +199,11 @@ class ShimClient:
         return cls(*await asyncio.open_unix_connection(str(path)))
 
     @classmethod
-    async def connect(cls, path: Path, name: str = "broker-1", role: Role = Role.BROKER) -> Self:
+    async def connect(
+        cls, path: Path, name: str = "broker-1", role: Role = Role.BROKER, *, version: int = VERSION_MAX
+    ) -> Self:
         client = await cls.raw(path)
-        client.send(Hello(VERSION_MIN, VERSION_MAX, role, name, "pulsar 4.0.8"))
+        client.send(Hello(VERSION_MIN, version, role, name, "pulsar 4.0.8"))
         await client.until(lambda: client.welcome is not None)
         return client
 

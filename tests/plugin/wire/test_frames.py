@@ -21,6 +21,8 @@ from tidegate.plugin.wire.frames import LENGTH_MAX, Frame, FrameDecoder, FrameTy
 from tidegate.plugin.wire.messages import (
     Ack,
     Add,
+    Cancel,
+    Cancelled,
     Clear,
     Close,
     Credit,
@@ -42,6 +44,7 @@ from tidegate.plugin.wire.messages import (
     Query,
     Reply,
     Role,
+    Standing,
     Unack,
     Unheld,
     Welcome,
@@ -146,6 +149,8 @@ on_stream = st.one_of(
     st.builds(Due, some_entries),
     st.builds(Credit, u32),
     st.builds(Unheld, positions),
+    st.builds(Cancel, positions, st.booleans()),
+    st.builds(Cancelled, positions, positions, positions, st.sampled_from(Standing)),
 )
 on_stream_with_seq = st.one_of(
     st.builds(Add, some_entries, st.booleans()),

@@ -1,6 +1,5 @@
 package tidegate.pulsar;
 
-import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
@@ -25,6 +24,7 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import tidegate.pulsar.cursor.CursorProperties;
 import tidegate.pulsar.cursor.CursorRecord;
+import tidegate.pulsar.cursor.SealedWalk;
 import tidegate.pulsar.cursor.DeletedEntries;
 import tidegate.pulsar.cursor.RefusedResets;
 import tidegate.pulsar.cursor.UndoneResets;
@@ -51,7 +51,7 @@ class CursorHost implements TrackerHost {
     private final UndoneResets undone;
     private TrackerCore core;
 
-    /** {@code background} runs what may take a while. */
+    /** {@code background} runs work that may take a while. */
     CursorHost(String name, CursorProperties properties, DaemonLink link, Executor background, LogLedgers.Shared logs,
             UndoneResets undone) {
         this.name = name;
@@ -116,8 +116,8 @@ class CursorHost implements TrackerHost {
     @Override
     public Position persistedMarkDelete() {
         Position persisted = position(cursor.getPersistentMarkDeletedPosition());
-        // An acknowledgement amid a seek is written behind the seek's record, with the position from before it, and that is
-        // what Pulsar takes for persisted from then on: the cursor itself has gone back.
+        // Pulsar writes an acknowledgement amid a seek behind the seek's record, with the position from before the seek, and
+        // takes that position for persisted from then on, although the cursor itself has gone back.
         return persisted.compareTo(markDelete()) > 0 ? NOWHERE : persisted;
     }
 
@@ -144,6 +144,12 @@ class CursorHost implements TrackerHost {
     @Override
     public boolean putSeal(long seal) {
         return cursor.putProperty(CursorRecord.SEAL, seal);
+    }
+
+    @Override
+    public boolean exists(long ledgerId, long entryId) {
+        return cursor.getManagedLedger().getLedgersInfo().containsKey(ledgerId)
+                && new Position(ledgerId, entryId).compareTo(lastConfirmed()) <= 0;
     }
 
     @Override
@@ -228,9 +234,9 @@ class CursorHost implements TrackerHost {
      * The cursor walks over the positions with its write lock held, and a reset clears acknowledgements and seal together under
      * the same lock: either the positions go before the reset, which brings them back, or none goes.
      *
-     * <p>If a reset has begun before the walk ends, the walk fails, so that the cursor writes nothing. It would write its position
-     * from before the reset behind the reset's record: a crash would find that, however late, as Pulsar stores no lower position
-     * from then on.
+     * <p>If a reset has begun before the walk ends, the walk fails, so that the cursor writes nothing. Otherwise it would write
+     * its position from before the reset behind the reset's record: a crash, however late, would find that, as Pulsar stores no
+     * lower position from then on.
      */
     @Override
     public void delete(List<Position> positions, long seal, Consumer<Boolean> done) {
@@ -258,6 +264,11 @@ class CursorHost implements TrackerHost {
     }
 
     @Override
+    public void deleteAndStore(List<Position> positions, long seal, Consumer<Stored> done) {
+        properties.storedDeletions().store(positions, seal, done);
+    }
+
+    @Override
     public void read(Position position, Consumer<Readable> done) {
         ManagedLedger ledger = cursor.getManagedLedger();
         ledger.asyncReadEntry(PositionFactory.create(position.ledgerId(), position.entryId()), new ReadEntryCallback() {
@@ -274,7 +285,7 @@ class CursorHost implements TrackerHost {
         }, null);
     }
 
-    /** By the same exceptions as a normal read of the managed ledger, which then skips what is lost. */
+    /** Goes by the same exceptions as a normal read of the managed ledger, which then skips the lost entries. */
     private static Readable readable(ManagedLedger ledger, Position position, ManagedLedgerException e) {
         if (e instanceof LedgerNotExistException) {
             return ledger.getLedgersInfo().containsKey(position.ledgerId()) ? Readable.LEDGER_LOST : Readable.LEDGER_NOT_OURS;
@@ -314,44 +325,11 @@ class CursorHost implements TrackerHost {
 
     @Override
     public void cancelWake() {
-        // None was asked for.
+        // No wake-up was requested.
     }
 
     @Override
     public void framesWaiting() {
         link.framesWaiting(core);
-    }
-
-    /** Positions to delete, unless the cursor is being reset before the first or after the last one. */
-    private static final class SealedWalk implements Iterator<org.apache.bookkeeper.mledger.Position> {
-        private final Iterator<Position> positions;
-        private final BooleanSupplier isReset;
-
-        SealedWalk(Iterator<Position> positions, BooleanSupplier isReset) {
-            this.positions = positions;
-            this.isReset = isReset;
-            refuseReset();
-        }
-
-        @Override
-        public boolean hasNext() {
-            boolean more = positions.hasNext();
-            if (!more) {
-                refuseReset();
-            }
-            return more;
-        }
-
-        @Override
-        public org.apache.bookkeeper.mledger.Position next() {
-            Position position = positions.next();
-            return PositionFactory.create(position.ledgerId(), position.entryId());
-        }
-
-        private void refuseReset() {
-            if (isReset.getAsBoolean()) {
-                throw new IllegalStateException("the cursor is being reset");
-            }
-        }
     }
 }

@@ -15,15 +15,15 @@ import tidegate.pulsar.wire.Ownership;
 /**
  * Writes our properties into the metadata of one cursor.
  *
- * <p>Pulsar has one version for all of that, so a reset that meets such a write can be refused, which does harm
- * ({@link RefusedResets}). So no write is begun while a reset is seen to be under way, and after each the cursor is looked at. A
- * new cursor shows no reset, so it is stored first, as its first acknowledgement would have done.
+ * <p>Pulsar has one version for all metadata, so our write can make Pulsar refuse a concurrent reset, which does harm
+ * ({@link RefusedResets}). So no write begins while a reset is seen in progress, and each write is followed by a look at the
+ * cursor. A new cursor shows no reset, so it is stored first, as its first acknowledgement would have done.
  */
 public final class CursorProperties {
     private static final Logger LOG = LoggerFactory.getLogger(CursorProperties.class);
     private static final long STORE_TIMEOUT_MS = 60_000;
 
-    /** Nobody is connected, so a reset may be under way, of a cursor that does not show one: it is to be tried with a consumer. */
+    /** Nobody is connected, so a cursor that does not show its resets may be in one: try again with a consumer. */
     public static final class UnattendedException extends ManagedLedgerException {
         private static final long serialVersionUID = 1;
 
@@ -36,6 +36,7 @@ public final class CursorProperties {
     private final RefusedResets.Subscription subscription;
     private final Executor background;
     private final RefusedResets resets;
+    private final StoredDeletions storedDeletions;
     private final long storeTimeoutMs;
 
     public CursorProperties(ManagedCursor cursor, RefusedResets.Subscription subscription, Executor background) {
@@ -48,9 +49,10 @@ public final class CursorProperties {
         this.subscription = subscription;
         this.background = background;
         resets = new RefusedResets(cursor, subscription, background);
+        storedDeletions = new StoredDeletions(cursor, resets, () -> LedgerThread.of(cursor));
     }
 
-    /** Of a cursor that nobody resets, as that of a subscription that is being deleted. */
+    /** For a cursor that nobody resets, such as that of a subscription being deleted. */
     public static CursorProperties withoutReset(ManagedCursor cursor) {
         return new CursorProperties(cursor, RefusedResets.Subscription.NONE, Runnable::run);
     }
@@ -63,23 +65,28 @@ public final class CursorProperties {
         return resets;
     }
 
+    /** Deletes positions in the cursor, until its record has them. */
+    public StoredDeletions storedDeletions() {
+        return storedDeletions;
+    }
+
     /**
-     * Puts a property, unless the cursor is closed or is being reset. Pulsar writes those of a closed one all the same: behind
-     * the back of the next owner, which has read them, and whose own writes are refused from then on.
+     * Puts a property, unless the cursor is closed or a reset is in progress. Pulsar would write those of a closed cursor all
+     * the same, behind the back of the next owner, which has read them and whose own writes would all be refused from then on.
      */
     public CompletableFuture<Void> put(String key, String value) {
         if (cursor.isClosed()) {
             return CompletableFuture.failedFuture(new CursorAlreadyClosedException("the cursor is closed"));
         }
         if (resets.isUnderWay()) {
-            // Perhaps it was refused, for somebody else's write: nothing else would end that.
+            // Our write may have made Pulsar refuse a reset: nothing else would end that.
             resets.look();
             return failed("the cursor is being reset");
         }
         if (needsNoStore()) {
             return cursor.putCursorProperty(key, value).whenComplete((done, error) -> resets.look());
         }
-        // In the background: Pulsar may tell with a lock held.
+        // In the background, because Pulsar may call back with a lock held.
         return store()
                 .handleAsync((done, error) -> error == null && resets.wouldShow() ? put(key, value)
                         : error instanceof UnattendedException ? CompletableFuture.<Void>failedFuture(error)
@@ -87,7 +94,7 @@ public final class CursorProperties {
                 .thenCompose(answer -> answer);
     }
 
-    /** Whether {@link #put} is worth trying: a new cursor is stored first, and that only while a consumer is connected. */
+    /** True if {@link #put} is worth trying: a new cursor must be stored first, and only while a consumer is connected. */
     public boolean mayPut() {
         return needsNoStore() || subscription.hasConsumers();
     }
@@ -100,7 +107,7 @@ public final class CursorProperties {
         return CompletableFuture.failedFuture(new ManagedLedgerException(reason));
     }
 
-    /** Where it is and with what it has. Refused while a reset is under way, and where it has moved on meanwhile. */
+    /** Stores the cursor's present position and properties. Refused during a reset, and if the cursor has moved meanwhile. */
     private CompletableFuture<Void> store() {
         Position position = cursor.getMarkDeletedPosition();
         if (!subscription.hasConsumers()) {
@@ -118,7 +125,7 @@ public final class CursorProperties {
                 stored.completeExceptionally(e);
             }
         }, null);
-        // At the end of a reset Pulsar forgets who waits for what was to be stored.
+        // At the end of a reset Pulsar forgets the callbacks of pending stores.
         return stored.orTimeout(storeTimeoutMs, TimeUnit.MILLISECONDS);
     }
 

@@ -20,28 +20,28 @@ import tidegate.pulsar.wire.Ownership;
  * Resets a cursor once more that was loaded from the record of a reset.
  *
  * <p>Pulsar stores a reset together with the acknowledgements that it takes back, clears them when that is written, and stores
- * the cleared ones with the next write. A broker that ends before that one has the next owner load the record: its position is
- * the reset's, and the acknowledgements are those from before it, so that messages do not come which the user was told will come
- * again. The {@link Seal} tells: a reset empties the properties of the mark-delete position. Where
- * acknowledgements have been stored with a seal, as the {@link Ownership} knows, and it is gone, the last record is a reset's.
+ * the cleared ones with the next write. If a broker ends before that write, the next owner loads the record: the reset's
+ * position, with the acknowledgements from before it, so that messages do not come which the user was told will come again. The
+ * {@link Seal} tells: a reset empties the properties of the mark-delete position. Where acknowledgements have been stored with a
+ * seal, as the {@link Ownership} knows, and it is gone, the last record is a reset's.
  *
- * <p>Invariants: a cursor is looked at once, before any tracker of this broker can put a seal there; it is reset to where it was
- * then, wherever consumers who came first have moved it; as long as that is not done no seal is put, and it is tried again.
+ * <p>Invariants: each cursor is checked once, before any tracker of this broker can put a seal there; it is reset to its position
+ * at that time, wherever consumers who came first have moved it; until that is done no seal is put, and it is tried again.
  *
- * <p>The same is seen where the broker ended right after something else that takes the seal, before {@link StoredSeals} had stored
- * another: what was acknowledged beyond the cursor's position comes again then.
+ * <p>The same shows where the broker ended right after something else that takes the seal, before {@link StoredSeals} had stored
+ * another: acknowledgements beyond the cursor's position are lost then, and those messages come again.
  */
 public final class UndoneResets {
     private static final Logger LOG = LoggerFactory.getLogger(UndoneResets.class);
     private static final long FIRST_PAUSE_MS = 400;
     private static final long MAX_PAUSE_MS = 60_000;
 
-    /** What a cursor was loaded as. */
+    /** The state in which a cursor was loaded. */
     private enum Found { NEW, SEALED, UNSEALED, UNDONE }
 
     /** A cursor as it was loaded. */
     record Loaded(boolean wasSealed, boolean isSealed, boolean mayHaveAcknowledgements) {
-        /** Whether acknowledgements may be there that a reset has taken back. */
+        /** True if acknowledgements may be there that a reset has taken back. */
         boolean isUndone() {
             return wasSealed && !isSealed && mayHaveAcknowledgements;
         }
@@ -59,17 +59,17 @@ public final class UndoneResets {
         this.background = background;
     }
 
-    /** Whether the cursor had a seal when it was loaded, so that what is stored of it from now on has one, but for a reset. */
+    /** True if the cursor had a seal when it was loaded, so that its records have one from now on, but for a reset's. */
     public boolean wasLoadedSealed(ManagedCursor cursor) {
         return found.get(cursor) == Found.SEALED;
     }
 
-    /** Whether the cursor is to be reset once more, and that is not done. */
+    /** True if the cursor is to be reset once more, and that is not done. */
     public boolean isPending(ManagedCursor cursor) {
         return found.get(cursor) == Found.UNDONE;
     }
 
-    /** Whether the cursor was made by this broker and has not been stored: nobody has claimed it before. */
+    /** True if this broker made the cursor and has not stored it: nobody has claimed it before. */
     public boolean isNew(ManagedCursor cursor) {
         return found.get(cursor) == Found.NEW;
     }
@@ -89,7 +89,7 @@ public final class UndoneResets {
         look(subscription.getCursor(), subscription::resetCursor, background);
     }
 
-    /** Looks at a cursor that nobody has looked at. {@code reset} keeps consumers out and is begun by {@code executor}. */
+    /** Checks a cursor that nobody has checked. {@code reset} keeps consumers out and is begun by {@code executor}. */
     void look(ManagedCursor cursor, Function<Position, CompletableFuture<Void>> reset, Executor executor) {
         Ownership ownership = CursorRecord.ownership(cursor);
         boolean wasSealed = ownership != null && ownership.sealed();
@@ -114,7 +114,7 @@ public final class UndoneResets {
         }
     }
 
-    /** It is reset now, or somebody else has done it. */
+    /** The cursor is reset now, by this or by somebody else. */
     private void done(ManagedCursor cursor) {
         found.put(cursor, Found.UNSEALED);
         seals.keep(cursor);
@@ -128,7 +128,7 @@ public final class UndoneResets {
         }
     }
 
-    /** A cursor whose reset is to be done again: its mark-delete position as it was loaded, and what resets it. */
+    /** A cursor whose reset is to be done again: its mark-delete position as it was loaded, and the function that resets it. */
     private record Undone(ManagedCursor cursor, Position loaded, Function<Position, CompletableFuture<Void>> reset) {
         CompletableFuture<Void> begin() {
             try {
@@ -155,7 +155,7 @@ public final class UndoneResets {
         if (one.cursor().isClosed()) {
             return;
         }
-        // Also before the first try, which may have had to wait: to go to where it was loaded would take that one back.
+        // Also before the first try, which may have had to wait: a reset to the loaded position would take that one back.
         if (isDone(one)) {
             done(one.cursor());
             return;
@@ -172,7 +172,7 @@ public final class UndoneResets {
         });
     }
 
-    /** Whether somebody else has reset it meanwhile. Where it has gone on, acknowledgements may have moved it. */
+    /** True if somebody else has reset it meanwhile. A cursor that has moved forward may have been moved by acknowledgements. */
     private boolean isDone(Undone one) {
         int moved = one.cursor().getMarkDeletedPosition().compareTo(one.loaded());
         return moved < 0 || moved == 0 && !individual.mayBeIn(one.cursor());

@@ -15,11 +15,12 @@ import tidegate.pulsar.wire.ProtocolException;
 import tidegate.pulsar.wire.Records;
 
 /**
- * What a tracker tells the daemon and does about what the daemon says, a method a frame.
+ * Tells the daemon about a tracker and acts on the daemon's frames, one method for each.
  *
- * <p>Rule kept here: skip only what the index surely holds. What HELD names is skipped; what it does not name, though it was
- * skipped before, is read again; and what is known acknowledged is believed under the seal that it was told under, no other.
- * Called by the link's thread, without any lock; it takes the tracker's, but not while it asks the cursor about many positions.
+ * <p>Rule kept here: skip only positions that the index surely holds. The dispatcher skips the positions that HELD names, and
+ * reads again any that it skipped before and HELD does not name. A known acknowledgement counts only under the seal that it was
+ * told under. Called by the link's thread, without any lock; takes the tracker's lock, but not while asking the cursor about
+ * many positions.
  */
 public final class DaemonSide {
     private final Object lock;
@@ -40,6 +41,7 @@ public final class DaemonSide {
     private final Intake intake;
     private final LostPositions lost;
     private final Ending ending;
+    private final Cancels cancels;
 
     DaemonSide(TrackerParts parts, Intake intake, LostPositions lost, Ending ending) {
         lock = parts.lock;
@@ -60,11 +62,12 @@ public final class DaemonSide {
         this.intake = intake;
         this.lost = lost;
         this.ending = ending;
+        cancels = new Cancels(host, seal, positions, sought, outbox, cursor);
     }
 
     // ---- telling --------------------------------------------------------------------------------------------------
 
-    /** The OPEN that (re)starts the stream, or null if it must not be opened now. */
+    /** The OPEN that (re)starts the stream, or null if the stream must stay closed for now. */
     public Frame.Open open() {
         synchronized (lock) {
             long nowMs = clock.millis();
@@ -107,8 +110,8 @@ public final class DaemonSide {
     }
 
     /**
-     * The daemon has got entries from elsewhere since it has answered OPEN, as from a rebuild: they need not be read. What it
-     * had not heard when it said so counts, and what was acknowledged is left to the cursor. Lock held.
+     * The daemon has got entries from elsewhere, as from a rebuild, since it answered OPEN: nobody needs to read them. News
+     * that the daemon had not heard when it said so still counts; the cursor decides about acknowledged positions. Lock held.
      */
     private void onHeldSince(Positions held) {
         PositionSet since = new PositionSet();
@@ -126,7 +129,7 @@ public final class DaemonSide {
         PositionSet undone = answer.undoneIn(host);
         PositionSet notHeld;
         synchronized (lock) {
-            // Once more: the watch and the dispatcher went on meanwhile.
+            // Once more, as the watch and the dispatcher went on meanwhile.
             answer.correct();
             Position markDelete = host.markDelete();
             answer.discardUpTo(markDelete);
@@ -155,8 +158,9 @@ public final class DaemonSide {
     }
 
     /**
-     * Decides whether what the daemon knows acknowledged is still so. {@code undone} is what of it the cursor does not have as
-     * deleted: a crash made it forget that, unless this tracker has seen it deleted, which only a reset takes back.
+     * Decides which of the acknowledgements that the daemon knows still hold. {@code undone} are those of them that the cursor
+     * does not have as deleted: a crash made the cursor forget them, or, if this tracker has seen one deleted, a reset took it
+     * back.
      */
     private void believe(HeldAnswer answer, PositionSet undone) {
         boolean[] seenDeleted = {false};
@@ -188,7 +192,7 @@ public final class DaemonSide {
             if (!stream.isOpen() || ending.isFinished()) {
                 return;
             }
-            // Else it is handed out when due, and Pulsar leaves out what is deleted.
+            // If unsure, the entry is handed out when due, and Pulsar leaves deleted ones out.
             boolean sure = seal.stood(then);
             Positions acknowledged = new Positions();
             for (int i = 0; i < deleted.length; i++) {
@@ -235,7 +239,35 @@ public final class DaemonSide {
         lost.onUnheld(unheld.positions());
     }
 
-    /** What the daemon asks about the subscription's index log. */
+    /**
+     * Somebody wants to cancel messages, or to know their state. ACK tells the cancelled ones, too. The answer comes when the
+     * cursor's record has what it says, on any thread.
+     */
+    public CompletableFuture<Frame.Cancelled> onCancel(Frame.Cancel cancel) {
+        Cancels.Look look = cancels.look(cancel);
+        Frame.Cancelled decided;
+        boolean signal;
+        synchronized (lock) {
+            if (!stream.takesMore() || ending.hasBegun()) {
+                return CompletableFuture.completedFuture(Frame.Cancelled.notYet());
+            }
+            decided = cancels.decide(cancel, look);
+            alarm.arm();
+            signal = stream.noteAny();
+        }
+        if (signal) {
+            host.framesWaiting();
+        }
+        List<Position> toStore = cancels.toStore(cancel, decided);
+        if (toStore.isEmpty()) {
+            return CompletableFuture.completedFuture(decided);
+        }
+        CompletableFuture<Frame.Cancelled> answer = new CompletableFuture<>();
+        host.deleteAndStore(toStore, look.generation(), stored -> answer.complete(cancels.answer(decided, stored)));
+        return answer;
+    }
+
+    /** Answers a request of the daemon about the subscription's index log. */
     public CompletableFuture<Frame.LogAnswer> onLogRequest(Frame.LogRequest request) {
         return host.log().answer(request);
     }
@@ -253,7 +285,7 @@ public final class DaemonSide {
         onDisconnected();
     }
 
-    /** The daemon has closed the stream, as it was asked to. */
+    /** The daemon has closed the stream, on request. */
     public void onClosed() {
         synchronized (lock) {
             stream.closed(ending.isFinished());
@@ -261,7 +293,7 @@ public final class DaemonSide {
         ending.noticeClosed();
     }
 
-    /** The connection is gone. What is known and not durable is gated here until the daemon is back. */
+    /** The connection is gone. This broker gates all known entries that are not durable until the daemon is back. */
     public void onDisconnected() {
         CompletableFuture<Void> cleared;
         synchronized (lock) {

@@ -8,16 +8,16 @@ import tidegate.pulsar.wire.Ownership;
 import tidegate.pulsar.wire.Position;
 
 /**
- * What a {@link TrackerCore} sees of the broker: a cursor, a dispatcher and a timer, without Pulsar's types.
+ * The broker as a {@link TrackerCore} sees it: a cursor, a dispatcher and a timer, without Pulsar's types.
  *
  * <p>Everything returns at once and takes none of Pulsar's locks but, for a moment, the cursor's; so the core may call it with
  * its own lock held. Any thread may call it, unless a method says that it needs the dispatcher's lock.
  */
 public interface TrackerHost {
-    /** What reading one position by itself shows. */
+    /** The outcome of reading one position by itself. */
     enum Readable {
         YES("it can be read"),
-        /** Perhaps later: somebody is away, or has too much to do. */
+        /** Perhaps later: a server is away, or has too much to do. */
         NOT_NOW("not now"),
         ENTRY_LOST("no bookie has it"),
         LEDGER_LOST("its ledger does not exist any more"),
@@ -43,21 +43,20 @@ public interface TrackerHost {
     /** Topic and subscription, for log lines. */
     String name();
 
-    /** Whether the cursor has the position as deleted (acknowledged). */
+    /** True if the cursor has the position as deleted (acknowledged). */
     boolean isDeleted(long ledgerId, long entryId);
 
     /**
-     * How many positions the cursor has counted as deleted, up to a constant: another number whenever one has been deleted since.
-     * A cursor that does not count always tells the same.
+     * How many positions the cursor has counted as deleted, up to a constant: the number changes with each deletion. A cursor
+     * that does not count always returns the same.
      */
     default long deletions() {
         return 0;
     }
 
     /**
-     * A copy of what the cursor has as deleted beyond its mark-delete position: for each ledger that has some its entries, as
-     * the words of a {@link java.util.BitSet}. It takes the cursor's lock for as long as copying takes. Of a cursor that cannot
-     * tell it is empty.
+     * A copy of the entries that the cursor has as deleted beyond its mark-delete position, for each ledger that has some, as the
+     * words of a {@link java.util.BitSet}. It holds the cursor's lock while copying. It is empty for a cursor that cannot tell.
      */
     default Map<Long, long[]> deletedEntries() {
         return Map.of();
@@ -77,22 +76,25 @@ public interface TrackerHost {
     /** The topic's last position: nothing behind it was ever read by anybody. -1:-1 if it is not known. */
     Position lastConfirmed();
 
-    /** What was put last with {@link #putSeal}, and no reset of the cursor has removed since; {@link Seal#NONE} if nothing. */
+    /** The last seal put with {@link #putSeal}, unless a reset of the cursor has removed it since: then {@link Seal#NONE}. */
     long seal();
 
-    /** Whether the cursor's acknowledgements are stored with a seal from now on, always, but for those of a reset's record. */
+    /** True if the cursor's acknowledgements are from now on always stored with a seal, except in a reset's record. */
     boolean storesSealed();
 
     /**
-     * Puts a number among the properties that the cursor persists with its mark-delete position; false if it takes none. It
-     * is persisted when the cursor is next.
+     * Puts a number among the properties that the cursor persists with its mark-delete position; false if the cursor takes none.
+     * It is persisted when the cursor is next.
      */
     boolean putSeal(long seal);
+
+    /** True if the topic has such a message, acknowledged or not; messages of a trimmed ledger are gone. */
+    boolean exists(long ledgerId, long entryId);
 
     /** The subscription's ownership as this broker last read or wrote it; null if there is none. */
     Ownership ownership();
 
-    /** What has become of a write of the cursor's metadata. */
+    /** The outcome of a write of the cursor's metadata. */
     enum Written {
         DONE,
         /** They have another version than this broker knows. */
@@ -102,7 +104,7 @@ public interface TrackerHost {
         FAILED
     }
 
-    /** Whether the ownership can be written now: of a cursor that has never been stored, only while a consumer is connected. */
+    /** True if the ownership can be written now: of a cursor that has never been stored, only while a consumer is connected. */
     default boolean mayPutOwnership() {
         return true;
     }
@@ -114,7 +116,7 @@ public interface TrackerHost {
     void putOwnership(Ownership next, Consumer<Written> done);
 
     /**
-     * Has the topic closed here, and so loaded anew with all that the cursor's metadata say now. Returns at once. It may be
+     * Closes the topic here, so that it is loaded anew with the current metadata of its cursor. Returns at once. It may be
      * refused, as it disturbs the topic's clients.
      */
     default void reopenTopic() {
@@ -126,40 +128,39 @@ public interface TrackerHost {
         return LogHome.NONE;
     }
 
-    /** Whether the subscription outlives its consumers; one that does not goes with the last of them, and nobody says so. */
+    /** True if the subscription outlives its consumers; otherwise it goes with the last of them, and nobody says so. */
     default boolean isDurable() {
         return true;
     }
 
-    /** Whether the cursor is closed: no acknowledgement comes any more. */
+    /** True if the cursor is closed: no acknowledgement comes any more. */
     boolean isClosed();
 
     /**
-     * What has become of the consumers seen at the last call. Of those that have gone Pulsar delivers again what they held. If
-     * all were replaced, it has forgotten what it had handed to them and has rewound its cursor. Called with the dispatcher's
-     * lock held.
+     * Tells how the consumers have changed since the last call. Pulsar delivers again all that a gone consumer held. If all were
+     * replaced, it has forgotten what it had handed to them and has rewound its cursor. Called with the dispatcher's lock held.
      */
     SeenConsumers.Change lookAtConsumers();
 
-    /** A number that is another one, most likely, when the consumers are others. */
+    /** A number that most likely changes when the consumers do. */
     int consumersHash();
 
-    /** Whether any consumer is connected. */
+    /** True if any consumer is connected. */
     boolean hasConsumers();
 
     /**
-     * Whether a seal may be put now: not without consumers, as a reset may be under way, nor while a reset that a crash has
+     * True if a seal may be put now: not without consumers, as a reset may be under way, nor while a reset that a crash has
      * undone is yet to be done again.
      */
     boolean maySeal();
 
     /**
-     * Whether a consumer has the position and has not acknowledged it. Certain with the dispatcher's lock held; without, it may be
-     * on its way to one.
+     * True if a consumer has the position and has not acknowledged it. Certain with the dispatcher's lock held; without, it may
+     * be on its way to one.
      */
     boolean isOutstanding(long ledgerId, long entryId);
 
-    /** A broker that does not count redeliveries. */
+    /** The count of a broker that does not count redeliveries. */
     int UNCOUNTED = -1;
 
     /** How often a consumer has given the position back, by a negative acknowledgement or a time-out; or {@link #UNCOUNTED}. */
@@ -169,32 +170,48 @@ public interface TrackerHost {
     long redeliveries();
 
     /**
-     * Deletes the positions in the cursor, unless that has another seal by now: which is decided in one step with the deletion.
-     * {@code done} gets true once that is done, false if it failed. It may be called within this call, and with locks of the
-     * cursor held.
+     * Deletes the positions in the cursor, unless it has another seal by now; it decides that in one step with the deletion.
+     * {@code done} gets true after that, false if it failed. The host may call it within this call, and with locks of the cursor
+     * held.
      */
     void delete(List<Position> positions, long seal, Consumer<Boolean> done);
+
+    /** The outcome of {@link #deleteAndStore}. */
+    enum Stored {
+        /** The cursor's record has all of the positions as deleted: a crash of the broker leaves that record. */
+        YES,
+        /** Perhaps not all of them: ask again. */
+        NOT_NOW,
+        /** The record has no room for everything that is deleted. */
+        NO_ROOM
+    }
+
+    /**
+     * Deletes the positions in the cursor, unless it has another seal by now, and stores the cursor. Needs no consumer. Positions
+     * that are deleted already are stored, too. Returns at once; {@code done} is called on any thread, within this call perhaps.
+     */
+    void deleteAndStore(List<Position> positions, long seal, Consumer<Stored> done);
 
     /** Reads the position by itself. {@code done} is called on any thread, within this call perhaps. */
     void read(Position position, Consumer<Readable> done);
 
-    /** Whether the broker is configured to skip what is lost (autoSkipNonRecoverableData), at present. */
+    /** True if the broker is at present configured to skip lost data (autoSkipNonRecoverableData). */
     boolean skipsLost();
 
     /** Acknowledges all of a lost ledger in every subscription of the topic, as the broker does when a normal read meets it. */
     void skipLedger(long ledgerId);
 
     /**
-     * Has the dispatcher's next read begin behind what is held in one row from where it would begin, unless a read is on its way:
-     * Pulsar would get there too, but slowly. Any thread may change the set meanwhile. Dispatcher's lock held.
+     * Moves the start of the dispatcher's next read past an unbroken row of held positions, unless a read is on its way: Pulsar
+     * would get there too, but slowly. Any thread may change the set meanwhile. Dispatcher's lock held.
      */
     default void pass(PositionSet held) {
         // A subscription that has no dispatcher reads nothing.
     }
 
     /**
-     * Has the dispatcher's next read begin behind what is replayed, if it would begin there. Pulsar does that too, by one position
-     * at a time and with a warning for each. Dispatcher's lock held.
+     * Moves the start of the dispatcher's next read past replayed positions. Pulsar does that too, by one position at a time and
+     * with a warning for each. Dispatcher's lock held.
      */
     default void passReplayed(PositionSet replayed) {
         // As above.
@@ -202,14 +219,14 @@ public interface TrackerHost {
 
     /**
      * True if a read could only fail: the topic was terminated, all of it was read, and a read at its end has failed already.
-     * One is needed after the consumers were {@code replaced}: Pulsar may have put a rewind off until its end. Dispatcher's lock
-     * held.
+     * After the consumers were {@code replaced} one read is needed: Pulsar may have postponed a rewind until its end.
+     * Dispatcher's lock held.
      */
     default boolean isAtTerminatedEnd(boolean replaced) {
         return false;
     }
 
-    /** Whether the dispatcher waits for no replay, and some consumer has permits and takes messages, as far as it can be seen. */
+    /** True if the dispatcher waits for no replay, and some consumer has permits and takes messages, as far as can be seen. */
     boolean mayDeliver();
 
     /** Has the dispatcher look for something to deliver soon. */

@@ -10,6 +10,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Queue;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import tidegate.pulsar.gate.TrackerCore;
 import tidegate.pulsar.wire.Frame;
@@ -53,7 +54,7 @@ public final class LinkSession {
     private final Map<TrackerCore, Throwable> failed = new LinkedHashMap<>();
     /** The cores whose streams the daemon has given up. They are opened again unless somebody takes them out. */
     private final Set<TrackerCore> refused = new LinkedHashSet<>();
-    /** Answers about index logs from other threads. */
+    /** Answers from other threads: about index logs and cancellations. */
     private final Queue<Envelope> answers = new ConcurrentLinkedQueue<>();
     private final Runnable wake;
     private long outputBytes;
@@ -254,7 +255,8 @@ public final class LinkSession {
             }
             if (greeting.version() < Frames.VERSION_MIN || greeting.version() > Frames.VERSION) {
                 throw new ProtocolException(ProtocolException.VERSION, "the daemon chose protocol version "
-                        + greeting.version() + ", the shim speaks " + Frames.VERSION_MIN + " to " + Frames.VERSION + ": upgrade both to the same Tidegate");
+                        + greeting.version() + ", the shim speaks " + Frames.VERSION_MIN + " to " + Frames.VERSION
+                        + ": upgrade both to the same Tidegate");
             }
             if (greeting.heartbeatMs() < 1) {
                 throw new ProtocolException(ProtocolException.MALFORMED, "a heartbeat of " + greeting.heartbeatMs() + " ms");
@@ -293,11 +295,10 @@ public final class LinkSession {
             core.daemon().onDurable(envelope.seq());
         } else if (frame instanceof Frame.Unheld unheld) {
             core.daemon().onUnheld(unheld);
+        } else if (frame instanceof Frame.Cancel cancel) {
+            answer(envelope, core.daemon().onCancel(cancel));
         } else if (frame instanceof Frame.LogRequest request) {
-            core.daemon().onLogRequest(request).thenAccept(answer -> {
-                answers.add(new Envelope(envelope.stream(), envelope.seq(), answer));
-                wake.run();
-            });
+            answer(envelope, core.daemon().onLogRequest(request));
         } else if (frame instanceof Frame.Error error) {
             core.daemon().onStreamError(error.code(), error.message());
             expectOpen(core);
@@ -308,6 +309,13 @@ public final class LinkSession {
         } else {
             throw new ProtocolException(ProtocolException.MALFORMED, "the daemon does not send " + frame.name());
         }
+    }
+
+    private void answer(Envelope request, CompletableFuture<? extends Frame> coming) {
+        coming.thenAccept(answer -> {
+            answers.add(new Envelope(request.stream(), request.seq(), answer));
+            wake.run();
+        });
     }
 
     private void send(int stream, long seq, Frame frame) {

@@ -4,8 +4,8 @@ import tidegate.pulsar.wire.Position;
 import tidegate.pulsar.wire.Positions;
 
 /**
- * Contained positions that nobody holds any more, so that they must be read again to know when they are due: <b>sought</b> until
- * the dispatcher is given them to read, then <b>asked for</b> until it has read them, or a pass ahead has.
+ * Contained positions that nobody holds any more, so that only reading them again tells when they are due: <b>sought</b> until
+ * the dispatcher is given them to read, then <b>asked for</b> until the dispatcher or a pass ahead has read them.
  *
  * <p>Invariant, walked by {@link #check}: none is both. Guarded by the tracker's lock.
  */
@@ -18,22 +18,27 @@ public final class SoughtPositions {
         return sought.size();
     }
 
-    /** Whether it is sought. Any thread may ask. */
+    /** True if it is sought. Any thread may ask. */
     public boolean contains(long ledgerId, long entryId) {
         return !sought.isEmpty() && sought.contains(ledgerId, entryId);
     }
 
-    /** Whether any was asked for. Any thread may ask. */
+    /** True if any was asked for. Any thread may ask. */
     boolean hasAsked() {
         return !askedFor.isEmpty();
     }
 
-    /** The lowest that is sought; null if there is none. */
+    /** True if the dispatcher was given it to read. */
+    public boolean isAskedFor(long ledgerId, long entryId) {
+        return !askedFor.isEmpty() && askedFor.contains(ledgerId, entryId);
+    }
+
+    /** The lowest sought position; null if there is none. */
     public Position first() {
         return sought.first((ledgerId, entryId) -> true);
     }
 
-    /** The lowest that was asked for and for which the test holds; null if there is none. Any thread may ask. */
+    /** The lowest asked-for position that passes the test; null if there is none. Any thread may ask. */
     Position firstAsked(PositionSet.Test test) {
         return askedFor.first(test);
     }
@@ -47,7 +52,7 @@ public final class SoughtPositions {
         others.addAll(askedFor);
     }
 
-    /** These are to be read again. What was asked for will be anyhow. */
+    /** Seeks these, to be read again. Asked-for ones will be read anyhow. */
     public void seek(PositionSet lost) {
         sought.addAll(lost);
         if (!askedFor.isEmpty()) {
@@ -55,7 +60,7 @@ public final class SoughtPositions {
         }
     }
 
-    /** Gives the dispatcher at most {@code max} of what is sought to read, in position order. */
+    /** Gives the dispatcher at most {@code max} sought positions to read, in position order. */
     public void askFor(int max, Positions.Visitor visitor) {
         PositionSet asked = new PositionSet();
         sought.forFirst(max, asked::add);
@@ -66,19 +71,19 @@ public final class SoughtPositions {
         });
     }
 
-    /** The dispatcher has forgotten what it was given. */
+    /** The dispatcher has forgotten the positions that it was given. */
     void takeBack() {
         sought.addAll(askedFor);
         askedFor.clear();
     }
 
-    /** Whether it was sought, or asked for: somebody has it now. */
+    /** True if it was sought, or asked for: somebody has it now. */
     public boolean find(long ledgerId, long entryId) {
         boolean was = drop(ledgerId, entryId);
         return !askedFor.isEmpty() && askedFor.remove(ledgerId, entryId) || was;
     }
 
-    /** Whether it was sought: it need not be read any more. */
+    /** True if it was sought: it need not be read any more. */
     boolean drop(long ledgerId, long entryId) {
         return !sought.isEmpty() && sought.remove(ledgerId, entryId);
     }

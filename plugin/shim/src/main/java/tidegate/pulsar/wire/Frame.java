@@ -5,9 +5,9 @@ import java.util.Comparator;
 import java.util.List;
 
 /**
- * The frames of docs/protocol.md, one record a type; the field order is the payload's.
+ * The frames of docs/protocol.md, one record for each type; the fields are in the payload's order.
  *
- * <p>But for QUERY, REPLY and INGEST, which no broker sends or gets.
+ * <p>QUERY, REPLY and INGEST are missing, as no broker sends or gets them.
  *
  * <p>{@code stream} and {@code seq} belong to the envelope ({@link Envelope}), not to the frame.
  */
@@ -15,7 +15,7 @@ public sealed interface Frame {
     /** The type byte. */
     int type();
 
-    /** The flag byte; derived from the fields that travel as flags. */
+    /** The flag byte, derived from the fields that travel as flags. */
     default int flags() {
         return 0;
     }
@@ -23,7 +23,7 @@ public sealed interface Frame {
     /** A frame with the stream it belongs to and its sequence number. */
     record Envelope(int stream, long seq, Frame frame) {}
 
-    /** The name a log line uses. */
+    /** The frame's name in log lines. */
     default String name() {
         return getClass().getSimpleName().toUpperCase(java.util.Locale.ROOT);
     }
@@ -81,9 +81,9 @@ public sealed interface Frame {
 
     /**
      * Opens a stream: one subscription. {@code generation} = the cursor's seal, 0 if it has none; {@code inFlight} = near tier
-     * and handed-out positions; {@code logHome} = where the index log is to be, empty for nowhere, {@code logPointer} = where it
+     * and handed-out positions; {@code logHome} = where to keep the index log, empty for nowhere; {@code logPointer} = where it
      * is; {@code claims} = those of the last epochs, 64 at most, that of {@code epoch} last; {@code end} = the topic's last
-     * position when the epoch was claimed, -1:-1 if that is not known.
+     * position when the epoch was claimed, -1:-1 if unknown.
      */
     record Open(Incarnation incarnation, long epoch, long generation, int horizonMs, int credit, long markDeleteLedgerId,
                 long markDeleteEntryId, String topic, String subscription, Positions inFlight, String logHome,
@@ -96,7 +96,7 @@ public sealed interface Frame {
         }
     }
 
-    /** Answers OPEN, in as many frames as it takes. */
+    /** Answers OPEN, in as many frames as needed. */
     record Held(boolean last, Positions held, Positions acknowledged) implements Frame {
         static final int TYPE = 0x11;
         static final int LAST = 1;
@@ -218,7 +218,74 @@ public sealed interface Frame {
         }
     }
 
-    /** The daemon wants something done about the index log; the answer carries the same seq. */
+    /** Positions to take back before consumers have them; {@code ask}: only report their state. */
+    record Cancel(boolean ask, Positions positions) implements Frame {
+        static final int TYPE = 0x40;
+        static final int ASK = 1;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+
+        @Override
+        public int flags() {
+            return ask ? ASK : 0;
+        }
+    }
+
+    /**
+     * Answers CANCEL, with the same seq. {@code cancelled}: taken back, or would be; {@code tooLate}: handed out. A position of
+     * the request that is in no set is no waiting message.
+     */
+    record Cancelled(Standing standing, Positions cancelled, Positions tooLate, Positions acknowledged) implements Frame {
+        static final int TYPE = 0x41;
+
+        /** How far the answer is to be relied upon. */
+        public enum Standing {
+            /** The cursor's record has {@code cancelled} and {@code acknowledged}; asked with ASK, it may not. */
+            SETTLED(0),
+            /** Nothing was decided: ask again. */
+            UNDECIDED(1),
+            /** The cursor's record may not have {@code cancelled} and {@code acknowledged}: ask again. */
+            UNSTORED(2),
+            /** As UNSTORED, and it has no room for them. */
+            NO_ROOM(4);
+
+            private final int flag;
+
+            Standing(int flag) {
+                this.flag = flag;
+            }
+
+            static Standing of(int flags) throws ProtocolException {
+                for (Standing each : values()) {
+                    if (each.flag == flags) {
+                        return each;
+                    }
+                }
+                throw new ProtocolException(ProtocolException.MALFORMED, "CANCELLED with flags " + flags);
+            }
+        }
+
+        static final int FLAGS = 7;
+
+        public static Cancelled notYet() {
+            return new Cancelled(Standing.UNDECIDED, new Positions(), new Positions(), new Positions());
+        }
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+
+        @Override
+        public int flags() {
+            return standing.flag;
+        }
+    }
+
+    /** The daemon requests an operation on the index log; the answer carries the same seq. */
     record LogRequest(int op, long ledgerId, long first, long last, String oldPointer, String newPointer, ByteBuffer entry)
             implements Frame {
         static final int TYPE = 0x1c;
@@ -237,15 +304,15 @@ public sealed interface Frame {
     }
 
     /**
-     * What bypasses Tidegate at this broker, all of it each time: how many dispatchers have delayed messages that no tracker of
-     * ours has, and the first of them by name.
+     * The dispatchers that bypass Tidegate at this broker, complete each time: the number of dispatchers with delayed messages
+     * that no tracker of ours has, and the first of them by name.
      */
     record Bypassed(int dispatchers, List<Dispatcher> named) implements Frame {
         static final int TYPE = 0x1e;
         public static final int MOST_NAMED = 32;
         public static final Bypassed NOTHING = new Bypassed(0, List.of());
 
-        /** One of them, with how many delayed messages it has, and why they are not ours. */
+        /** One of them, with its number of delayed messages and the reason why they are not ours. */
         public record Dispatcher(String topic, String subscription, long delayed, String reason) implements Comparable<Dispatcher> {
             @Override
             public int compareTo(Dispatcher other) {
@@ -259,7 +326,7 @@ public sealed interface Frame {
         }
     }
 
-    /** {@code number}: the new ledger's id, the appended entry's number or the last entry's, whatever was asked for. */
+    /** {@code number}: the new ledger's id, the appended entry's number or the last entry's, depending on the request. */
     record LogAnswer(int code, long number, String message, List<ByteBuffer> entries) implements Frame {
         static final int TYPE = 0x1d;
         public static final int OK = 0;

@@ -13,7 +13,7 @@ import tidegate.pulsar.wire.Frame.Envelope;
 /** The frame codec: bytes to frames and back, without I/O. The grammar is docs/protocol.md. */
 public final class Frames {
     /** The newest and the oldest protocol that the shim speaks. */
-    public static final int VERSION = 4;
+    public static final int VERSION = 5;
     public static final int VERSION_MIN = 3;
     /** A daemon that speaks an older version than this takes no BYPASSED. */
     public static final int VERSION_WITH_BYPASSED = 4;
@@ -101,6 +101,8 @@ public final class Frames {
         return switch (type) {
             case Frame.Held.TYPE -> Frame.Held.LAST;
             case Frame.Add.TYPE -> Frame.Add.NEAR;
+            case Frame.Cancel.TYPE -> Frame.Cancel.ASK;
+            case Frame.Cancelled.TYPE -> Frame.Cancelled.FLAGS;
             default -> 0;
         };
     }
@@ -130,6 +132,10 @@ public final class Frames {
             return f.positions().sizeBytes();
         } else if (frame instanceof Frame.Unheld f) {
             return f.positions().sizeBytes();
+        } else if (frame instanceof Frame.Cancel f) {
+            return f.positions().sizeBytes();
+        } else if (frame instanceof Frame.Cancelled f) {
+            return f.cancelled().sizeBytes() + f.tooLate().sizeBytes() + f.acknowledged().sizeBytes();
         } else if (frame instanceof Frame.MarkDelete) {
             return 16;
         } else if (frame instanceof Frame.LogRequest f) {
@@ -181,6 +187,12 @@ public final class Frames {
             f.positions().write(out);
         } else if (frame instanceof Frame.Unheld f) {
             f.positions().write(out);
+        } else if (frame instanceof Frame.Cancel f) {
+            f.positions().write(out);
+        } else if (frame instanceof Frame.Cancelled f) {
+            f.cancelled().write(out);
+            f.tooLate().write(out);
+            f.acknowledged().write(out);
         } else if (frame instanceof Frame.MarkDelete f) {
             out.putLong(f.ledgerId()).putLong(f.entryId());
         } else if (frame instanceof Frame.LogRequest f) {
@@ -236,6 +248,9 @@ public final class Frames {
             case Frame.Clear.TYPE -> new Frame.Clear();
             case Frame.Close.TYPE -> new Frame.Close();
             case Frame.Unheld.TYPE -> new Frame.Unheld(Positions.read(in));
+            case Frame.Cancel.TYPE -> new Frame.Cancel((flags & Frame.Cancel.ASK) != 0, Positions.read(in));
+            case Frame.Cancelled.TYPE -> new Frame.Cancelled(Frame.Cancelled.Standing.of(flags), Positions.read(in),
+                    Positions.read(in), Positions.read(in));
             case Frame.LogRequest.TYPE -> new Frame.LogRequest(Byte.toUnsignedInt(in.get()), in.getLong(), in.getLong(),
                     in.getLong(), readString(in), readString(in), readBytes(in, in.remaining()));
             case Frame.LogAnswer.TYPE -> new Frame.LogAnswer(Byte.toUnsignedInt(in.get()), in.getLong(), readString(in),

@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.ArrayList;
+import java.util.EnumMap;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -15,13 +16,13 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 import tidegate.pulsar.readahead.ScanPass;
+import tidegate.pulsar.wire.Frame;
 import tidegate.pulsar.wire.Position;
 
 /**
- * Random histories of two machines, each with a broker and a daemon, of a connection and of a topic that moves between them;
- * all of it breaks at any point. Whatever happens: nothing is delivered early; nothing is lost, and after a reset of the cursor
- * everything from there on comes again; nothing is repeated that need not be; and the shim sends nothing that a daemon has to
- * refuse.
+ * Random histories of two machines, each with a broker and a daemon, of a connection and of a topic that moves between them; all
+ * of it breaks at any point. Whatever happens: nothing is delivered early; nothing is lost, and after a reset of the cursor
+ * everything from there on comes again; nothing is repeated needlessly; and the shim sends nothing that a daemon has to refuse.
  *
  * <p>A failure names its seed; the same seed replays the same history:
  * {@code mvn test -Dtest=ModelTest -DargLine=-Dtidegate.seed=N}. More histories: {@code -DargLine=-Dtidegate.seeds=1000}.
@@ -43,8 +44,8 @@ class ModelTest {
         return seeds;
     }
 
-    /** What may go wrong in a history, or be done to the topic. */
-    private enum Fault { CONNECTION, DAEMON, BROKER, CONSUMERS, RESET, MOVE, CLOCK, REBUILD }
+    /** Faults of a history, and operations on the topic. */
+    private enum Fault { CONNECTION, DAEMON, BROKER, CONSUMERS, RESET, MOVE, CLOCK, REBUILD, CANCEL }
 
     private static final class History {
         final Random random;
@@ -60,11 +61,17 @@ class ModelTest {
         /** From which delivery on a position must come: all when published, or reset. */
         final Map<Position, Integer> due = new TreeMap<>();
         int cancelled;
+        /** Answered as done: from which delivery on it must not come. */
+        final Map<Position, Integer> takenBack = new HashMap<>();
+        /** By number of the request: the positions that need not come until it is answered, and from when on they had to. */
+        final Map<Long, Map<Position, Integer>> asked = new HashMap<>();
+        final Map<Frame.Cancelled.Standing, Integer> answers = new EnumMap<>(Frame.Cancelled.Standing.class);
+        long requests;
         long nextEntry;
         long ledger = 1;
-        /** Acknowledgements were left out of the cursor's record; whether they are back in it nobody asks here. */
+        /** The cursor's record omitted acknowledgements; the model does not track if they are in it again. */
         boolean forgetful;
-        /** A daemon has lost what it knew acknowledged; with the broker's own knowledge nothing comes again for that. */
+        /** A daemon has lost acknowledgements; thanks to the broker's own knowledge nothing comes again for that. */
         boolean ignorant;
         boolean everything;
 
@@ -89,7 +96,7 @@ class ModelTest {
             }
             world().broker.permits = 1 + random.nextInt(30);
             world().broker.readBatch = 1 + random.nextInt(10);
-            world().broker.persistedRanges = random.nextInt(6);
+            world().broker.persistedRanges = may(Fault.CANCEL) && chance(70) ? ALL : random.nextInt(6);
             world().broker.connect();
         }
 
@@ -111,6 +118,9 @@ class ModelTest {
         }
 
         void step() {
+            if (may(Fault.CANCEL) && chance(15)) {
+                takeBack();
+            }
             ToyWorld machine = chance(75) ? world() : machines[1 - owner];
             switch (random.nextInt(14)) {
                 case 0, 1 -> publish();
@@ -125,7 +135,13 @@ class ModelTest {
                     machine.toShim(1 + random.nextInt(5));
                 }
                 case 6 -> machine.daemon.commit();
-                case 7 -> machine.watch();
+                case 7 -> {
+                    machine.watch();
+                    if (!asked.isEmpty()) {
+                        machine.toDaemon();
+                        noteAnswers(machine.daemon);
+                    }
+                }
                 case 8, 9 -> consume();
                 case 10 -> broker().persistCursor();
                 case 11, 12 -> {
@@ -164,6 +180,68 @@ class ModelTest {
                 due.put(position, 0);
                 times.put(position, 1);
             }
+        }
+
+        private void takeBack() {
+            List<Position> delayed = broker().log.entrySet().stream().filter(entry -> entry.getValue() >= 0)
+                    .map(Map.Entry::getKey).toList();
+            if (delayed.isEmpty() || !world().isConnected()) {
+                return;
+            }
+            ToyDaemon daemon = world().daemon;
+            Position[] some = random.ints(1 + random.nextInt(5), 0, delayed.size()).mapToObj(delayed::get).distinct()
+                    .toArray(Position[]::new);
+            Map<Position, Integer> need = new TreeMap<>();
+            for (Position position : some) {
+                Integer from = due.remove(position);
+                if (from != null) {
+                    need.put(position, from);
+                }
+            }
+            asked.put(++requests, need);
+            daemon.cancel(requests, false, some);
+            world().toShim(ALL);
+            world().toDaemon();
+            noteAnswers(daemon);
+        }
+
+        /** An answer may come late, and never if its stream ends. */
+        private void noteAnswers(ToyDaemon daemon) {
+            daemon.cancelled.forEach((seq, answer) -> note(answer, asked.remove(seq)));
+            daemon.cancelled.clear();
+        }
+
+        private void note(Frame.Cancelled answer, Map<Position, Integer> need) {
+            answers.merge(answer.standing(), 1, Integer::sum);
+            boolean isSettled = answer.standing() == Frame.Cancelled.Standing.SETTLED;
+            if (answer.standing() == Frame.Cancelled.Standing.UNDECIDED) {
+                need.forEach(due::putIfAbsent);
+            }
+            answer.tooLate().forEach((ledgerId, entryId) -> {
+                Position position = new Position(ledgerId, entryId);
+                if (need.containsKey(position)) {
+                    due.putIfAbsent(position, need.get(position));
+                }
+            });
+            answer.cancelled().forEach((ledgerId, entryId) -> {
+                Position position = new Position(ledgerId, entryId);
+                if (isSettled) {
+                    checkStored(position);
+                    takenBack.put(position, broker().deliveries.size());
+                }
+            });
+            answer.acknowledged().forEach((ledgerId, entryId) -> {
+                Position position = new Position(ledgerId, entryId);
+                if (isSettled) {
+                    checkStored(position);
+                }
+            });
+        }
+
+        /** A record has it, unless later acknowledgements have left no room for it meanwhile. */
+        private void checkStored(Position position) {
+            assertTrue(broker().isOnDisk(position) || broker().persistedRanges != ALL,
+                    () -> position + " was answered, and a crash would bring it back");
         }
 
         private void consume() {
@@ -305,7 +383,7 @@ class ModelTest {
             }
         }
 
-        /** Some of what is stored is put into the index, whatever has become of it: read, handed out or acknowledged. */
+        /** Puts some of the stored messages into the index, whatever their state: read, handed out or acknowledged. */
         private void rebuild(ToyDaemon daemon) {
             broker().log.forEach((position, deliverAtMs) -> {
                 if (deliverAtMs >= 0 && chance(60)) {
@@ -321,6 +399,7 @@ class ModelTest {
             if (chance(50)) {
                 if (chance(10)) {
                     broker().loseRecord();
+                    takenBack.clear();
                 }
                 skipWhatIsStored();
                 redeliverUnmet();
@@ -331,7 +410,7 @@ class ModelTest {
                 return;
             } else {
                 redeliverPlain();
-                // What the record has no room for only the daemon of this machine knows.
+                // Only the daemon of this machine knows the acknowledgements for which the record has no room.
                 int ranges = chance(50) ? ALL : random.nextInt(6);
                 forgetful |= ranges != ALL;
                 // That machine's tracker decides alone if its wait for the daemon is over first.
@@ -343,11 +422,15 @@ class ModelTest {
                 unmet.clear();
                 left = world().unloadBroker(ranges);
             }
+            // Later acknowledgements may have left no room in the record. Then only the daemon of this machine knows, if the next
+            // owner waits for it.
+            boolean nobodyKnows = to != owner || ignorant || machines[to].daemonWaitMs < 10_000;
+            takenBack.keySet().removeIf(position -> nobodyKnows && !left.isOnDisk(position));
             owner = to;
             world().takeOver(left);
         }
 
-        /** A seek that was stored and never answered: what it skips need not come. */
+        /** A seek that was stored and never answered: skipped messages need not come. */
         private void skipWhatIsStored() {
             if (broker().isResetting()) {
                 due.keySet().removeIf(position -> position.compareTo(broker().markDelete()) > 0
@@ -358,6 +441,7 @@ class ModelTest {
         /** Someone seeks; where to, the topic need not have a tracker. */
         private void beginReset() {
             redeliverUnacknowledged();
+            takenBack.clear();
             List<Position> positions = List.copyOf(broker().log.keySet());
             broker().beginReset(positions.get(random.nextInt(positions.size())));
             if (chance(60)) {
@@ -379,7 +463,7 @@ class ModelTest {
             }
         }
 
-        /** Whether the acknowledgement of a message without a delivery time survives is Pulsar's own affair. */
+        /** Pulsar alone decides if the acknowledgement of a message without a delivery time survives. */
         private void redeliverPlain() {
             broker().log.forEach((position, deliverAtMs) -> {
                 if (deliverAtMs < 0) {
@@ -444,6 +528,8 @@ class ModelTest {
                 last.put(deliveries.get(i).position(), i);
                 came.merge(deliveries.get(i).position(), 1, Integer::sum);
             }
+            takenBack.forEach((position, from) -> assertTrue(last.getOrDefault(position, -1) < from,
+                    () -> position + " was cancelled before delivery " + from + ", and came"));
             due.forEach((position, from) -> assertTrue(last.getOrDefault(position, -1) >= from,
                     () -> position + " was lost: it did not come since delivery " + from));
             if (world().core() != null) {
@@ -521,16 +607,29 @@ class ModelTest {
 
     @ParameterizedTest
     @MethodSource("seeds")
+    void cancelledOrDeliveredAndNeverBoth(long seed) {
+        run(seed, Set.of(Fault.CANCEL, Fault.CONNECTION, Fault.CONSUMERS, Fault.DAEMON, Fault.BROKER));
+    }
+
+    @ParameterizedTest
+    @MethodSource("seeds")
+    void cancelledAmidResets(long seed) {
+        run(seed, Set.of(Fault.CANCEL, Fault.CONNECTION, Fault.CONSUMERS, Fault.RESET, Fault.BROKER));
+    }
+
+    @ParameterizedTest
+    @MethodSource("seeds")
     void everythingBreaks(long seed) {
         run(seed, Set.of(Fault.values()));
     }
 
-    /** Nothing of this would find a thing if nothing was ever delivered. */
+    /** This would find nothing if nothing was ever delivered. */
     @Test
     void historiesAreWorthSomething() {
         int deliveries = 0;
         int again = 0;
         int cancelled = 0;
+        Map<Frame.Cancelled.Standing, Integer> answers = new EnumMap<>(Frame.Cancelled.Standing.class);
         long ahead = 0;
         for (long seed = 0; seed < 20; seed++) {
             History history = new History(seed, Set.of(Fault.values()));
@@ -540,11 +639,14 @@ class ModelTest {
             deliveries += history.broker().deliveries.size();
             ahead += history.takenAhead();
             cancelled += history.cancelled;
+            history.answers.forEach((standing, count) -> answers.merge(standing, count, Integer::sum));
             again += (int) history.due.values().stream().filter(from -> from > 0).count();
         }
         assertTrue(deliveries > 500, deliveries + " deliveries");
         assertTrue(ahead > 30, ahead + " taken that were read ahead");
         assertTrue(cancelled > 100, cancelled + " cancelled");
         assertTrue(again > 500, again + " taken back by resets");
+        assertTrue(answers.get(Frame.Cancelled.Standing.SETTLED) > 100, answers + " answers to cancels");
+        assertTrue(answers.get(Frame.Cancelled.Standing.NO_ROOM) > 10, answers + " answers to cancels");
     }
 }

@@ -264,6 +264,11 @@ public class ToyBroker implements TrackerHost {
     }
 
     @Override
+    public boolean exists(long ledgerId, long entryId) {
+        return log.containsKey(new Position(ledgerId, entryId));
+    }
+
+    @Override
     public boolean storesSealed() {
         return loadedSealed || seal != Seal.NONE && deleted.isEmpty();
     }
@@ -422,6 +427,32 @@ public class ToyBroker implements TrackerHost {
                 }
             }
             done.accept(stored);
+        });
+    }
+
+    /** True if a crash of the broker leaves it deleted. */
+    boolean isOnDisk(Position position) {
+        return position.compareTo(disk.markDelete) <= 0 || disk.deleted.contains(position);
+    }
+
+    @Override
+    public void deleteAndStore(List<Position> positions, long sealed, Consumer<Stored> done) {
+        cursorCalls.add(() -> {
+            boolean possible = !cursorClosed && resettingTo == null && seal == sealed
+                    && positions.stream().noneMatch(undeletable::contains);
+            if (!possible || failingStores > 0) {
+                failingStores = Math.max(0, failingStores - 1);
+                done.accept(Stored.NOT_NOW);
+                return;
+            }
+            positions.forEach(this::delete);
+            persistCursor();
+            isStored = true;
+            boolean hasRoom = deleted.size() <= persistedRanges;
+            if (hasRoom && !positions.stream().allMatch(this::isOnDisk)) {
+                throw new IllegalStateException("answered as stored, and a crash would bring it back: " + positions);
+            }
+            done.accept(hasRoom ? Stored.YES : Stored.NO_ROOM);
         });
     }
 

@@ -2,6 +2,7 @@ package tidegate.pulsar.gate;
 
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -94,6 +95,8 @@ public final class ToyDaemon {
     private boolean changed = true;
     /** Frames of streams that were not open, numbers out of order: all that a real daemon would refuse. */
     public final List<String> violations = new ArrayList<>();
+    /** The shim's answers to {@link #cancel}, by number. */
+    final Map<Long, Frame.Cancelled> cancelled = new HashMap<>();
     final List<Frame> received = new ArrayList<>();
     int maxHeldPerFrame = 1000;
     /** A stream keeps no more credit than this. */
@@ -157,6 +160,16 @@ public final class ToyDaemon {
         return output.isEmpty() ? null : output.remove(0);
     }
 
+    /** Asks the newest stream's tracker to cancel; its answer will be in {@link #cancelled} under this number. */
+    void cancel(long seq, boolean ask, Position... positions) {
+        Positions asked = new Positions();
+        for (Position position : positions) {
+            asked.add(position.ledgerId(), position.entryId());
+        }
+        streams.values().stream().filter(stream -> !stream.closing).max(Comparator.comparingInt(stream -> stream.id))
+                .ifPresent(stream -> send(stream.id, seq, new Frame.Cancel(ask, asked)));
+    }
+
     private void send(int stream, long seq, Frame frame) {
         output.add(Frames.encode(stream, seq, frame));
     }
@@ -178,7 +191,12 @@ public final class ToyDaemon {
                 // It was on its way when the stream failed.
                 return;
             }
-            if (stream == null || stream.closing) {
+            if (frame instanceof Frame.Cancelled answer) {
+                // Perhaps behind the CLOSE that it has crossed; of a stream that has ended, nobody waits for it.
+                if (stream != null) {
+                    cancelled.put(envelope.seq(), answer);
+                }
+            } else if (stream == null || stream.closing) {
                 violations.add(frame.name() + " on stream " + envelope.stream() + ", which is not open");
             } else if (frame instanceof Frame.Credit credit) {
                 stream.credit = Math.min(stream.credit + credit.more(), creditMax);

@@ -72,6 +72,13 @@ class FramesTest {
         frames.put("1e_bypassed", frame(0, 0, new Frame.Bypassed(40, List.of(new Frame.Bypassed.Dispatcher(
                 "persistent://public/default/t", "s", 1234, "Pulsar's Bucket tracker has them")))));
         frames.put("1e_bypassed_nothing", frame(0, 0, Frame.Bypassed.NOTHING));
+        frames.put("40_cancel", frame(7, 51, new Frame.Cancel(false, positions(12, 5, 12, 7, 15, 9))));
+        frames.put("40_cancel_ask", frame(7, 52, new Frame.Cancel(true, positions(12, 5))));
+        frames.put("41_cancelled", frame(7, 51,
+                new Frame.Cancelled(Frame.Cancelled.Standing.SETTLED, positions(12, 5, 15, 9), new Positions(), positions(12, 7))));
+        frames.put("41_cancelled_undecided", frame(7, 53, Frame.Cancelled.notYet()));
+        frames.put("41_cancelled_no_room", frame(7, 54,
+                new Frame.Cancelled(Frame.Cancelled.Standing.NO_ROOM, positions(12, 5), new Positions(), new Positions())));
         return frames;
     }
 

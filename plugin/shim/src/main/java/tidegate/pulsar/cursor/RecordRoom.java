@@ -1,0 +1,75 @@
+package tidegate.pulsar.cursor;
+
+import java.util.BitSet;
+import java.util.TreeMap;
+import org.apache.bookkeeper.mledger.ManagedCursor;
+import org.apache.bookkeeper.mledger.ManagedLedgerConfig;
+import org.apache.bookkeeper.mledger.impl.ManagedCursorImpl;
+import tidegate.pulsar.gate.TrackerHost.Stored;
+
+/**
+ * Room for individual acknowledgements in a cursor's record: managedLedgerMaxUnackedRangesToPersist, 10,000 by default. Pulsar
+ * leaves out the highest positions beyond that, and tells nobody.
+ *
+ * <p>Pulsar counts ranges, or, where it stores bitmaps (managedLedgerPersistIndividualAckAsLongArray), the entries in all ledgers
+ * before the last one.
+ */
+final class RecordRoom {
+    private final ManagedCursor cursor;
+    private final long deletionsBefore;
+    private final long usedBefore;
+
+    /** Created after the deletions that a record is to have, and before the record. */
+    RecordRoom(ManagedCursor cursor) {
+        this.cursor = cursor;
+        // In this order: a deletion in between counts twice, rather than never.
+        deletionsBefore = deletions(cursor);
+        usedBefore = used(cursor);
+    }
+
+    /**
+     * YES if each record written since had room for everything: a deletion takes the room of one at most, and ranges may have
+     * come and gone again.
+     */
+    Stored outcome() {
+        int max = cursor.getManagedLedger().getConfig().getMaxUnackedRangesToPersist();
+        long usedNow = used(cursor);
+        if (usedNow <= max && usedBefore + deletions(cursor) - deletionsBefore <= max) {
+            return Stored.YES;
+        }
+        return usedNow <= max ? Stored.NOT_NOW : Stored.NO_ROOM;
+    }
+
+    /** The room that was in use when this was created. */
+    long usedBefore() {
+        return usedBefore;
+    }
+
+    private static long deletions(ManagedCursor cursor) {
+        return cursor instanceof ManagedCursorImpl counting ? counting.getMessagesConsumedCounter() : 0;
+    }
+
+    /** The room in use, in the unit that Pulsar counts. */
+    private static long used(ManagedCursor cursor) {
+        long ranges = cursor.getTotalNonContiguousDeletedMessagesRange();
+        if (!(cursor instanceof ManagedCursorImpl known)) {
+            return ranges;
+        }
+        ManagedLedgerConfig config = cursor.getManagedLedger().getConfig();
+        if (!config.isUnackedRangesOpenCacheSetEnabled()) {
+            return ranges;
+        }
+        try {
+            return config.isPersistIndividualAckAsLongArray() ? entriesBeforeLastLedger(known) : ranges;
+        } catch (NoSuchMethodError e) {
+            // A Pulsar without the setting: the worse of the two.
+            return Math.max(ranges, entriesBeforeLastLedger(known));
+        }
+    }
+
+    private static long entriesBeforeLastLedger(ManagedCursorImpl cursor) {
+        TreeMap<Long, long[]> ledgers = new TreeMap<>(DeletedEntries.copyOf(cursor));
+        ledgers.pollLastEntry();
+        return ledgers.values().stream().mapToLong(words -> BitSet.valueOf(words).cardinality()).sum();
+    }
+}

@@ -1,0 +1,197 @@
+package tidegate.pulsar.cursor;
+
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Executor;
+import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
+import java.util.function.Supplier;
+import org.apache.bookkeeper.mledger.AsyncCallbacks.DeleteCallback;
+import org.apache.bookkeeper.mledger.AsyncCallbacks.MarkDeleteCallback;
+import org.apache.bookkeeper.mledger.ManagedCursor;
+import org.apache.bookkeeper.mledger.ManagedLedgerException;
+import org.apache.bookkeeper.mledger.Position;
+import org.apache.bookkeeper.mledger.PositionFactory;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import tidegate.pulsar.gate.TrackerHost.Stored;
+
+/**
+ * Deletes positions in one cursor and tells when the cursor's record has them.
+ *
+ * <p>Pulsar's callbacks do not tell that. They come at once while its limit postpones the write ({@link WriteLimit}), also when
+ * a write of a later position is still under way, and for deletions that the record has no room for ({@link RecordRoom}). So each
+ * request is followed by a write of the cursor as it is then, and by a look at the position that Pulsar has persisted since.
+ *
+ * <p>Deletions and write are requested on the {@link LedgerThread}, where no reset begins meanwhile, with consumers or without.
+ * Requests that come during a write share the next one. Invariant: one write at a time, and each request is answered.
+ */
+public final class StoredDeletions {
+    private static final Logger LOG = LoggerFactory.getLogger(StoredDeletions.class);
+    /** At the end of a reset Pulsar forgets the callbacks of pending writes. */
+    private static final long LOST_AFTER_MS = 5_000;
+    /** A large record is not written again and again: a pause of 1 ms for each 100 acknowledgements in it. */
+    private static final long PER_PAUSE_MS = 100;
+    private static final long PAUSE_MAX_MS = 100;
+
+    private record Request(List<tidegate.pulsar.wire.Position> positions, long seal, Consumer<Stored> done) {}
+
+    private final ManagedCursor cursor;
+    private final RefusedResets resets;
+    private final Supplier<Executor> thread;
+    private final long lostAfterMs;
+    private List<Request> waiting = new ArrayList<>();
+    private boolean writing;
+    /** The room taken in the last record. */
+    private volatile long lastUsed;
+
+    /** {@code thread}: where no reset of the cursor begins meanwhile; null if there is none. */
+    StoredDeletions(ManagedCursor cursor, RefusedResets resets, Supplier<Executor> thread) {
+        this(cursor, resets, thread, LOST_AFTER_MS);
+    }
+
+    StoredDeletions(ManagedCursor cursor, RefusedResets resets, Supplier<Executor> thread, long lostAfterMs) {
+        this.cursor = cursor;
+        this.resets = resets;
+        this.thread = thread;
+        this.lostAfterMs = lostAfterMs;
+    }
+
+    /** As {@link tidegate.pulsar.gate.TrackerHost#deleteAndStore}. */
+    public void store(List<tidegate.pulsar.wire.Position> positions, long seal, Consumer<Stored> done) {
+        synchronized (this) {
+            waiting.add(new Request(positions, seal, done));
+            if (writing) {
+                return;
+            }
+            writing = true;
+        }
+        begin(0);
+    }
+
+    private void begin(long pauseMs) {
+        Executor on = thread.get();
+        try {
+            if (on == null) {
+                end(take(), Stored.NOT_NOW);
+            } else if (pauseMs > 0) {
+                CompletableFuture.delayedExecutor(pauseMs, TimeUnit.MILLISECONDS, on).execute(this::write);
+            } else {
+                on.execute(this::write);
+            }
+        } catch (RejectedExecutionException e) {
+            LOG.debug("[{}] The broker stops", cursor, e);
+            end(take(), Stored.NOT_NOW);
+        }
+    }
+
+    private synchronized List<Request> take() {
+        List<Request> taken = waiting;
+        waiting = new ArrayList<>();
+        return taken;
+    }
+
+    private void write() {
+        List<Request> requests = take();
+        CompletableFuture<Stored> written = new CompletableFuture<>();
+        written.completeOnTimeout(Stored.NOT_NOW, lostAfterMs, TimeUnit.MILLISECONDS)
+                .whenComplete((stored, error) -> end(requests, error == null ? stored : Stored.NOT_NOW));
+        try {
+            write(requests, written);
+        } catch (RuntimeException e) {
+            LOG.warn("[{}] The cursor could not be stored", cursor, e);
+            written.complete(Stored.NOT_NOW);
+        }
+    }
+
+    /** Answers, and goes on with the requests that have come since. */
+    private void end(List<Request> requests, Stored stored) {
+        for (Request each : requests) {
+            each.done().accept(stored == Stored.YES && CursorRecord.seal(cursor) != each.seal() ? Stored.NOT_NOW : stored);
+        }
+        synchronized (this) {
+            writing = !waiting.isEmpty();
+            if (!writing) {
+                return;
+            }
+        }
+        begin(Math.min(PAUSE_MAX_MS, lastUsed / PER_PAUSE_MS));
+    }
+
+    private void write(List<Request> requests, CompletableFuture<Stored> written) {
+        if (cursor.isClosed() || resets.isUnderWay()) {
+            resets.look();
+            written.complete(Stored.NOT_NOW);
+            return;
+        }
+        Position persisted = cursor.getPersistentMarkDeletedPosition();
+        if (persisted == null) {
+            // A new cursor does not show a reset, but refuses to be stored amid one: deletions come when it has been stored.
+            store(written, false);
+            return;
+        }
+        if (persisted.compareTo(cursor.getMarkDeletedPosition()) > 0) {
+            // Pulsar stores nothing before that.
+            written.complete(Stored.NOT_NOW);
+            return;
+        }
+        if (requests.stream().allMatch(this::delete)) {
+            store(written, true);
+        } else {
+            written.complete(Stored.NOT_NOW);
+        }
+    }
+
+    /** Returns false if the cursor refuses it. The walk over the positions takes place within the call. */
+    private boolean delete(Request request) {
+        if (CursorRecord.seal(cursor) != request.seal()) {
+            // This one is answered so in the end; the others go on.
+            return true;
+        }
+        boolean[] refused = {false};
+        Iterable<Position> walk = () -> new SealedWalk(request.positions().iterator(),
+                () -> CursorRecord.seal(cursor) != request.seal() || resets.isUnderWay());
+        cursor.asyncDelete(walk, new DeleteCallback() {
+            @Override
+            public void deleteComplete(Object ctx) {
+                // Or only noted in memory.
+            }
+
+            @Override
+            public void deleteFailed(ManagedLedgerException e, Object ctx) {
+                LOG.debug("[{}] The cursor deletes nothing now", cursor, e);
+                refused[0] = true;
+            }
+        }, null);
+        return !refused[0];
+    }
+
+    private void store(CompletableFuture<Stored> written, boolean hasDeletions) {
+        RecordRoom room = new RecordRoom(cursor);
+        lastUsed = room.usedBefore();
+        Position there = cursor.getMarkDeletedPosition();
+        // An instance of its own, which tells this write from any other.
+        Position asked = PositionFactory.create(there.getLedgerId(), there.getEntryId());
+        boolean[] isOver = {false};
+        WriteLimit.liftOnce(cursor);
+        cursor.asyncMarkDelete(asked, cursor.getProperties(), new MarkDeleteCallback() {
+            @Override
+            public void markDeleteComplete(Object ctx) {
+                Position persisted = cursor.getPersistentMarkDeletedPosition();
+                // A later position was set later, so its record has the deletions, too.
+                boolean isStored = isOver[0] && persisted != null && (persisted == asked || persisted.compareTo(asked) > 0);
+                written.complete(isStored && hasDeletions ? room.outcome() : Stored.NOT_NOW);
+            }
+
+            @Override
+            public void markDeleteFailed(ManagedLedgerException e, Object ctx) {
+                LOG.debug("[{}] The cursor is not stored", cursor, e);
+                written.complete(Stored.NOT_NOW);
+            }
+        }, null);
+        isOver[0] = true;
+    }
+}

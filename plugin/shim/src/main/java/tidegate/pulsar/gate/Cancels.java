@@ -1,0 +1,123 @@
+package tidegate.pulsar.gate;
+
+import java.util.ArrayList;
+import java.util.List;
+import tidegate.pulsar.position.PositionSet;
+import tidegate.pulsar.position.PositionStates;
+import tidegate.pulsar.position.SoughtPositions;
+import tidegate.pulsar.wire.Frame;
+import tidegate.pulsar.wire.Frame.Cancelled.Standing;
+import tidegate.pulsar.wire.Position;
+import tidegate.pulsar.wire.Positions;
+
+/**
+ * Cancels messages: takes back those that no consumer has, as if they had been acknowledged before a failover.
+ *
+ * <p>This broker alone decides. Under the tracker's lock a position is either handed out or settling from then on; the
+ * dispatcher skips settling positions, and nobody reads them. A cancelled position is in the outbox as acknowledged. That is not
+ * enough for a promise: after a crash of the broker the next owner decides alone if the daemon is away, and goes by the cursor's
+ * record. So a decision is told after the record has {@link #toStore}.
+ */
+final class Cancels {
+    /** The positions as the cursor has them, under one seal. */
+    record Look(long generation, PositionSet absent, PositionSet deleted) {}
+
+    private final TrackerHost host;
+    private final Seal seal;
+    private final PositionStates positions;
+    private final SoughtPositions sought;
+    private final Outbox outbox;
+    private final CursorWatch cursor;
+
+    Cancels(TrackerHost host, Seal seal, PositionStates positions, SoughtPositions sought, Outbox outbox, CursorWatch cursor) {
+        this.host = host;
+        this.seal = seal;
+        this.positions = positions;
+        this.sought = sought;
+        this.outbox = outbox;
+        this.cursor = cursor;
+    }
+
+    /** Looks at the cursor. Needs no lock, as it may take long. */
+    Look look(Frame.Cancel cancel) {
+        long generation = seal.generation();
+        PositionSet absent = new PositionSet();
+        PositionSet deleted = new PositionSet();
+        cancel.positions().forEach((ledgerId, entryId) -> {
+            if (!host.exists(ledgerId, entryId)) {
+                absent.add(ledgerId, entryId);
+            } else if (host.isDeleted(ledgerId, entryId)) {
+                deleted.add(ledgerId, entryId);
+            }
+        });
+        return new Look(generation, absent, deleted);
+    }
+
+    /** Decides, and also cancels unless the frame only asks. Guarded by the tracker's lock. */
+    Frame.Cancelled decide(Frame.Cancel cancel, Look look) {
+        cursor.noticeReset();
+        boolean mayKeep = cancel.ask() || look.generation() != Seal.NONE;
+        if (!mayKeep || !seal.stood(look.generation()) || !positions.isDecided()) {
+            return Frame.Cancelled.notYet();
+        }
+        Positions cancelled = new Positions();
+        Positions tooLate = new Positions();
+        Positions acknowledged = new Positions();
+        cancel.positions().forEach((ledgerId, entryId) -> {
+            if (look.absent().contains(ledgerId, entryId)) {
+                return;
+            }
+            if (look.deleted().contains(ledgerId, entryId) || positions.isSettling(ledgerId, entryId)) {
+                acknowledged.add(ledgerId, entryId);
+            } else if (positions.isHandedOut(ledgerId, entryId) || sought.isAskedFor(ledgerId, entryId)) {
+                tooLate.add(ledgerId, entryId);
+            } else if (positions.contains(ledgerId, entryId)) {
+                cancelled.add(ledgerId, entryId);
+            }
+        });
+        if (!cancel.ask() && !cancelled.isEmpty()) {
+            settle(cancelled);
+        }
+        return new Frame.Cancelled(Standing.SETTLED, cancelled.optimized(), tooLate.optimized(), acknowledged.optimized());
+    }
+
+    /** The positions that the cursor's record must have before the answer counts. */
+    List<Position> toStore(Frame.Cancel cancel, Frame.Cancelled answer) {
+        List<Position> all = new ArrayList<>();
+        if (!cancel.ask()) {
+            Position persisted = host.persistedMarkDelete();
+            Positions.Visitor visitor = (ledgerId, entryId) -> {
+                Position position = new Position(ledgerId, entryId);
+                if (position.compareTo(persisted) > 0) {
+                    all.add(position);
+                }
+            };
+            answer.cancelled().forEach(visitor);
+            answer.acknowledged().forEach(visitor);
+        }
+        return all;
+    }
+
+    /** The answer to a decision, after the cursor was to be stored. */
+    Frame.Cancelled answer(Frame.Cancelled decided, TrackerHost.Stored stored) {
+        Standing standing = switch (stored) {
+            case YES -> Standing.SETTLED;
+            case NOT_NOW -> Standing.UNSTORED;
+            case NO_ROOM -> Standing.NO_ROOM;
+        };
+        return new Frame.Cancelled(standing, decided.cancelled(), decided.tooLate(), decided.acknowledged());
+    }
+
+    private void settle(Positions cancelled) {
+        PositionSet reported = new PositionSet();
+        Positions told = new Positions();
+        told.addAll(cancelled);
+        cancelled.forEach((ledgerId, entryId) -> {
+            positions.settle(ledgerId, entryId);
+            reported.add(ledgerId, entryId);
+        });
+        // Lets a later read skip it, once the cursor has it as deleted.
+        positions.knowReported(reported);
+        outbox.acknowledge(told.optimized());
+    }
+}
