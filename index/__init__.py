@@ -25,8 +25,8 @@ from tidegate.index.journal import Commit
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
 from tidegate.index.pacing import CompactionPace
+from tidegate.index.page_reader import FIRST_KEY, Page, PageReader
 from tidegate.index.positions import Position, PositionSet
-from tidegate.index.reading import FIRST_KEY, Page, Reading
 from tidegate.index.roaring import deserialize_bitmap, serialize_bitmap
 from tidegate.index.rocks import RocksStore
 from tidegate.index.sort import sort_entries
@@ -68,9 +68,9 @@ __all__ = [
     "MemoryStore",
     "Outline",
     "Page",
+    "PageReader",
     "Position",
     "PositionSet",
-    "Reading",
     "RocksStore",
     "StorageError",
     "Store",

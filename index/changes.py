@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Generic, TypeVar
 
 from tidegate.index.claim import Claim
-from tidegate.index.compacting import Compacting
+from tidegate.index.compactor import Compactor
 from tidegate.index.context import Notices
 from tidegate.index.entry import Entries
-from tidegate.index.persisting import Persisting
+from tidegate.index.persister import Persister
 from tidegate.index.position_state import PositionState
 from tidegate.index.positions import Position, PositionSet
 from tidegate.index.quarantine import Quarantine
@@ -34,16 +34,16 @@ class Changes(Generic[IndexT]):
         width: SliceWidth,
         quarantine: Quarantine,
         *,
-        persisting: Persisting,
-        compacting: Compacting,
+        persister: Persister,
+        compactor: Compactor,
         notices: Notices[IndexT],
     ) -> None:
         self._positions = positions
         self._timeline = timeline
         self._width = width
         self._quarantine = quarantine
-        self._persisting = persisting
-        self._compacting = compacting
+        self._persister = persister
+        self._compactor = compactor
         self._notices = notices
 
     @property
@@ -92,11 +92,11 @@ class Changes(Generic[IndexT]):
     def clear(self) -> None:
         """Forget every entry and acknowledgement."""
         self._positions.clear()
-        self._compacting.clear()
-        self._persisting.clear(self._timeline.clear())
+        self._compactor.clear()
+        self._persister.clear(self._timeline.clear())
         self._quarantine.clear()
         self._notices.told_lost()
-        self._notices.work_changed(persist=self._persisting.wanted)
+        self._notices.work_changed(persist=self._persister.wanted)
 
     def lose(self, positions: PositionSet) -> None:
         """Remove lost positions from held, and tell the broker. `finish_slices` must follow."""

@@ -2,7 +2,7 @@
 
 The facade over its parts. `PositionState` knows the state of each position, `Timeline` the due times;
 `Changes` applies a change to all of them, and this class writes it to the journal. `Upkeep` has the work of
-background threads: `Persisting` turns changes in the journal into slices, `Compacting` merges runs in slices.
+background threads: `Persister` turns changes in the journal into slices, `Compactor` merges runs in slices.
 `BlockReader`, `Quarantine` and `SliceWidth` do what their names say.
 
 Called by the core's thread only. This class reads the store only for a block that is due, and writes it only
@@ -19,7 +19,7 @@ from tidegate.index.absent import AbsentBlocks
 from tidegate.index.block_reader import BlockReader
 from tidegate.index.changes import Changes
 from tidegate.index.claim import Claim
-from tidegate.index.compacting import Compacting
+from tidegate.index.compactor import Compactor
 from tidegate.index.context import Context, Notices
 from tidegate.index.entry import BoolArray, Entries
 from tidegate.index.errors import BlockAwayError, CheckError
@@ -28,11 +28,11 @@ from tidegate.index.format.records import RecordType
 from tidegate.index.journal import SubscriptionJournal
 from tidegate.index.leftovers import Leftovers
 from tidegate.index.names import SubscriptionName
-from tidegate.index.persisting import Persisting
+from tidegate.index.page_reader import PageReader
+from tidegate.index.persister import Persister
 from tidegate.index.position_state import PositionState
 from tidegate.index.positions import Position, PositionSet
 from tidegate.index.quarantine import Quarantine
-from tidegate.index.reading import Reading
 from tidegate.index.recovery import Recovered
 from tidegate.index.replay import replay
 from tidegate.index.slice_width import SliceWidth
@@ -79,7 +79,7 @@ class DelayIndex:
             absent=self._absent,
             on_corrupt=self._notices.corrupt_block,
         )
-        self._persisting = Persisting(
+        self._persister = Persister(
             name=self.name,
             store=context.store,
             options=context.options,
@@ -93,13 +93,13 @@ class DelayIndex:
             leftovers=leftovers,
             absent=self._absent,
         )
-        compacting = Compacting(
+        compactor = Compactor(
             name=self.name,
             subscription_id=own_journal.subscription_id,
             store=context.store,
             options=context.options,
             timeline=self._timeline,
-            persisting=self._persisting,
+            persister=self._persister,
             leftovers=leftovers,
             absent=self._absent,
         )
@@ -108,8 +108,8 @@ class DelayIndex:
             self._timeline,
             width,
             self._quarantine,
-            persisting=self._persisting,
-            compacting=compacting,
+            persister=self._persister,
+            compactor=compactor,
             notices=self._notices,
         )
         self.upkeep = Upkeep(
@@ -119,8 +119,8 @@ class DelayIndex:
             self._timeline,
             self._blocks,
             absent=self._absent,
-            persisting=self._persisting,
-            compacting=compacting,
+            persister=self._persister,
+            compactor=compactor,
             changes=self._changes,
             quarantine=self._quarantine,
             notices=self._notices,
@@ -151,7 +151,7 @@ class DelayIndex:
             quarantine=Quarantine(audit=found.audit),
         )
         index._positions.put_back(found.damaged_ledgers)
-        index._persisting.restore(state, found.held_versions, found.acknowledged_versions, found.carried)
+        index._persister.restore(state, found.held_versions, found.acknowledged_versions, found.carried)
         index._timeline.stage(found.carried)
         index._timeline.restore(found.slices)
         replay(found.reader.records(), index._changes)
@@ -422,14 +422,14 @@ class DelayIndex:
         self.forget_acknowledgements()
         self._notices.want_persist()
 
-    def reading(self) -> Reading:
+    def page_reader(self) -> PageReader:
         """Everything stored or staged now, also entries that are no longer held. O(blocks).
 
         Raises BlockAwayError while blocks are absent.
         """
         if self._absent:
             raise BlockAwayError("a part of it")
-        return Reading(
+        return PageReader(
             self._context.store,
             self.own_journal.subscription_id,
             self._timeline.parts(),
@@ -490,7 +490,7 @@ class DelayIndex:
             self._timeline.check(
                 self._blocks.look, complete=not self._quarantine.pending and not self._absent
             )
-            self._persisting.check()
+            self._persister.check()
             self._absent.check()
             self._quarantine.check()
             self._context.journal.check(self.own_journal)

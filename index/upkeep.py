@@ -16,7 +16,7 @@ from typing import Generic
 from tidegate.index.absent import AbsentBlocks
 from tidegate.index.block_reader import BlockReader
 from tidegate.index.changes import Changes, IndexT
-from tidegate.index.compacting import Compacting
+from tidegate.index.compactor import Compactor
 from tidegate.index.context import Notices
 from tidegate.index.format import keys
 from tidegate.index.format.keys import SliceId
@@ -24,7 +24,7 @@ from tidegate.index.journal import SubscriptionJournal
 from tidegate.index.names import SubscriptionName
 from tidegate.index.pacing import Merge
 from tidegate.index.persist import PersistJob, StoredBlock
-from tidegate.index.persisting import Persisting
+from tidegate.index.persister import Persister
 from tidegate.index.position_state import ChangedLedgers, PositionState
 from tidegate.index.positions import PositionSet
 from tidegate.index.quarantine import Quarantine
@@ -45,8 +45,8 @@ class Upkeep(Generic[IndexT]):
         blocks: BlockReader,
         *,
         absent: AbsentBlocks,
-        persisting: Persisting,
-        compacting: Compacting,
+        persister: Persister,
+        compactor: Compactor,
         changes: Changes[IndexT],
         quarantine: Quarantine,
         notices: Notices[IndexT],
@@ -57,8 +57,8 @@ class Upkeep(Generic[IndexT]):
         self._timeline = timeline
         self._blocks = blocks
         self._absent = absent
-        self._persisting = persisting
-        self._compacting = compacting
+        self._persister = persister
+        self._compactor = compactor
         self._changes = changes
         self._quarantine = quarantine
         self._notices = notices
@@ -75,7 +75,7 @@ class Upkeep(Generic[IndexT]):
     @property
     def frozen_entries(self) -> int:
         """Entries that the persist on its way has taken and not spilled yet."""
-        return self._persisting.frozen_entries
+        return self._persister.frozen_entries
 
     @property
     def oldest_change_ms(self) -> int | None:
@@ -87,13 +87,13 @@ class Upkeep(Generic[IndexT]):
 
     def begin_persist(self, now_ms: int) -> PersistJob:
         """Take everything for a persist, to be run by any thread."""
-        job = self._persisting.begin(now_ms)
+        job = self._persister.begin(now_ms)
         self._notices.persist_begins()
         return job
 
     def finish_persist(self) -> None:
         """Apply the result of the persist."""
-        result = self._persisting.finish()
+        result = self._persister.finish()
         if result is not None:
             self._lose(result.lost)
             self._report(result.corrupt)
@@ -101,7 +101,7 @@ class Upkeep(Generic[IndexT]):
 
     def abandon_persist(self) -> None:
         """Undo a failed persist, which will be tried again."""
-        self._persisting.abandon()
+        self._persister.abandon()
         self._notices.want_persist()
         self.tell_wishes()
         self._notices.due_changed()
@@ -111,17 +111,17 @@ class Upkeep(Generic[IndexT]):
     @property
     def crowding(self) -> Crowding | None:
         """The crowding of the slice that most needs compacting; None if none can be compacted."""
-        return self._compacting.crowding
+        return self._compactor.crowding
 
     @property
     def has_merged(self) -> bool:
         """True if a paused compaction has merged slices to commit."""
-        return self._compacting.has_merged
+        return self._compactor.has_merged
 
     @property
     def compaction_paused(self) -> bool:
         """True if a compaction has paused and can be resumed."""
-        return self._compacting.paused
+        return self._compactor.paused
 
     def begin_compaction(self, *, commits: bool = True) -> Merge | None:
         """Resume the paused compaction, or begin one; None if nothing needs compacting.
@@ -129,11 +129,11 @@ class Upkeep(Generic[IndexT]):
         The returned function may be called in any thread, also several times, until `finish_compaction`.
         Without `commits` it may run beside a persist of this index, and only merges.
         """
-        return self._compacting.begin(commits=commits)
+        return self._compactor.begin(commits=commits)
 
     def finish_compaction(self, *, failed: bool = False) -> int:
         """Apply the work of a compaction that ended, paused or failed; the number of compacted slices."""
-        result = self._compacting.finish(failed=failed)
+        result = self._compactor.finish(failed=failed)
         self._report(result.corrupt)
         if failed:
             self._notices.want_persist()
@@ -189,7 +189,7 @@ class Upkeep(Generic[IndexT]):
                 self._report_block(keys.parse_slice_key(key), keys.parse_block_key(key), "is corrupt")
                 continue
             if kind == keys.SLICE:
-                self._persisting.doubt({keys.parse_slice_key(key)})
+                self._persister.doubt({keys.parse_slice_key(key)})
             elif kind == keys.HELD:
                 self._positions.put_back(ChangedLedgers({keys.parse_bitmap_key(key)[0]}, set()))
             elif kind == keys.ACKNOWLEDGED:
@@ -207,7 +207,7 @@ class Upkeep(Generic[IndexT]):
 
     def tell_wishes(self) -> None:
         """Tell the catalog if a persist has more to do than spilling."""
-        self._notices.work_changed(persist=self._persisting.wanted)
+        self._notices.work_changed(persist=self._persister.wanted)
 
     def _applied(self) -> None:
         self._absent.applied()

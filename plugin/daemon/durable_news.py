@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from tidegate.index import Clock, LostCommitsError, StorageError
 from tidegate.plugin.daemon.failures import Failures
-from tidegate.plugin.daemon.forgetting import Forgetting
 from tidegate.plugin.daemon.index_logs.index_logs import IndexLogs
+from tidegate.plugin.daemon.retention import Retention
 from tidegate.plugin.daemon.session import Durability
 from tidegate.plugin.daemon.stream import Stream
 from tidegate.plugin.errors import ErrorCode
@@ -35,7 +35,7 @@ class DurableNews:
     def __init__(
         self,
         clock: Clock,
-        forgetting: Forgetting,
+        retention: Retention,
         failures: Failures,
         *,
         metrics: Metrics,
@@ -46,7 +46,7 @@ class DurableNews:
         self.failing = False
         self.lost = asyncio.Event()
         self._clock = clock
-        self._forgetting = forgetting
+        self._retention = retention
         self._failures = failures
         self._metrics = metrics
         self._health = health
@@ -97,4 +97,4 @@ class DurableNews:
         if self._logs is not None and stream.session.cleared:
             self._logs.delete(stream)
         stream.connection.close_stream(stream)
-        self._forgetting.forget_if_empty(stream.session.index)
+        self._retention.forget_if_empty(stream.session.index)

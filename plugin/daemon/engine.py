@@ -3,7 +3,7 @@
 It runs on one event loop and owns nothing but the wiring. ``session`` has the meaning of a stream,
 ``handing_out`` and ``held_news`` its messages and their times, ``committer`` and ``durable_news`` the
 durability of changes, ``reading_pace`` the rate of reading, ``queries`` the control clients, ``maintenance``
-the periodic work, ``forgetting`` the removal of old subscriptions, ``repairs`` the handling of damage.
+the periodic work, ``retention`` the removal of old subscriptions, ``repairs`` the handling of damage.
 Invariants:
 
 - an exception of the index, foreseen or not, ends at most the stream in which it was raised;
@@ -36,12 +36,11 @@ from tidegate.plugin.daemon.cancelling import Cancelling
 from tidegate.plugin.daemon.committer import Committer
 from tidegate.plugin.daemon.durable_news import DurableNews
 from tidegate.plugin.daemon.failures import Failures
-from tidegate.plugin.daemon.forgetting import Forgetting
 from tidegate.plugin.daemon.handing_out import HandingOut
 from tidegate.plugin.daemon.held_news import HeldNews
 from tidegate.plugin.daemon.index_logs.index_logs import IndexLogs
 from tidegate.plugin.daemon.index_logs.repairs import Repairs
-from tidegate.plugin.daemon.index_logs.restoring import RestoreRequest
+from tidegate.plugin.daemon.index_logs.restorer import RestoreRequest
 from tidegate.plugin.daemon.index_logs.stream_log import LogState
 from tidegate.plugin.daemon.ingestion import Ingestion
 from tidegate.plugin.daemon.looking import Looking
@@ -49,10 +48,11 @@ from tidegate.plugin.daemon.maintenance import Maintenance
 from tidegate.plugin.daemon.ownership import Ownership
 from tidegate.plugin.daemon.queries import Queries
 from tidegate.plugin.daemon.reading_pace import ReadingPace
-from tidegate.plugin.daemon.replacing import Replacing
+from tidegate.plugin.daemon.retention import Retention
 from tidegate.plugin.daemon.session import Change, Session
 from tidegate.plugin.daemon.settings import Settings
 from tidegate.plugin.daemon.stream import Link, Stream
+from tidegate.plugin.daemon.stream_takeover import StreamTakeover
 from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
 from tidegate.plugin.telemetry.health import Health
 from tidegate.plugin.telemetry.metrics import Metrics
@@ -108,7 +108,7 @@ class DaemonEngine:
         self._logs = logs
         self._log = log
         self.surveyor = Surveyor(catalog, partial(RocksStore.aside_bytes, settings.data))
-        self._replacing = Replacing(clock, log)
+        self._takeover = StreamTakeover(clock, log)
         self._reading_pace = ReadingPace(catalog, clock, settings=settings, log=log)
         self._failures = failures = Failures(clock, log)
         self._held_news = HeldNews(catalog, self.ownership, log, on_bug=failures.end)
@@ -134,11 +134,11 @@ class DaemonEngine:
             log=log,
             on_bug=failures.end,
         )
-        self._forgetting = Forgetting(
+        self._retention = Retention(
             catalog, clock, self.ownership, settings=settings, commit_soon=self.commit_soon, log=log
         )
         self._durable_news = DurableNews(
-            clock, self._forgetting, failures, metrics=metrics, health=health, logs=logs, log=log
+            clock, self._retention, failures, metrics=metrics, health=health, logs=logs, log=log
         )
         self._committer: Committer[Stream] = Committer(
             catalog,
@@ -179,7 +179,7 @@ class DaemonEngine:
     def start(self) -> None:
         """Begin the upkeep; the daemon is ready."""
         for index in self.catalog:
-            self._forgetting.unserved(index)
+            self._retention.unserved(index)
         self._maintenance.start()
         self.health.clear("starting")
 
@@ -246,7 +246,7 @@ class DaemonEngine:
 
     def made(self, index: DelayIndex) -> None:
         """See ``ingestion.IngestionOwner``."""
-        self._forgetting.unserved(index)
+        self._retention.unserved(index)
 
     def added(self, index: DelayIndex, positions: PositionSet) -> None:
         """See ``ingestion.IngestionOwner``."""
@@ -296,9 +296,9 @@ class DaemonEngine:
             if served is not None and served.connection is not connection:
                 # Its broker believes held positions that this index may lack, should the new stream never
                 # begin.
-                self._replacing.end(served, connection, request.incarnation)
+                self._takeover.end(served, connection, request.incarnation)
             # The broker may be gone before the stream begins.
-            self._forgetting.unserved(index)
+            self._retention.unserved(index)
 
         return self._logs.restoring(
             RestoreRequest(connection.log_requests, stream_id, request, is_wanted, came)
@@ -334,10 +334,10 @@ class DaemonEngine:
         stream = Stream(connection, session)
         self._begin_log(stream, request)
         previous = self.ownership.take_over(stream)
-        self._forgetting.served(name)
+        self._retention.served(name)
         if previous is not None:
             self._handing_out.discard(previous)
-            self._replacing.replace(previous, stream)
+            self._takeover.replace(previous, stream)
         self._committer.note(stream, 0)
         self._log.debug(
             "stream opened", broker=connection.peer_name, topic=name.topic, subscription=name.subscription
@@ -371,7 +371,7 @@ class DaemonEngine:
             self._logs.end(stream)
         if self.ownership.get(stream.name) is stream:
             self.ownership.release(stream)
-            self._forgetting.unserved(stream.session.index)
+            self._retention.unserved(stream.session.index)
 
     def change(
         self, stream: Stream, seq: int, change: Change, received_ns: int, *, first_seq: int | None = None
@@ -469,7 +469,7 @@ class DaemonEngine:
 
     def forget_unserved(self, now_ms: int) -> None:  # noqa: ARG002
         """See ``MaintenanceOwner``."""
-        self._forgetting.forget_unserved()
+        self._retention.forget_unserved()
 
 
 def _check(name: SubscriptionName, incarnation: bytes) -> None:

@@ -158,10 +158,10 @@ class Ingestion:
     async def _page(self, name: SubscriptionName, key: EntryKey) -> Page:
         for tries_left in reversed(range(PAGE_TRIES)):
             try:
-                reading = self._index(name).reading()
+                reader = self._index(name).page_reader()
                 if self._executor is None:
-                    return reading.after(key, PAGE_ENTRIES, strict=tries_left > 0)
-                read = partial(reading.after, key, PAGE_ENTRIES, strict=tries_left > 0)
+                    return reader.after(key, PAGE_ENTRIES, strict=tries_left > 0)
+                read = partial(reader.after, key, PAGE_ENTRIES, strict=tries_left > 0)
                 return await asyncio.get_running_loop().run_in_executor(self._executor, read)
             except CorruptBlockError:
                 continue

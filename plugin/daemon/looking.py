@@ -182,8 +182,8 @@ class Looking:
         """About `limit` entries after `key`, held or not. Raises ``UserError``."""
         for tries_left in reversed(range(TRIES)):
             try:
-                reading = index.reading()
-                return await self._run(partial(reading.after, key, limit, strict=tries_left > 0))
+                reader = index.page_reader()
+                return await self._run(partial(reader.after, key, limit, strict=tries_left > 0))
             except CorruptBlockError:
                 continue
             except BlockAwayError as error:

@@ -51,17 +51,17 @@ def nobody_deletes_what_has_come(index: DelayIndex) -> None:
 def a_block_is_an_orphan(index: DelayIndex) -> None:
     block = loaded(index)
     key = keys.block_key(index.own_journal.subscription_id, block.of.id, block.descriptor.block_id)
-    index._persisting._leftovers.orphan([key])
+    index._persister._leftovers.orphan([key])
 
 
 def a_bitmap_is_an_orphan(index: DelayIndex) -> None:
-    ((ledger_id, version),) = index._persisting._held_versions.items()
+    ((ledger_id, version),) = index._persister._held_versions.items()
     key = keys.bitmap_key(keys.HELD, index.own_journal.subscription_id, ledger_id, version)
-    index._persisting._leftovers.orphan([key])
+    index._persister._leftovers.orphan([key])
 
 
 def a_slice_was_cleared(index: DelayIndex) -> None:
-    index._persisting._leftovers.clear([loaded(index).of.id])
+    index._persister._leftovers.clear([loaded(index).of.id])
 
 
 def a_doubt_is_settled_twice(index: DelayIndex) -> None:

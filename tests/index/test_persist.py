@@ -25,7 +25,7 @@ from tests.support.catalogs import (
     stored,
 )
 from tests.support.stores import FailingStore
-from tidegate.index import persisting, roaring, staging
+from tidegate.index import persister, roaring, staging
 from tidegate.index import positions as positions_module
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
@@ -459,7 +459,7 @@ def test_a_persist_that_could_not_begin_for_want_of_memory_takes_nothing_along(
         raise MemoryError("it does not fit")
 
     with monkeypatch.context() as patched:
-        patched.setattr(persisting, what, bug)
+        patched.setattr(persister, what, bug)
         with pytest.raises(MemoryError):
             catalog.maintain(START_MS)
         assert "it does not fit" in (catalog.persist_failure or "")

@@ -35,7 +35,7 @@ from tidegate.plugin.daemon.engine import DaemonEngine
 from tidegate.plugin.daemon.half_frames import HalfFrames
 from tidegate.plugin.daemon.histories import Break
 from tidegate.plugin.daemon.index_logs.index_logs import IndexLogs
-from tidegate.plugin.daemon.index_logs.restoring import Restored
+from tidegate.plugin.daemon.index_logs.restorer import Restored
 from tidegate.plugin.daemon.index_logs.stream_log import StreamLog
 from tidegate.plugin.daemon.settings import Settings
 from tidegate.plugin.errors import ErrorCode

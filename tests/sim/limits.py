@@ -27,7 +27,7 @@ from tidegate.index import (
 from tidegate.index.format import packing
 from tidegate.index.log import ledger_writer, object_home, writer
 from tidegate.plugin.daemon import handing_out, ingestion, outgoing, small_adds, streams
-from tidegate.plugin.daemon.index_logs import index_logs, restoring
+from tidegate.plugin.daemon.index_logs import index_logs, restorer
 
 _SMALL: dict[tuple[ModuleType, str], int] = {
     (distinct, "FEW"): 1,
@@ -64,9 +64,9 @@ _SMALL: dict[tuple[ModuleType, str], int] = {
 def limited(config: Config) -> Iterator[None]:
     """The product's numbers are what the history chooses, for a while."""
     wanted = {
-        (restoring, "AT_ONCE_MAX"): config.logs_at_once,
-        (restoring, "LONG_AT_ONCE_MAX"): config.long_logs_at_once,
-        (restoring, "LONG_BYTES"): config.long_log_bytes,
+        (restorer, "AT_ONCE_MAX"): config.logs_at_once,
+        (restorer, "LONG_AT_ONCE_MAX"): config.long_logs_at_once,
+        (restorer, "LONG_BYTES"): config.long_log_bytes,
         (index_logs, "BEGINNINGS_MAX"): config.log_beginnings,
         **(_SMALL if config.small_limits else {}),
     }

@@ -37,7 +37,7 @@ from tidegate.index.log.object_home import ObjectHome
 from tidegate.index.log.waiting import Waiting
 from tidegate.index.log.writer import LogWriter
 from tidegate.index.names import SubscriptionName
-from tidegate.index.persisting import Persisting
+from tidegate.index.persister import Persister
 from tidegate.index.position_state import ChangedLedgers, PositionState
 from tidegate.index.positions import PositionSet
 from tidegate.index.store import Batch
@@ -46,7 +46,7 @@ from tidegate.index.timeline import Timeline
 from tidegate.plugin.daemon import histories
 from tidegate.plugin.daemon.committer import Committer
 from tidegate.plugin.daemon.connection import Connection
-from tidegate.plugin.daemon.index_logs import restoring
+from tidegate.plugin.daemon.index_logs import restorer
 from tidegate.plugin.daemon.index_logs.fetching import BlockFetch
 from tidegate.plugin.daemon.index_logs.index_logs import IndexLogs
 from tidegate.plugin.daemon.index_logs.last_words import LastWords
@@ -101,8 +101,8 @@ def acknowledgements_not_put_back() -> Iterator[None]:
         ):
             original(self)
 
-    put_back, original = PositionState.put_back, Persisting.abandon
-    with replaced(Persisting, "abandon", abandon):
+    put_back, original = PositionState.put_back, Persister.abandon
+    with replaced(Persister, "abandon", abandon):
         yield
 
 
@@ -433,7 +433,7 @@ def _last_object_not_read() -> Iterator[None]:
 @contextmanager
 def _acknowledgements_gone() -> Iterator[None]:
     """An index that gave way to its log, which was behind, took along what it knew acknowledged."""
-    with replaced(restoring, "last_words", lambda former, index, request: LastWords()):
+    with replaced(restorer, "last_words", lambda former, index, request: LastWords()):
         yield
 
 

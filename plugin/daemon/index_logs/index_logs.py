@@ -1,4 +1,4 @@
-"""The index logs of the daemon's streams, shipped while a stream is open; ``restoring`` reads them before.
+"""The index logs of the daemon's streams, shipped while a stream is open; ``restorer`` reads them before.
 
 Invariants:
 
@@ -42,7 +42,7 @@ from tidegate.index.log import (
 from tidegate.plugin.daemon.homes.broker_home import LogRequests
 from tidegate.plugin.daemon.homes.homes import Homes
 from tidegate.plugin.daemon.index_logs.fetching import Fetches
-from tidegate.plugin.daemon.index_logs.restoring import Restored, Restorer, RestoreRequest
+from tidegate.plugin.daemon.index_logs.restorer import Restored, Restorer, RestoreRequest
 from tidegate.plugin.daemon.index_logs.stream_log import Former, LogState, StreamLog
 from tidegate.plugin.daemon.stream import Stream
 from tidegate.plugin.seldom import Seldom, kind_of

@@ -28,7 +28,7 @@ from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
 from tidegate.index.positions import PositionSet
 from tidegate.index.store import Batch, MemoryStore
-from tidegate.plugin.daemon.index_logs import restoring, stream_log
+from tidegate.plugin.daemon.index_logs import restorer, stream_log
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.wire.session import DaemonSession
@@ -263,7 +263,7 @@ async def test_what_comes_while_the_log_is_read_counts_after_it(
     world = World()
     async with start() as daemon, await ShimClient.connect(socket_path) as client:
         await fill(client, daemon, world)
-    monkeypatch.setattr(restoring, "RESTORE_SECONDS", 0.3)
+    monkeypatch.setattr(restorer, "RESTORE_SECONDS", 0.3)
     async with start(), await ShimClient.connect(socket_path) as client:
         client.offer_logs(world)
         client.log_silent = True

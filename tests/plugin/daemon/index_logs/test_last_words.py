@@ -17,7 +17,7 @@ from tests.support.waiting import until
 from tidegate.index import Chain, DelayIndex
 from tidegate.index.log.memory_home import World
 from tidegate.index.store import MemoryStore
-from tidegate.plugin.daemon.index_logs import restoring
+from tidegate.plugin.daemon.index_logs import restorer
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.wire.messages import Ack
 
@@ -291,7 +291,7 @@ async def test_an_index_that_was_taken_in_is_not_given_up_for_a_bug(
 
     left = store.reopen()
     with monkeypatch.context() as patched:
-        patched.setattr(restoring, "take_over", bug)
+        patched.setattr(restorer, "take_over", bug)
         async with start(store=left), await ShimClient.connect(socket_path) as client:
             client.offer_logs(world)
             stream = await client.open(TOPIC, epoch=3, claims=(1, 2, 3))

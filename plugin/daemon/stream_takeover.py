@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import structlog
 
 
-class Replacing:
+class StreamTakeover:
     """Ends the former stream, silently or with ERROR."""
 
     def __init__(self, clock: Clock, log: structlog.typing.FilteringBoundLogger) -> None:

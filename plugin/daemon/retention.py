@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 NS_PER_DAY = 86_400_000_000_000
 
 
-class Forgetting:
+class Retention:
     """Decides what to forget, and when. ``commit_soon``: called after a removal from the catalog."""
 
     def __init__(

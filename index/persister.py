@@ -40,7 +40,7 @@ _LOG = logging.getLogger(__name__)
 _DEAD_SHARE = 8
 
 
-class Persisting:
+class Persister:
     """The persists of one subscription, one after another.
 
     ids: block ids, shared with compactions.

@@ -20,14 +20,14 @@ from tidegate.index.leftovers import Leftovers
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
 from tidegate.index.pacing import Merge
-from tidegate.index.persisting import Persisting
+from tidegate.index.persister import Persister
 from tidegate.index.store import Store
 from tidegate.index.timeline import Crowding, Timeline
 
 _LOG = logging.getLogger(__name__)
 
 
-class Compacting:
+class Compactor:
     """The compactions of one subscription, one after another."""
 
     def __init__(
@@ -38,7 +38,7 @@ class Compacting:
         store: Store,
         options: IndexOptions,
         timeline: Timeline,
-        persisting: Persisting,
+        persister: Persister,
         leftovers: Leftovers,
         absent: AbsentBlocks,
     ) -> None:
@@ -47,7 +47,7 @@ class Compacting:
         self._store = store
         self._options = options
         self._timeline = timeline
-        self._persisting = persisting
+        self._persister = persister
         self._leftovers = leftovers
         self._absent = absent
         self._job: CompactionJob | None = None
@@ -102,7 +102,7 @@ class Compacting:
         job = self._job or self._new_job()
         left = sum(task.entries for task in job.left.values())
         tasks = self._timeline.to_compact(self._options.compaction_entries - left, job.left)
-        job.extend({slice_id: Task(blocks, self._persisting.live) for slice_id, blocks in tasks.items()})
+        job.extend({slice_id: Task(blocks, self._persister.live) for slice_id, blocks in tasks.items()})
         if job.done:
             return None
         self._job, self._running = job, True
@@ -135,12 +135,12 @@ class Compacting:
         return result
 
     def _new_job(self) -> CompactionJob:
-        version = self._persisting.next_version()
+        version = self._persister.next_version()
         writer = BlockWriter(
             self._store,
             self._subscription_id,
             version,
-            ids=self._persisting.ids,
+            ids=self._persister.ids,
             piece_bytes=self._options.write_piece_bytes,
         )
         self._job_is_stale = False

@@ -1,6 +1,6 @@
 """All entries of one subscription at one moment, in order, a page at a time: for checks of the index.
 
-The core's thread takes a reading, at the cost of a pointer a block; any other thread reads it. Staged entries
+The core's thread makes a reader, at the cost of a pointer a block; any other thread uses it. Staged entries
 are arrays that nobody changes, blocks are loaded from the store. Invariant: a page has every entry between
 its two keys at that moment, dead ones too, and none twice. Entries keep their keys when a persist moves them,
 so that pages of later moments fit together: an entry that exists all the time is in exactly one of them.
@@ -30,7 +30,7 @@ class Page(NamedTuple):
     last: EntryKey | None
 
 
-class Reading:
+class PageReader:
     """The entries of an index, staged and in blocks."""
 
     def __init__(

@@ -23,7 +23,7 @@ from tidegate.index.log import AwayError, memory_home
 from tidegate.index.log.memory_home import MemoryHome, World
 from tidegate.index.names import SubscriptionName
 from tidegate.index.store import Batch, MemoryStore
-from tidegate.plugin.daemon.index_logs import restoring
+from tidegate.plugin.daemon.index_logs import restorer
 from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.wire.messages import LogOp, LogRequest
 
@@ -134,7 +134,7 @@ async def test_the_broker_that_was_first_to_ask_does_not_come_between_a_newer_on
         former.logs, newer.logs = SlowHome(world), SlowHome(world)
         deadlines = [asyncio.timeout(None), asyncio.timeout(None)]
         waiting = iter(deadlines)
-        monkeypatch.setattr(restoring, "restore_deadline", lambda: next(waiting))
+        monkeypatch.setattr(restorer, "restore_deadline", lambda: next(waiting))
         late = former.begin_open(TOPIC, epoch=2)
         await former.logs.has_read.wait()
         stream = newer.begin_open(TOPIC, epoch=3)
@@ -174,7 +174,7 @@ async def test_a_home_that_is_away_for_a_moment_is_asked_again(
     start: StartDaemon, socket_path: Path, log: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Code 4 says: try again. One answer of it had ended the restoration, with an empty HELD."""
-    monkeypatch.setattr(restoring, "ASK_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(restorer, "ASK_AGAIN_SECONDS", 0.0)
     world = World()
     async with start(), await ShimClient.connect(socket_path) as client:
         client.offer_logs(world)
@@ -192,9 +192,9 @@ async def test_a_home_that_is_away_for_a_moment_is_asked_again(
 async def test_a_home_that_stays_away_is_given_up_in_time_and_named(
     start: StartDaemon, socket_path: Path, log: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(restoring, "ASK_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(restorer, "ASK_AGAIN_SECONDS", 0.0)
     deadline = asyncio.timeout(None)
-    monkeypatch.setattr(restoring, "restore_deadline", lambda: deadline)
+    monkeypatch.setattr(restorer, "restore_deadline", lambda: deadline)
     world = World()
     async with start(), await ShimClient.connect(socket_path) as client:
         client.offer_logs(world)
@@ -276,14 +276,14 @@ async def test_the_time_to_read_a_log_begins_when_those_before_it_are_read(
     worlds, begun = Worlds(5), 0
     async with start(), await ShimClient.connect(socket_path) as client:
         await worlds.fill(client)
-    monkeypatch.setattr(restoring, "AT_ONCE_MAX", 1)
+    monkeypatch.setattr(restorer, "AT_ONCE_MAX", 1)
 
     def deadline() -> asyncio.Timeout:
         nonlocal begun
         begun += 1
         return asyncio.timeout(TIMEOUT_S)
 
-    monkeypatch.setattr(restoring, "restore_deadline", deadline)
+    monkeypatch.setattr(restorer, "restore_deadline", deadline)
     async with start() as daemon, await ManyHomes.connect(socket_path) as client:
         client.prepare()
         streams = client.begin_all(worlds)
@@ -306,8 +306,8 @@ async def test_few_long_logs_are_read_at_a_time(
     async with start(), await ShimClient.connect(socket_path) as client:
         await worlds.fill(client, log_entries=8)
     monkeypatch.setattr(memory_home, "READ_BYTES", 1)
-    monkeypatch.setattr(restoring, "LONG_BYTES", 1)
-    monkeypatch.setattr(restoring, "LONG_AT_ONCE_MAX", 2)
+    monkeypatch.setattr(restorer, "LONG_BYTES", 1)
+    monkeypatch.setattr(restorer, "LONG_AT_ONCE_MAX", 2)
     async with start(), await ManyHomes.connect(socket_path) as client:
         client.prepare()
         client.may_answer.set()
@@ -343,7 +343,7 @@ async def test_a_restoration_that_was_given_up_leaves_nothing_in_the_store(
         client.streams[1].add(entries(10, later_ms()))
         await client.streams[1].close()
     deadline = asyncio.timeout(None)
-    monkeypatch.setattr(restoring, "restore_deadline", lambda: deadline)
+    monkeypatch.setattr(restorer, "restore_deadline", lambda: deadline)
     async with start(store=store), await ShimClient.connect(socket_path) as client:
         client.logs = MemoryHome(world)
         stream = client.begin_open(TOPIC, epoch=2)
