@@ -1,5 +1,8 @@
 package tidegate.pulsar.cursor;
 
+import java.lang.invoke.MethodHandle;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.MethodType;
 import java.util.BitSet;
 import java.util.TreeMap;
 import org.apache.bookkeeper.mledger.ManagedCursor;
@@ -15,6 +18,9 @@ import tidegate.pulsar.gate.TrackerHost.Stored;
  * before the last one.
  */
 final class RecordRoom {
+    /** managedLedgerUnackedRangesOpenCacheSetEnabled; null in Pulsar 5.0, where each cursor keeps bitmaps. */
+    private static final MethodHandle KEEPS_BITMAPS = keepsBitmaps();
+
     private final ManagedCursor cursor;
     private final long deletionsBefore;
     private final long usedBefore;
@@ -56,7 +62,7 @@ final class RecordRoom {
             return ranges;
         }
         ManagedLedgerConfig config = cursor.getManagedLedger().getConfig();
-        if (!config.isUnackedRangesOpenCacheSetEnabled()) {
+        if (!keepsBitmaps(config)) {
             return ranges;
         }
         try {
@@ -64,6 +70,23 @@ final class RecordRoom {
         } catch (NoSuchMethodError e) {
             // A Pulsar without the setting: the worse of the two.
             return Math.max(ranges, entriesBeforeLastLedger(known));
+        }
+    }
+
+    private static boolean keepsBitmaps(ManagedLedgerConfig config) {
+        try {
+            return KEEPS_BITMAPS == null || (boolean) KEEPS_BITMAPS.invokeExact(config);
+        } catch (Throwable e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    private static MethodHandle keepsBitmaps() {
+        try {
+            return MethodHandles.publicLookup().findVirtual(ManagedLedgerConfig.class, "isUnackedRangesOpenCacheSetEnabled",
+                    MethodType.methodType(boolean.class));
+        } catch (ReflectiveOperationException e) {
+            return null;
         }
     }
 
