@@ -64,7 +64,7 @@ def _settings() -> str:
 
 
 def _range(reader: Any) -> str:
-    """What a setting's reader says of a senseless value."""
+    """The range of a setting, from its reader's refusal of a senseless value."""
     try:
         reader(object())
     except (ValueError, TypeError) as error:

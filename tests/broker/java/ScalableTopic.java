@@ -73,7 +73,7 @@ public final class ScalableTopic {
             while (!CAME.keySet().containsAll(EXPECTED) && System.currentTimeMillis() < deadlineMs) {
                 Thread.sleep(200);
             }
-            // What comes again, or an hour early, has some seconds to do so.
+            // Some seconds for repeats, and for messages an hour early.
             Thread.sleep(3_000);
             Map<Long, SegmentInfo> segments = new TreeMap<>(admin.scalableTopics().getMetadata(topic).getSegments());
             List<String> told = new ArrayList<>();
