@@ -31,6 +31,12 @@ def listed(cluster: Cluster, lane: Lane, *options: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+def cancel_first(cluster: Cluster, lane: Lane, number: int) -> Any:
+    """Cancel the messages that are due first; the answer."""
+    chosen = [one["message_id"] for one in listed(cluster, lane)[:number]]
+    return tell(cluster, "cancel", lane.topic, "sub", *[part for one in chosen for part in ("--id", one)])
+
+
 def test_what_waits_is_listed_counted_and_shown(lane: Lane, cluster: Cluster) -> None:
     inbox = Inbox()
     lane.subscribe(inbox)
@@ -88,9 +94,7 @@ def test_what_was_cancelled_survives_kill_9_of_both(lane: Lane, cluster: Cluster
     lane.send_in(*[24_000] * 50)
     lane.wait_delayed(100)
     wait_listed(cluster, lane, 100)
-    chosen = [one["message_id"] for one in listed(cluster, lane)[:50]]
-    options = [part for one in chosen for part in ("--id", one)]
-    told = tell(cluster, "cancel", lane.topic, "sub", *options)
+    told = cancel_first(cluster, lane, 50)
     assert told["done"] == 50
     cluster.broker.kill()
     cluster.daemon.kill()
@@ -111,8 +115,7 @@ def test_what_was_cancelled_stays_so_for_a_broker_that_decides_alone(lane: Lane,
     lane.send_in(*[28_000] * 20)
     lane.wait_delayed(40)
     wait_listed(cluster, lane, 40)
-    chosen = [one["message_id"] for one in listed(cluster, lane)[:20]]
-    told = tell(cluster, "cancel", lane.topic, "sub", *[part for one in chosen for part in ("--id", one)])
+    told = cancel_first(cluster, lane, 20)
     cluster.broker.kill()
     cluster.daemon.kill()
     assert told["done"] == 20
@@ -134,8 +137,7 @@ def test_it_needs_no_consumer(lane: Lane, cluster: Cluster) -> None:
     lane.wait_delayed(5)
     wait_listed(cluster, lane, 5)
     consumer.close()
-    chosen = [one["message_id"] for one in listed(cluster, lane)[:3]]
-    told = tell(cluster, "cancel", lane.topic, "sub", *[part for one in chosen for part in ("--id", one)])
+    told = cancel_first(cluster, lane, 3)
     assert told["done"] == 3
     lane.wait_stats(lambda now: now.backlog == 2, "what was cancelled is no backlog")
     lane.subscribe(inbox)
