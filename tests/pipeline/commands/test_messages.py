@@ -16,7 +16,6 @@ from tidegate.pipeline.job import launch
 from tidegate.pipeline.job.failures import explained
 from tidegate.pipeline.job.view import LineView, TerminalView
 from tidegate.pipeline.rebuild import orphans
-from tidegate.pipeline.report.page import Page
 from tidegate.pipeline.source.options import Options
 from tidegate.pipeline.topic.access import Access
 from tidegate.pipeline.topic.admin import Admin
@@ -24,6 +23,7 @@ from tidegate.pipeline.topic.broker import ServiceUrl
 from tidegate.pipeline.topic.names import TopicName
 from tidegate.plugin import cli
 from tidegate.plugin.errors import DaemonAwayError, UserError
+from tidegate.plugin.pages.page import Page
 
 SECRET = "s3cret"  # noqa: S105
 GOOD = {"service_url": "pulsar://h", "admin_url": "http://h", "topic": "t"}

@@ -17,9 +17,9 @@ from tidegate.pipeline.job.failures import explained, room_for
 from tidegate.pipeline.job.launch import launch
 from tidegate.pipeline.job.request import Request
 from tidegate.pipeline.job.view import make_view
-from tidegate.pipeline.report.page import Page
 from tidegate.pipeline.tune import record
 from tidegate.pipeline.tune.trial import Setting, Trial, run_trials
+from tidegate.plugin.pages.page import Page, PageError
 
 DRIVER = (
     "org.apache.spark.SparkException: Job aborted due to stage failure: Task 1 in stage 9.0 failed 4 times"
@@ -34,7 +34,7 @@ def test_no_half_of_a_report_or_of_a_recording(tmp_path: Path) -> None:
     page.text("words " * 1_000)
     rows = np.arange(4_000).reshape(-1, 2)
     with files_of_at_most(2_048):
-        with pytest.raises(PipelineError, match=r"cannot write the report to .*; choose another --report"):
+        with pytest.raises(PageError, match=r"cannot write the report to .*; choose another --report"):
             page.write(tmp_path / "report.html")
         with pytest.raises(OptionError, match=r"cannot write .*trace\.csv: .*; choose another --report"):
             record._write(tmp_path / "trace.csv", rows)

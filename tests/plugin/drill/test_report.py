@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from tests.support.ledgers import finished, round_of
-from tidegate.plugin.drill.html import page, write_report
+from tidegate.plugin.drill.html import page_of, write_report
 from tidegate.plugin.drill.report import as_json, as_table
 from tidegate.plugin.drill.session import Result, ledgers_of, results_of
 from tidegate.plugin.drill.verdict import judge
@@ -58,7 +58,7 @@ def test_what_was_out_of_order_within_its_key_is_shown(tmp_path: Path) -> None:
     text = console.export_text()
     assert "out of order" in text
     assert "8,642" in text
-    assert "<td>8,642</td>" in page([late])
+    assert "<td>8,642</td>" in page_of([late]).html()
 
 
 def test_results_are_judged_again_from_the_ledgers(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ class Structure(HTMLParser):
 def test_the_page_stands_alone_and_escapes_what_it_is_told(tmp_path: Path) -> None:
     structure = Structure()
     hostile = "<script>alert(1)</script>"
-    structure.feed(page([result(tmp_path), result(tmp_path / "b", hostile, tracker=hostile)]))
+    structure.feed(page_of([result(tmp_path), result(tmp_path / "b", hostile, tracker=hostile)]).html())
     assert structure.counts["figure"] == 4
     assert "script" not in structure.counts
     assert not structure.elsewhere
@@ -100,7 +100,7 @@ def test_the_page_stands_alone_and_escapes_what_it_is_told(tmp_path: Path) -> No
 def test_of_many_rounds_the_worst_have_a_picture(tmp_path: Path) -> None:
     usual = judge(finished(tmp_path / "usual"))
     rounds = [usual] * 6 + [replace(usual, gap_s=usual.gap_s + 1), replace(usual, passed=False, gap_s=0.0)]
-    shown = page([Result("broker-killed", "kills", "tidegate", rounds)])
+    shown = page_of([Result("broker-killed", "kills", "tidegate", rounds)]).html()
     assert re.findall(r"<figcaption>Round (\d+):", shown) == ["1", "2", "3", "7", "8"]
 
 
