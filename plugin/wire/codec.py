@@ -58,11 +58,14 @@ from tidegate.plugin.wire.messages import (
     LogRequest,
     MarkDelete,
     Message,
+    Move,
     Open,
     Ping,
     Pong,
     Query,
     Reply,
+    Reschedule,
+    Rescheduled,
     Role,
     Standing,
     Unack,
@@ -117,6 +120,9 @@ _WITH_SEQ = {
     FrameType.INGEST,
     FrameType.CANCEL,
     FrameType.CANCELLED,
+    FrameType.RESCHEDULE,
+    FrameType.RESCHEDULED,
+    FrameType.MOVE,
 }
 
 
@@ -260,11 +266,20 @@ def _read_dispatcher(reader: _Reader) -> BypassedDispatcher:
 
 
 def _read_cancelled(reader: _Reader, flags: int) -> Cancelled:
-    try:
-        standing = Standing(flags)
-    except ValueError:
-        raise ProtocolError(ErrorCode.MALFORMED, f"CANCELLED with flags {flags}") from None
+    standing = _standing(reader, flags)
     return Cancelled(reader.positions(), reader.positions(), reader.positions(), standing)
+
+
+def _read_rescheduled(reader: _Reader, flags: int) -> Rescheduled:
+    standing = _standing(reader, flags)
+    return Rescheduled(reader.positions(), reader.positions(), reader.positions(), standing)
+
+
+def _standing(reader: _Reader, flags: int) -> Standing:
+    try:
+        return Standing(flags)
+    except ValueError:
+        raise reader.malformed(f"flags {flags}") from None
 
 
 _DECODERS: dict[FrameType, Callable[[_Reader, int], Message]] = {
@@ -287,6 +302,9 @@ _DECODERS: dict[FrameType, Callable[[_Reader, int], Message]] = {
     FrameType.UNHELD: lambda r, _: Unheld(r.positions()),
     FrameType.CANCEL: lambda r, flags: Cancel(r.positions(), ask=bool(flags & FLAG_ASK)),
     FrameType.CANCELLED: _read_cancelled,
+    FrameType.RESCHEDULE: lambda r, flags: Reschedule(r.records(), ask=bool(flags & FLAG_ASK)),
+    FrameType.RESCHEDULED: _read_rescheduled,
+    FrameType.MOVE: lambda r, flags: Move(r.records(), bool(flags & FLAG_NEAR)),
     FrameType.LOG_REQUEST: _read_log_request,
     FrameType.LOG_ANSWER: _read_log_answer,
     FrameType.BYPASSED: _read_bypassed,
@@ -357,9 +375,9 @@ def encode(message: Message, stream: int = 0, seq: int = 0) -> bytes:  # noqa: P
         case Held():
             payload = message.held.serialize() + message.acknowledged.serialize()
             flags = FLAG_LAST if message.last else 0
-        case Add() | Due():
+        case Add() | Move() | Due():
             payload = _records(message.entries)
-            flags = FLAG_NEAR if isinstance(message, Add) and message.near else 0
+            flags = FLAG_NEAR if not isinstance(message, Due) and message.near else 0
         case Credit():
             payload = _U32.pack(message.more)
         case Ack() | Unack() | Unheld():
@@ -367,10 +385,13 @@ def encode(message: Message, stream: int = 0, seq: int = 0) -> bytes:  # noqa: P
         case Cancel():
             payload = message.positions.serialize()
             flags = FLAG_ASK if message.ask else 0
-        case Cancelled():
-            sets = (message.cancelled, message.too_late, message.acknowledged)
-            payload = b"".join(one.serialize() for one in sets)
+        case Cancelled() | Rescheduled():
+            changed = message.cancelled if isinstance(message, Cancelled) else message.moved
+            payload = b"".join(one.serialize() for one in (changed, message.too_late, message.acknowledged))
             flags = message.standing
+        case Reschedule():
+            payload = _records(message.entries)
+            flags = FLAG_ASK if message.ask else 0
         case MarkDelete():
             payload = _POSITION.pack(*message.position)
         case LogRequest() | LogAnswer():

@@ -21,14 +21,14 @@ from enum import IntEnum
 from tidegate.plugin.errors import ErrorCode, ProtocolError
 
 VERSION_MIN = 3
-VERSION_MAX = 5
+VERSION_MAX = 6
 LENGTH_MIN = 20
 LENGTH_MAX = 4 * 1024 * 1024
 FLAG_LAST = 0x01  # HELD: the last frame of the answer to OPEN
-FLAG_NEAR = 0x01  # ADD: the broker's near tier has these already
+FLAG_NEAR = 0x01  # ADD, MOVE: the broker's near tier has these already
 FLAG_DISOWN = 0x01  # INGEST: the index is not to answer for these any more
-FLAG_ASK = 0x01  # CANCEL: only say how they stand
-FLAGS_STANDING = 0x07  # CANCELLED: one of messages.Standing
+FLAG_ASK = 0x01  # CANCEL, RESCHEDULE: only say how they stand
+FLAGS_STANDING = 0x07  # CANCELLED, RESCHEDULED: one of messages.Standing
 
 _LENGTH = struct.Struct("<I")
 _HEADER = struct.Struct("<IIBBHIQ")  # length crc type flags reserved stream seq
@@ -59,11 +59,14 @@ class FrameType(IntEnum):
     LOG_REQUEST = 0x1C
     LOG_ANSWER = 0x1D
     BYPASSED = 0x1E
+    MOVE = 0x1F
     QUERY = 0x20
     REPLY = 0x21
     INGEST = 0x22
     CANCEL = 0x40
     CANCELLED = 0x41
+    RESCHEDULE = 0x42
+    RESCHEDULED = 0x43
 
 
 _TYPES = {int(kind): kind for kind in FrameType}
@@ -73,6 +76,9 @@ _FLAGS_KNOWN = {
     FrameType.INGEST: FLAG_DISOWN,
     FrameType.CANCEL: FLAG_ASK,
     FrameType.CANCELLED: FLAGS_STANDING,
+    FrameType.RESCHEDULE: FLAG_ASK,
+    FrameType.RESCHEDULED: FLAGS_STANDING,
+    FrameType.MOVE: FLAG_NEAR,
 }
 
 

@@ -19,6 +19,7 @@ NAME_BYTES_MAX = 8_192  # of a topic, a subscription, a broker: Pulsar's own too
 QUERY_BYTES_MAX = 65_536
 BYPASSED_MAX = 32
 CANCEL_VERSION = 5  # the first in which a broker is asked to cancel
+RESCHEDULE_VERSION = 6  # the first in which it is asked to reschedule
 
 
 class Role(IntEnum):
@@ -199,16 +200,16 @@ class Cancel:
 
 
 class Standing(IntEnum):
-    """How far an answer to CANCEL is to be relied upon; the flags of CANCELLED."""
+    """How far an answer to CANCEL or RESCHEDULE is to be relied upon; the flags of the answer."""
 
     SETTLED = 0
-    """The cursor's record has what is cancelled or acknowledged; asked with ASK, it may not."""
+    """The answer is stored; asked with ASK, it may not be."""
     UNDECIDED = 1
     """Nothing was decided, or done: ask again."""
     UNSTORED = 2
-    """The record may not have it: ask again."""
+    """It may not be stored: ask again."""
     NO_ROOM = 4
-    """As UNSTORED, and it has no room for it."""
+    """There is no room for it: CANCELLED is as UNSTORED then, RESCHEDULED has moved nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +221,36 @@ class Cancelled:
     too_late: PositionSet
     acknowledged: PositionSet
     standing: Standing = Standing.SETTLED
+
+
+@dataclass(frozen=True, slots=True)
+class Reschedule:
+    """Messages to be due at these times, unless a consumer has them. ask: only how they stand."""
+
+    type: ClassVar[FrameType] = FrameType.RESCHEDULE
+    entries: Entries
+    ask: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rescheduled:
+    """The answer to the RESCHEDULE of the same seq; a position in none of the sets is no message that
+    waits."""
+
+    type: ClassVar[FrameType] = FrameType.RESCHEDULED
+    moved: PositionSet
+    too_late: PositionSet
+    acknowledged: PositionSet
+    standing: Standing = Standing.SETTLED
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Entries with the times that hold for them, whatever ADD says."""
+
+    type: ClassVar[FrameType] = FrameType.MOVE
+    entries: Entries
+    near: bool
 
 
 class LogOp(IntEnum):
@@ -363,6 +394,9 @@ Message = (
     | Unheld
     | Cancel
     | Cancelled
+    | Reschedule
+    | Rescheduled
+    | Move
     | LogRequest
     | LogAnswer
     | Bypassed

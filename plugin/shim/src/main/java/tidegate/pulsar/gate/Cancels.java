@@ -6,7 +6,7 @@ import tidegate.pulsar.position.PositionSet;
 import tidegate.pulsar.position.PositionStates;
 import tidegate.pulsar.position.SoughtPositions;
 import tidegate.pulsar.wire.Frame;
-import tidegate.pulsar.wire.Frame.Cancelled.Standing;
+import tidegate.pulsar.wire.Frame.Standing;
 import tidegate.pulsar.wire.Position;
 import tidegate.pulsar.wire.Positions;
 

@@ -267,6 +267,11 @@ public final class DaemonSide {
         return answer;
     }
 
+    /** Somebody wants messages to be due at other times. This shim moves none yet. */
+    public CompletableFuture<Frame.Rescheduled> onReschedule(Frame.Reschedule reschedule) {
+        return CompletableFuture.completedFuture(Frame.Rescheduled.notYet());
+    }
+
     /** Answers a request of the daemon about the subscription's index log. */
     public CompletableFuture<Frame.LogAnswer> onLogRequest(Frame.LogRequest request) {
         return host.log().answer(request);

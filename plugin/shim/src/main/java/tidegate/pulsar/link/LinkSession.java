@@ -297,6 +297,8 @@ public final class LinkSession {
             core.daemon().onUnheld(unheld);
         } else if (frame instanceof Frame.Cancel cancel) {
             answer(envelope, core.daemon().onCancel(cancel));
+        } else if (frame instanceof Frame.Reschedule reschedule) {
+            answer(envelope, core.daemon().onReschedule(reschedule));
         } else if (frame instanceof Frame.LogRequest request) {
             answer(envelope, core.daemon().onLogRequest(request));
         } else if (frame instanceof Frame.Error error) {

@@ -241,35 +241,6 @@ public sealed interface Frame {
     record Cancelled(Standing standing, Positions cancelled, Positions tooLate, Positions acknowledged) implements Frame {
         static final int TYPE = 0x41;
 
-        /** How far the answer is to be relied upon. */
-        public enum Standing {
-            /** The cursor's record has {@code cancelled} and {@code acknowledged}; asked with ASK, it may not. */
-            SETTLED(0),
-            /** Nothing was decided: ask again. */
-            UNDECIDED(1),
-            /** The cursor's record may not have {@code cancelled} and {@code acknowledged}: ask again. */
-            UNSTORED(2),
-            /** As UNSTORED, and it has no room for them. */
-            NO_ROOM(4);
-
-            private final int flag;
-
-            Standing(int flag) {
-                this.flag = flag;
-            }
-
-            static Standing of(int flags) throws ProtocolException {
-                for (Standing each : values()) {
-                    if (each.flag == flags) {
-                        return each;
-                    }
-                }
-                throw new ProtocolException(ProtocolException.MALFORMED, "CANCELLED with flags " + flags);
-            }
-        }
-
-        static final int FLAGS = 7;
-
         public static Cancelled notYet() {
             return new Cancelled(Standing.UNDECIDED, new Positions(), new Positions(), new Positions());
         }
@@ -282,6 +253,89 @@ public sealed interface Frame {
         @Override
         public int flags() {
             return standing.flag;
+        }
+    }
+
+    /** How far an answer to CANCEL or RESCHEDULE is to be relied upon. */
+    enum Standing {
+        /** The answer is stored; asked with ASK, it may not be. */
+        SETTLED(0),
+        /** Nothing was decided: ask again. */
+        UNDECIDED(1),
+        /** It may not be stored: ask again. */
+        UNSTORED(2),
+        /** There is no room for it: CANCELLED is as UNSTORED then, RESCHEDULED has moved nothing. */
+        NO_ROOM(4);
+
+        static final int FLAGS = 7;
+
+        private final int flag;
+
+        Standing(int flag) {
+            this.flag = flag;
+        }
+
+        static Standing of(int flags) throws ProtocolException {
+            for (Standing each : values()) {
+                if (each.flag == flags) {
+                    return each;
+                }
+            }
+            throw new ProtocolException(ProtocolException.MALFORMED, "an answer with flags " + flags);
+        }
+    }
+
+    /** Messages to be due at other times, unless consumers have them; {@code ask}: only report their state. */
+    record Reschedule(boolean ask, Records records) implements Frame {
+        static final int TYPE = 0x42;
+        static final int ASK = 1;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+
+        @Override
+        public int flags() {
+            return ask ? ASK : 0;
+        }
+    }
+
+    /**
+     * Answers RESCHEDULE, with the same seq. {@code moved}: due at their new times, or would be; {@code tooLate}: handed out. A
+     * position of the request that is in no set is no waiting message.
+     */
+    record Rescheduled(Standing standing, Positions moved, Positions tooLate, Positions acknowledged) implements Frame {
+        static final int TYPE = 0x43;
+
+        public static Rescheduled notYet() {
+            return new Rescheduled(Standing.UNDECIDED, new Positions(), new Positions(), new Positions());
+        }
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+
+        @Override
+        public int flags() {
+            return standing.flag;
+        }
+    }
+
+    /** The times that hold for waiting entries, whatever ADD says; {@code near}: the broker hands them out itself. */
+    record Move(boolean near, Records records) implements Frame {
+        static final int TYPE = 0x1f;
+        static final int NEAR = 1;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+
+        @Override
+        public int flags() {
+            return near ? NEAR : 0;
         }
     }
 

@@ -13,10 +13,12 @@ import tidegate.pulsar.wire.Frame.Envelope;
 /** The frame codec: bytes to frames and back, without I/O. The grammar is docs/protocol.md. */
 public final class Frames {
     /** The newest and the oldest protocol that the shim speaks. */
-    public static final int VERSION = 5;
+    public static final int VERSION = 6;
     public static final int VERSION_MIN = 3;
     /** A daemon that speaks an older version than this takes no BYPASSED. */
     public static final int VERSION_WITH_BYPASSED = 4;
+    /** A daemon that speaks an older version than this asks for no RESCHEDULE, and takes no MOVE. */
+    public static final int VERSION_WITH_MOVE = 6;
     static final int MAX_LENGTH = 4 * 1024 * 1024;
     static final int MIN_LENGTH = 20;
     /** A larger set of positions is cut into several frames. */
@@ -102,7 +104,9 @@ public final class Frames {
             case Frame.Held.TYPE -> Frame.Held.LAST;
             case Frame.Add.TYPE -> Frame.Add.NEAR;
             case Frame.Cancel.TYPE -> Frame.Cancel.ASK;
-            case Frame.Cancelled.TYPE -> Frame.Cancelled.FLAGS;
+            case Frame.Cancelled.TYPE, Frame.Rescheduled.TYPE -> Frame.Standing.FLAGS;
+            case Frame.Reschedule.TYPE -> Frame.Reschedule.ASK;
+            case Frame.Move.TYPE -> Frame.Move.NEAR;
             default -> 0;
         };
     }
@@ -136,6 +140,12 @@ public final class Frames {
             return f.positions().sizeBytes();
         } else if (frame instanceof Frame.Cancelled f) {
             return f.cancelled().sizeBytes() + f.tooLate().sizeBytes() + f.acknowledged().sizeBytes();
+        } else if (frame instanceof Frame.Reschedule f) {
+            return recordsBytes(f.records());
+        } else if (frame instanceof Frame.Rescheduled f) {
+            return f.moved().sizeBytes() + f.tooLate().sizeBytes() + f.acknowledged().sizeBytes();
+        } else if (frame instanceof Frame.Move f) {
+            return recordsBytes(f.records());
         } else if (frame instanceof Frame.MarkDelete) {
             return 16;
         } else if (frame instanceof Frame.LogRequest f) {
@@ -193,6 +203,14 @@ public final class Frames {
             f.cancelled().write(out);
             f.tooLate().write(out);
             f.acknowledged().write(out);
+        } else if (frame instanceof Frame.Reschedule f) {
+            writeRecords(f.records(), out);
+        } else if (frame instanceof Frame.Rescheduled f) {
+            f.moved().write(out);
+            f.tooLate().write(out);
+            f.acknowledged().write(out);
+        } else if (frame instanceof Frame.Move f) {
+            writeRecords(f.records(), out);
         } else if (frame instanceof Frame.MarkDelete f) {
             out.putLong(f.ledgerId()).putLong(f.entryId());
         } else if (frame instanceof Frame.LogRequest f) {
@@ -249,8 +267,12 @@ public final class Frames {
             case Frame.Close.TYPE -> new Frame.Close();
             case Frame.Unheld.TYPE -> new Frame.Unheld(Positions.read(in));
             case Frame.Cancel.TYPE -> new Frame.Cancel((flags & Frame.Cancel.ASK) != 0, Positions.read(in));
-            case Frame.Cancelled.TYPE -> new Frame.Cancelled(Frame.Cancelled.Standing.of(flags), Positions.read(in),
+            case Frame.Cancelled.TYPE -> new Frame.Cancelled(Frame.Standing.of(flags), Positions.read(in), Positions.read(in),
+                    Positions.read(in));
+            case Frame.Reschedule.TYPE -> new Frame.Reschedule((flags & Frame.Reschedule.ASK) != 0, readTimes(in));
+            case Frame.Rescheduled.TYPE -> new Frame.Rescheduled(Frame.Standing.of(flags), Positions.read(in),
                     Positions.read(in), Positions.read(in));
+            case Frame.Move.TYPE -> new Frame.Move((flags & Frame.Move.NEAR) != 0, readTimes(in));
             case Frame.LogRequest.TYPE -> new Frame.LogRequest(Byte.toUnsignedInt(in.get()), in.getLong(), in.getLong(),
                     in.getLong(), readString(in), readString(in), readBytes(in, in.remaining()));
             case Frame.LogAnswer.TYPE -> new Frame.LogAnswer(Byte.toUnsignedInt(in.get()), in.getLong(), readString(in),
@@ -372,6 +394,17 @@ public final class Frames {
                 throw malformed("a record names entry " + entryId + " of ledger " + ledgerId + ", which cannot be");
             }
             records.add(ledgerId, entryId, in.getLong());
+        }
+        return records;
+    }
+
+    /** Records whose times count for a long while: a time before 1970 is refused. */
+    private static Records readTimes(ByteBuffer in) throws ProtocolException {
+        Records records = readRecords(in);
+        for (int i = 0; i < records.size(); i++) {
+            if (records.deliverAtMs(i) < 0) {
+                throw malformed("a record has the time " + records.deliverAtMs(i) + ", which is before 1970");
+            }
         }
         return records;
     }

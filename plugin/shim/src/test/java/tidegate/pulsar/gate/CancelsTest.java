@@ -7,7 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 import tidegate.pulsar.wire.Frame;
-import tidegate.pulsar.wire.Frame.Cancelled.Standing;
+import tidegate.pulsar.wire.Frame.Standing;
 import tidegate.pulsar.wire.Position;
 import tidegate.pulsar.wire.Positions;
 

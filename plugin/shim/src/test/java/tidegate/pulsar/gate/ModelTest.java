@@ -65,7 +65,7 @@ class ModelTest {
         final Map<Position, Integer> takenBack = new HashMap<>();
         /** By number of the request: the positions that need not come until it is answered, and from when on they had to. */
         final Map<Long, Map<Position, Integer>> asked = new HashMap<>();
-        final Map<Frame.Cancelled.Standing, Integer> answers = new EnumMap<>(Frame.Cancelled.Standing.class);
+        final Map<Frame.Standing, Integer> answers = new EnumMap<>(Frame.Standing.class);
         long requests;
         long nextEntry;
         long ledger = 1;
@@ -213,8 +213,8 @@ class ModelTest {
 
         private void note(Frame.Cancelled answer, Map<Position, Integer> need) {
             answers.merge(answer.standing(), 1, Integer::sum);
-            boolean isSettled = answer.standing() == Frame.Cancelled.Standing.SETTLED;
-            if (answer.standing() == Frame.Cancelled.Standing.UNDECIDED) {
+            boolean isSettled = answer.standing() == Frame.Standing.SETTLED;
+            if (answer.standing() == Frame.Standing.UNDECIDED) {
                 need.forEach(due::putIfAbsent);
             }
             answer.tooLate().forEach((ledgerId, entryId) -> {
@@ -629,7 +629,7 @@ class ModelTest {
         int deliveries = 0;
         int again = 0;
         int cancelled = 0;
-        Map<Frame.Cancelled.Standing, Integer> answers = new EnumMap<>(Frame.Cancelled.Standing.class);
+        Map<Frame.Standing, Integer> answers = new EnumMap<>(Frame.Standing.class);
         long ahead = 0;
         for (long seed = 0; seed < 20; seed++) {
             History history = new History(seed, Set.of(Fault.values()));
@@ -646,7 +646,7 @@ class ModelTest {
         assertTrue(ahead > 30, ahead + " taken that were read ahead");
         assertTrue(cancelled > 100, cancelled + " cancelled");
         assertTrue(again > 500, again + " taken back by resets");
-        assertTrue(answers.get(Frame.Cancelled.Standing.SETTLED) > 100, answers + " answers to cancels");
-        assertTrue(answers.get(Frame.Cancelled.Standing.NO_ROOM) > 10, answers + " answers to cancels");
+        assertTrue(answers.get(Frame.Standing.SETTLED) > 100, answers + " answers to cancels");
+        assertTrue(answers.get(Frame.Standing.NO_ROOM) > 10, answers + " answers to cancels");
     }
 }
