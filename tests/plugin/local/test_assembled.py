@@ -28,6 +28,14 @@ def test_every_lock_can_be_read_and_names_each_jar_once() -> None:
         assert len(pom.findall(".//{*}artifactItem")) == len(jars)
 
 
+@pytest.mark.parametrize("version", assembled.versions()[1:])
+def test_a_cluster_can_be_initialized_from_every_lock(version: str) -> None:
+    """`pulsar initialize-cluster-metadata` needs them, a standalone does not."""
+    text = (Path(assembled.__file__).parent / "homes" / f"pulsar-{version}.lock").read_text("utf-8")
+    named = {jar.artifact for jar in assembled.read_lock(text)}
+    assert {"distributedlog-common", "distributedlog-core", "distributedlog-protocol", "libthrift"} <= named
+
+
 def test_a_line_that_is_no_jar_is_refused() -> None:
     with pytest.raises(ValueError, match="no jar in a line"):
         assembled.read_lock("group:artifact abc 7\n")
