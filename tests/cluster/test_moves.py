@@ -13,6 +13,7 @@ import pytest
 from tests.support import offloading
 from tests.support.admin import AdminError
 from tests.support.cancelling import cancel, send_with_ids
+from tests.support.cluster import PULSAR_MAJOR
 from tests.support.cursor_moves import STORED_AFTER_S, Moved, Moves
 from tests.support.inbox import Arrival, Inbox, Sent, Verdict, assert_exactly, keep_all
 from tests.support.keeper import Keeper
@@ -152,6 +153,9 @@ def tiered(two: TwoBrokers, tmp_path: Path) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("tiered")
+@pytest.mark.skipif(
+    PULSAR_MAJOR >= 5, reason="Central has no offloader of 5.0, and Hadoop in 4.0's does not start on its JDK"
+)
 def test_a_new_owner_reads_ahead_what_is_not_in_tiered_storage(two: TwoBrokers, lane: Lane) -> None:
     two.move(lane.topic, two.a)
     lane.reserve()
