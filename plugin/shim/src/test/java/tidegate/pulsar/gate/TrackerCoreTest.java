@@ -69,6 +69,21 @@ class TrackerCoreTest extends TrackerScenario {
         assertEquals(1, world.core().dispatcher().delayedMessages());
     }
 
+    /** Pulsar's Bucket tracker kept counting it, and popped it a second time (apache/pulsar#26251). */
+    @Test
+    void whatIsReadAgainOnceItIsDueIsDeliveredOnceAndCountsNoMore() {
+        start();
+        publish(1, 60_000);
+        publish(2, 60_000);
+        world.settle();
+        assertEquals(2, world.core().dispatcher().delayedMessages());
+        assertFalse(world.core().dispatcher().addMessage(1, 1, world.now()), "due: the dispatcher delivers it");
+        assertEquals(1, world.core().dispatcher().delayedMessages());
+        world.runUntil(world.now() + 61_000);
+        assertEquals(List.of(2L), delivered(), "the other one: the first is not handed out again");
+        assertEquals(0, world.core().dispatcher().delayedMessages());
+    }
+
     @Test
     void whatIsHeldIsNotReadAgainAfterAFailover() {
         start();
