@@ -28,7 +28,8 @@ def two(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     """ZooKeeper, a bookie, two brokers and two daemons.
 
     A module says where index logs are kept with ``INDEX_LOG``, and if it wants to, what the daemons are told
-    with ``DAEMON_SETTINGS`` and what is run in the place of ``tidegate`` with ``DAEMON_PROGRAM``.
+    with ``DAEMON_SETTINGS``, the brokers with ``CONF``, and what is run in the place of ``tidegate`` with
+    ``DAEMON_PROGRAM``.
     """
     try:
         check_parts(TrackerKind.TIDEGATE)
@@ -42,6 +43,7 @@ def two(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
             index_log=request.module.INDEX_LOG,
             daemon_settings=getattr(request.module, "DAEMON_SETTINGS", None),
             daemon_program=getattr(request.module, "DAEMON_PROGRAM", None),
+            broker_conf=getattr(request.module, "CONF", None),
         )
         try:
             started.start()

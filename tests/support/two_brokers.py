@@ -20,7 +20,7 @@ from tidegate.plugin.wire.client import ask_socket
 
 MOVING = "public/moving"
 # The namespace has one bundle, so that all of it moves together.
-_BUNDLE = "0x00000000_0xffffffff"
+BUNDLE = "0x00000000_0xffffffff"
 _MOVES_MAX = 6
 # So few that a short test has more acknowledgements out of order than the cursor's record has room for.
 _RANGES_MAX = 500
@@ -46,9 +46,11 @@ class TwoBrokers:
         index_log: str,
         daemon_settings: Mapping[str, str] | None = None,
         daemon_program: Path | None = None,
+        broker_conf: Mapping[str, str] | None = None,
     ) -> None:
         # Pulsar's own choice is one directory in /tmp for everybody.
-        conf = {**_CONF, "narExtractionDirectory": str(work_dir / "nar"), "tidegateIndexLog": index_log}
+        own = {"narExtractionDirectory": str(work_dir / "nar"), "tidegateIndexLog": index_log}
+        conf = {**_CONF, **own, **(broker_conf or {})}
         self.cluster = LocalCluster(
             PULSAR_HOME, work_dir, socket_dir, jar=SHIM_JAR, conf=conf, daemon_settings=daemon_settings
         )
@@ -117,7 +119,7 @@ class TwoBrokers:
         for _ in range(_MOVES_MAX):
             if there():
                 return
-            self.admin_of(to).move(MOVING, _BUNDLE, to.broker.broker_id)
+            self.admin_of(to).move(MOVING, BUNDLE, to.broker.broker_id)
             with contextlib.suppress(AssertionError):
                 wait_until(there, f"broker {to.name} has {topic}", timeout_s=10.0)
         assert there(), f"broker {to.name} was told {_MOVES_MAX} times to take {topic}"
