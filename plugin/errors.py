@@ -51,6 +51,14 @@ class DaemonAwayError(UserError):
     exit_code = 3
 
 
+class UnknownNameError(UserError):
+    """There is no topic or subscription of this name."""
+
+
+class NotNowError(UserError):
+    """The daemon cannot do this now, and may be able to soon."""
+
+
 class SocketInUseError(UserError):
     """Another daemon answers on the socket, or a foreign file is in its place."""
 

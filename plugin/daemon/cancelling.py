@@ -23,7 +23,7 @@ from tidegate.plugin.daemon.index_logs.stream_log import LogState
 from tidegate.plugin.daemon.ownership import Ownership
 from tidegate.plugin.daemon.selection import message_id, name_of, named, of_partition, partition_of
 from tidegate.plugin.daemon.stream import Stream
-from tidegate.plugin.errors import UserError
+from tidegate.plugin.errors import NotNowError, UserError
 from tidegate.plugin.wire.messages import CANCEL_VERSION, Cancel, Cancelled, Standing
 
 SCHEMA = 1
@@ -125,7 +125,7 @@ class Cancelling:
             raise UserError("dry_run must be true or false")
         indexes = of_partition(named(self._catalog, *name_of(request)), partition)
         if self._canceller.storage_failing and not dry_run:
-            raise UserError("the store is failing, nothing can be made durable: try again later")
+            raise NotNowError("the store is failing, nothing can be made durable: try again later")
         answer: dict[str, Any] = {"schema": SCHEMA, "dry_run": dry_run} | dict.fromkeys(OUTCOMES, 0)
         ids: dict[str, list[str]] = {}
         left = positions
@@ -169,7 +169,7 @@ class Cancelling:
             if stream is None or not stream.answer_sent or stream.session.closing:
                 outcome.why = f"no broker serves {index.name} now: subscribe a consumer, and ask again"
             elif stream.connection.version < CANCEL_VERSION:
-                raise UserError(
+                raise NotNowError(
                     "the broker has a shim that cannot cancel: restart it with this version's jar"
                 )
             else:
@@ -253,7 +253,7 @@ class Cancelling:
         self._canceller.when_durable(token, tell)
         error = await done
         if error is not None:
-            raise UserError(f"the store fails, what was cancelled may be forgotten in a crash: {error}")
+            raise NotNowError(f"the store fails, what was cancelled may be forgotten in a crash: {error}")
 
     async def _in_log(self, stream: Stream, began_ns: int) -> bool:
         """True once everything up to `began_ns` is in the index log, which the next owner reads."""

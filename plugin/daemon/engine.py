@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidegate.index import (
     UNCLAIMED,
@@ -223,6 +223,10 @@ class DaemonEngine:
     def query(self, connection: Link, request: dict[str, object], reply: Callable[[bytes], None]) -> None:
         """See ``stream.Engine``."""
         self._queries.ask(connection, request, reply)
+
+    async def answer(self, request: dict[str, object]) -> dict[str, Any]:
+        """The answer to a query about waiting messages, for the HTTP side. Raises ``UserError``."""
+        return await self._queries.answer(request)
 
     def ingest(self, connection: Link, message: Ingest, reply: Callable[[bytes], None]) -> None:
         """See ``stream.Engine``."""

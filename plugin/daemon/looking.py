@@ -39,10 +39,11 @@ from tidegate.plugin.daemon.selection import (
     name_of,
     named,
     of_partition,
+    of_topic,
     parse_id,
     partition_of,
 )
-from tidegate.plugin.errors import UserError
+from tidegate.plugin.errors import NotNowError, UserError
 from tidegate.plugin.telemetry.survey import in_turns
 
 T = TypeVar("T")
@@ -74,7 +75,7 @@ class Looking:
         now_ms = self._clock.now_ms()
         outlines: dict[DelayIndex, Outline] = {}
         away = 0
-        async for index in in_turns(matching(self._catalog, topic, subscription)):
+        async for index in in_turns(self._meant(request, topic, subscription)):
             try:
                 outlines[index] = index.outline()
             except BlockAwayError:
@@ -102,6 +103,17 @@ class Looking:
             "later": after,
             "inexact_entries": inexact,
         }
+
+    def _meant(self, request: dict[str, object], topic: str, subscription: str) -> list[DelayIndex]:
+        """The indexes that the query `tide` is about; with `exact` a ``*`` in a name is itself."""
+        exact = request.get("exact", False)
+        if not isinstance(exact, bool):
+            raise UserError("exact must be true or false")
+        if not exact:
+            return matching(self._catalog, topic, subscription)
+        if request.get("subscription") is None:
+            return of_topic(self._catalog, topic)
+        return named(self._catalog, topic, subscription)
 
     async def _tide(self, index: DelayIndex, outline: Outline, edges: Int64Array) -> Tide:
         return await self._read(index, lambda one: one.tide(edges), outline)
@@ -285,5 +297,5 @@ def _optional(request: dict[str, object], key: str, least: int) -> int | None:
     return value
 
 
-def _away(index: DelayIndex) -> UserError:
-    return UserError(f"the index of {index.name} is still being brought here from its log: try again soon")
+def _away(index: DelayIndex) -> NotNowError:
+    return NotNowError(f"the index of {index.name} is still being brought here from its log: try again soon")

@@ -18,6 +18,7 @@ from tidegate.plugin.daemon.cancelling import OUTCOMES, Cancelling, with_state
 from tidegate.plugin.daemon.ingestion import Ingestion, refusal
 from tidegate.plugin.daemon.looking import Looking
 from tidegate.plugin.daemon.recorder import Recorder
+from tidegate.plugin.daemon.selection import name_of, named, of_partition
 from tidegate.plugin.daemon.stream import Link
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.seldom import Seldom, kind_of
@@ -41,6 +42,7 @@ _KNOWN = (
     "entries",
     "record",
 )
+PARTITIONS_MAX = 10_000  # to check before a change
 UNANSWERED_MAX = 16  # of one connection: a read brings thousands of requests, an answer may have megabytes
 
 
@@ -125,7 +127,7 @@ class Queries:
                 case "tide" | "waiting" | "show":
                     self._answer(connection, self._looked(request), reply)
                 case "cancel":
-                    self._do(connection, self._cancel(request, reply))
+                    self._do(connection, self._changed(request, reply))
                 case what:
                     raise UserError(f"unknown query {what!r}, known: {', '.join(map(repr, _KNOWN))}")
         except Exception as error:
@@ -210,33 +212,52 @@ class Queries:
     async def _recorded(self, connection: Link, request: dict[str, object]) -> AsyncIterator[bytes]:
         yield json_body(self.recorder.ask(connection, request))
 
-    async def _looked(self, request: dict[str, object]) -> AsyncIterator[bytes]:
-        match request["what"]:
+    async def answer(self, request: dict[str, object]) -> dict[str, Any]:
+        """The answer to a request about waiting messages: the HTTP side asks this. Raises ``UserError``."""
+        match request.get("what"):
             case "tide":
-                answer = await self._looking.tide(request)
+                return await self._looking.tide(request)
             case "waiting":
-                answer = await self._looking.entries(request)
-            case _:
-                answer = await self._show(request)
-        yield json_body(answer)
+                return await self._looking.entries(request)
+            case "show":
+                return await self._show(request)
+            case "cancel":
+                return await self._cancel(request)
+            case what:
+                raise UserError(f"unknown query {what!r}")
+
+    async def _looked(self, request: dict[str, object]) -> AsyncIterator[bytes]:
+        yield json_body(await self.answer(request))
+
+    async def _changed(self, request: dict[str, object], reply: Tell) -> None:
+        """Not as what is told: who asked may go, and what is under way is brought to its end."""
+        try:
+            reply(json_body(await self.answer(request)))
+        except Exception as error:
+            reply(self._refused(error))
 
     async def _show(self, request: dict[str, object]) -> dict[str, Any]:
         index, position = self._looking.find(request)
         known = await self._looking.show(index, position)
         return with_state(known, await self._cancelling.states(index, PositionSet.of([position])))
 
-    async def _cancel(self, request: dict[str, object], reply: Tell) -> None:
-        """Not as what is told: who asked may go, and what is under way is brought to its end."""
-        try:
-            answer = await self._cancelling.cancel(request)
-        except Exception as error:
-            reply(self._refused(error))
-        else:
-            said = {name: answer[name] for name in OUTCOMES}
-            self._log.info(
-                "messages cancelled", topic=request.get("topic"), dry_run=answer["dry_run"], **said
-            )
-            reply(json_body(answer))
+    async def _cancel(self, request: dict[str, object]) -> dict[str, Any]:
+        self._check_partitions(request)
+        answer = await self._cancelling.cancel(request)
+        said = {name: answer[name] for name in OUTCOMES}
+        self._log.info("messages cancelled", topic=request.get("topic"), dry_run=answer["dry_run"], **said)
+        return answer
+
+    def _check_partitions(self, request: dict[str, object]) -> None:
+        """All partitions that further requests will name are of the topic. Raises ``UserError``."""
+        partitions = request.get("partitions")
+        if partitions is None:
+            return
+        if not isinstance(partitions, list) or not all(type(one) is int and one >= 0 for one in partitions):
+            raise UserError("partitions must be a list of numbers, 0 or more")
+        indexes = named(self._asked.catalog, *name_of(request))
+        for one in partitions[:PARTITIONS_MAX]:
+            of_partition(indexes, one)
 
     async def _entries(self, request: dict[str, object]) -> AsyncIterator[bytes]:
         yield json_body(await self._ingestion.entries(request))

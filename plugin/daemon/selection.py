@@ -1,7 +1,7 @@
-"""The subscriptions that a request names, and the spelling of message ids.
+"""The subscriptions that a request names.
 
 A topic may omit the defaults that Pulsar's tools omit; a partitioned topic without a partition means all
-those that the daemon has. A message id is ``ledger:entry``, of a partition ``ledger:entry:partition``.
+those that the daemon has.
 """
 
 from __future__ import annotations
@@ -9,17 +9,25 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from tidegate.index import ENTRY_ID_MAX, DelayIndex, Position, SubscriptionName
+from tidegate.index import DelayIndex, SubscriptionName
 from tidegate.plugin.daemon import width
 from tidegate.plugin.daemon.glob import STAR, Glob
-from tidegate.plugin.errors import UserError
+from tidegate.plugin.errors import UnknownNameError, UserError
+from tidegate.plugin.message_ids import message_id, parse_id
 from tidegate.plugin.wire.messages import NAME_BYTES_MAX
 
+__all__ = [
+    "matching",
+    "message_id",
+    "name_of",
+    "named",
+    "of_partition",
+    "of_topic",
+    "parse_id",
+    "partition_of",
+]
+
 _PARTITION = re.compile(r"-partition-(\d{1,9})$", re.ASCII)
-_ID = re.compile(r"(\d{1,19}):(\d{1,19})(?::(-?\d{1,9})(?::(-?\d{1,9}))?)?", re.ASCII)
-_PYTHON_ID = re.compile(r"\((\d+),(\d+),(-?\d+),(-?\d+)\)", re.ASCII)
-_LEDGER_ID_MAX = (1 << 63) - 1
-_NONE = -1
 
 
 def name_of(request: dict[str, object], *, optional: bool = False) -> tuple[str, str]:
@@ -54,6 +62,22 @@ def matching(indexes: Iterable[DelayIndex], topic: str, subscription: str) -> li
     return sorted(found, key=lambda index: index.name)
 
 
+def of_topic(indexes: Iterable[DelayIndex], topic: str) -> list[DelayIndex]:
+    """All indexes of a topic and its partitions, by name; no ``*`` in it means anything else.
+
+    Raises ``UnknownNameError``.
+    """
+    found = [
+        index
+        for index in indexes
+        if topic in width.topic_spellings(index.name.topic)
+        or topic in width.topic_spellings(_PARTITION.sub("", index.name.topic))
+    ]
+    if not found:
+        raise UnknownNameError(f"no subscription of {topic!r}: tidegate status lists what there is")
+    return sorted(found, key=lambda index: index.name)
+
+
 def named(indexes: Iterable[DelayIndex], topic: str, subscription: str) -> list[DelayIndex]:
     """The index of one subscription, or those of all partitions of a topic. Raises ``UserError``."""
     known = [index for index in indexes if index.name.subscription == subscription]
@@ -68,7 +92,7 @@ def named(indexes: Iterable[DelayIndex], topic: str, subscription: str) -> list[
     ]
     if not partitions:
         width.find(known, f"{topic}:{subscription}")
-        raise UserError(f"{topic}:{subscription} is a pattern: name one subscription")
+        raise UnknownNameError(f"{topic}:{subscription} is a pattern: name one subscription")
     return sorted(partitions, key=lambda index: partition_of(index.name) or 0)
 
 
@@ -86,25 +110,3 @@ def partition_of(name: SubscriptionName) -> int | None:
     """The number of its partition; None if its topic is not a partition."""
     found = _PARTITION.search(name.topic)
     return None if found is None else int(found[1])
-
-
-def message_id(partition: int | None, ledger_id: int, entry_id: int) -> str:
-    """The printed id of a message."""
-    return f"{ledger_id}:{entry_id}" if partition is None else f"{ledger_id}:{entry_id}:{partition}"
-
-
-def parse_id(text: str) -> tuple[Position, int | None]:
-    """The position in an id, and its partition if it has one. Raises ``UserError``."""
-    stripped = text.strip()
-    found = _ID.fullmatch(stripped) or _PYTHON_ID.fullmatch(stripped.replace(" ", ""))
-    if found is None:
-        raise UserError(f"{text[:80]!r} is no message id: write ledger:entry, as in 17:4711")
-    ledger_id, entry_id = int(found[1]), int(found[2])
-    partition, batch_index = (_NONE if one is None else int(one) for one in (found[3], found[4]))
-    if ledger_id > _LEDGER_ID_MAX or entry_id > ENTRY_ID_MAX or min(partition, batch_index) < _NONE:
-        raise UserError(f"{text[:80]!r} is no message id: a number is out of range")
-    if batch_index != _NONE:
-        raise UserError(
-            f"{text[:80]!r} is one message of a batch, which waits as one: give ledger:entry of all of it"
-        )
-    return (ledger_id, entry_id), None if partition == _NONE else partition

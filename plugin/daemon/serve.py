@@ -336,6 +336,7 @@ def _http_side(
 ) -> HttpSide | None:
     if settings.http_address is None:
         return None
+    from tidegate.plugin.api.api import Api  # noqa: PLC0415
     from tidegate.plugin.telemetry.http import HttpSide  # noqa: PLC0415
 
     return HttpSide(
@@ -343,6 +344,7 @@ def _http_side(
         exposition,
         health,
         lambda: report.status(engine, report.SUBSCRIPTIONS_MAX),
+        Api(engine.answer, engine.clock.now_ms, log=log),
         token=token,
         hosts=settings.http_host_names,
         loop=loop,

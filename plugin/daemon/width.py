@@ -14,7 +14,7 @@ from tidegate.index import DelayIndex, SubscriptionName
 from tidegate.plugin.daemon.glob import STAR, Glob
 from tidegate.plugin.daemon.settings import WIDTH_MAX_MS, WIDTH_MIN_MS, Settings
 from tidegate.plugin.durations import duration
-from tidegate.plugin.errors import UserError
+from tidegate.plugin.errors import UnknownNameError, UserError
 from tidegate.plugin.telemetry.report import with_subscriptions
 from tidegate.plugin.wire.messages import NAME_BYTES_MAX
 
@@ -77,7 +77,7 @@ def spellings(name: SubscriptionName) -> list[str]:
 def find(indexes: Iterable[DelayIndex], text: str) -> list[DelayIndex]:
     """The subscriptions that ``text`` means, ``*`` for anything, in the order of their names.
 
-    Raises ``UserError`` that names similar ones if there is none.
+    Raises ``UnknownNameError`` that names similar ones if there is none, ``UserError`` for a bad pattern.
     """
     wanted = _glob(text)
     known = sorted(indexes, key=lambda index: index.name)
@@ -85,7 +85,7 @@ def find(indexes: Iterable[DelayIndex], text: str) -> list[DelayIndex]:
     if found:
         return found
     if not known:
-        raise UserError(
+        raise UnknownNameError(
             f"no subscription {text!r}: the daemon has none yet, not before its first delayed message"
         )
     tail = text.rpartition(":")[2]
@@ -97,7 +97,9 @@ def find(indexes: Iterable[DelayIndex], text: str) -> list[DelayIndex]:
         comparable = [one for one in shortest if len(one) <= _COMPARED_LENGTH_MAX]
         near = difflib.get_close_matches(text, comparable, _NEAR, cutoff=0.4)
     hint = f"is it {' or '.join(near)}? " if near else ""
-    raise UserError(f"no subscription {text!r}: {hint}tidegate status lists them, as topic and subscription")
+    raise UnknownNameError(
+        f"no subscription {text!r}: {hint}tidegate status lists them, as topic and subscription"
+    )
 
 
 def _glob(text: str) -> Glob:

@@ -1,9 +1,10 @@
-"""The daemon's HTTP side: ``/metrics``, ``/healthz``, ``/readyz`` and ``/status``, on the daemon's own loop.
+"""The daemon's HTTP side: ``/metrics``, ``/healthz``, ``/readyz``, ``/status`` and ``/tidegate/v1``, on the
+daemon's own loop.
 
 Invariants:
 
-- everything here only reads; a request that could change something (any method but GET and HEAD) needs the
-  bearer token, and is always refused when no token is configured;
+- a request that could change something (any method but GET and HEAD) needs the bearer token, and is always
+  refused when no token is configured, or when another site's page in a browser sends it;
 - when a token is configured, a request without it learns only whether the daemon lives and is ready: probes
   of a container's host have no secret, and yes or no is none;
 - a request gets an answer only if it names an address, ``localhost`` or one of ``hosts``: a page in a browser
@@ -21,11 +22,15 @@ import ipaddress
 import re
 import socket
 from collections.abc import Awaitable, Callable, Collection
+from http import HTTPStatus
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from aiohttp import web
 
 from tidegate.plugin.acceptor import Acceptor
+from tidegate.plugin.api.api import BODY_BYTES_MAX, Api, problem_response
+from tidegate.plugin.api.problem import ProblemError
 from tidegate.plugin.errors import StartError
 from tidegate.plugin.telemetry.address import HttpAddress
 from tidegate.plugin.telemetry.health import Health
@@ -39,8 +44,10 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 BACKLOG = 128
 REQUEST_SECONDS = 10.0  # for a whole request to arrive; local programs take milliseconds
 STOP_SECONDS = 1.0
+_READING = ("GET", "HEAD")
 _OPEN_PATHS = ("/healthz", "/readyz")
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:@/\[\]]+)(?::[0-9]{1,5})?", re.ASCII)
+_API = "/tidegate/"
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -53,6 +60,7 @@ class HttpSide:
         exposition: Callable[[], Awaitable[bytes]],
         health: Health,
         status: Callable[[], Awaitable[bytes]],
+        api: Api,
         *,
         token: str | None,
         hosts: Collection[str],
@@ -69,11 +77,12 @@ class HttpSide:
         self._hosts = {"localhost", *(host.lower() for host in hosts)}
         self._loop = loop
         self._log = log
-        app = web.Application(middlewares=[self._guard])
+        app = web.Application(middlewares=[self._guard], client_max_size=BODY_BYTES_MAX)
         app.router.add_get("/metrics", self._get_metrics)
         app.router.add_get("/healthz", self._get_healthz)
         app.router.add_get("/readyz", self._get_readyz)
         app.router.add_get("/status", self._get_status)
+        app.router.add_route("*", f"{_API}{{rest:(?s:.*)}}", self._api_of(api))
         self._runner = web.AppRunner(
             app, access_log=None, handle_signals=False, shutdown_timeout=STOP_SECONDS
         )
@@ -122,11 +131,37 @@ class HttpSide:
     @web.middleware
     async def _guard(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
         with self._connections.answering(request.transport):
-            if not all(self._is_ours(host) for host in request.headers.getall("Host", [])):
-                raise web.HTTPMisdirectedRequest(text="ask by IP address, or put this host into http_hosts\n")
-            if not self._may(request):
-                raise web.HTTPUnauthorized(headers={"WWW-Authenticate": "Bearer"}, text="a token is needed\n")
-            return await handler(request)
+            refusal = self._refusal(request)
+            if refusal is None:
+                return await handler(request)
+            if request.rel_url.raw_path.startswith(_API):
+                return problem_response(refusal)
+            return web.Response(
+                status=int(refusal.status), headers=refusal.headers, text=f"{refusal.detail}\n"
+            )
+
+    def _refusal(self, request: web.Request) -> ProblemError | None:
+        """The reason to refuse a request unread, if there is one."""
+        if not all(self._is_ours(host) for host in request.headers.getall("Host", [])):
+            return ProblemError(
+                HTTPStatus.MISDIRECTED_REQUEST, "ask by IP address, or put this host into http_hosts"
+            )
+        if request.method not in _READING and _is_cross_site(request):
+            return ProblemError(HTTPStatus.FORBIDDEN, "another site's page sends this: nothing was done")
+        if self._may(request):
+            return None
+        if self._token is None:
+            said = "the daemon has no token, so nothing can be changed over HTTP: give it http_token_file"
+        else:
+            said = "a token is needed"
+        return ProblemError(HTTPStatus.UNAUTHORIZED, said, WWW_Authenticate="Bearer")
+
+    def _api_of(self, api: Api) -> _Handler:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            with self._connections.reading(request.transport, request.content):
+                return await api.handle(request)
+
+        return handle
 
     def _is_ours(self, host: str) -> bool:
         """True if ``host`` shows that no foreign name has led a browser here."""
@@ -143,7 +178,7 @@ class HttpSide:
         return True
 
     def _may(self, request: web.Request) -> bool:
-        if request.method not in ("GET", "HEAD"):
+        if request.method not in _READING:
             return self._knows_the_token(request)
         return self._token is None or request.path in _OPEN_PATHS or self._knows_the_token(request)
 
@@ -176,3 +211,16 @@ class HttpSide:
         async with self._one_a_turn:
             await asyncio.sleep(0)
         return web.Response(body=found, headers=headers)
+
+
+def _is_cross_site(request: web.Request) -> bool:
+    """True if a browser sends this for the page of another site."""
+    if request.headers.get("Sec-Fetch-Site", "same-origin") not in {"same-origin", "none"}:
+        return True
+    origin = request.headers.get("Origin")
+    if origin is None:
+        return False
+    try:
+        return urlsplit(origin).netloc.lower() != request.headers.get("Host", "").lower()
+    except ValueError:
+        return True

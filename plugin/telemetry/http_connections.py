@@ -5,7 +5,8 @@ Any process of this machine may connect. Invariants:
 - there are at most ``connections_max``: one more ends the connection that has waited longest for its next
   request, so that a flood of idle connections keeps nobody out;
 - a connection has ``request_s`` for a whole request, from its start or its last answer, and as long to take
-  its answer; then it is aborted.
+  its answer; then it is aborted;
+- a body that ends before its end is an error for its reader, who can still answer.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
+
+from aiohttp import StreamReader
 
 from tidegate.plugin.seldom import Seldom
 
@@ -43,6 +46,7 @@ class HttpConnections:
         # The time until which each may wait for a request. All get as long, so the first is the oldest.
         self._waiting: dict[asyncio.BaseTransport, float] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._bodies: dict[asyncio.BaseTransport, StreamReader] = {}
 
     def __len__(self) -> int:
         return len(self._transports)
@@ -61,6 +65,26 @@ class HttpConnections:
         finally:
             if transport in self._transports:
                 self._wait(transport)
+
+    @contextmanager
+    def reading(self, transport: asyncio.BaseTransport | None, body: StreamReader) -> Iterator[None]:
+        """Somebody may wait for the rest of a body."""
+        if transport is None:
+            yield
+            return
+        self._bodies[transport] = body
+        try:
+            yield
+        finally:
+            self._bodies.pop(transport, None)
+
+    def ended(self, transport: asyncio.BaseTransport | None) -> bool:
+        """The peer sends no more; true if its request is told so, and is to be answered."""
+        body = None if transport is None else self._bodies.get(transport)
+        if body is None or body.is_eof():
+            return False
+        body.set_exception(EOFError("the body ends early"))
+        return True
 
     def abort(self) -> None:
         """Abort all of them."""
@@ -131,7 +155,7 @@ class _Watched(asyncio.Protocol):
         self._inner.data_received(data)
 
     def eof_received(self) -> bool | None:
-        return self._inner.eof_received()
+        return self._watch.ended(self._transport) or self._inner.eof_received()
 
     def pause_writing(self) -> None:
         self._inner.pause_writing()

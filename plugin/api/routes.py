@@ -1,0 +1,275 @@
+"""The operations of ``/tidegate/v1``: one table of paths, parameters and bodies.
+
+The broker's web service and the daemon's HTTP side serve the same paths. A name is one segment of the path,
+percent-encoded, and data: a slash in a topic is ``%2F``, and a star is a star. Invariant: what the table does
+not name is refused, so that a misspelt ``dry_run`` changes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qsl, quote, unquote_to_bytes
+
+from tidegate.plugin.api import fields
+from tidegate.plugin.api.changes import POSITIONS_MAX
+from tidegate.plugin.api.fields import Field, TooManyError
+from tidegate.plugin.api.problem import ProblemError
+from tidegate.plugin.moments import RANGE_HELP
+
+BASE = "/tidegate/v1"
+DOMAINS: Mapping[str, tuple[str, ...]] = {
+    "persistent": ("tenant", "namespace", "topic"),
+    "segment": ("tenant", "namespace", "topic", "segment"),
+}
+"""The names of a topic by its domain. A partition is a topic, ``orders-partition-3``."""
+LIMIT_MAX = 10_000
+CHANGED_MAX = 100_000  # messages of one request that names no ids
+_ID_LENGTH_MAX = 80
+_NAME_MAX = 8_192
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+
+
+class Scope(Enum):
+    """The names in a path before the operation's own part."""
+
+    EVERYTHING = ()
+    TOPIC = ("topic",)
+    SUBSCRIPTION = ("topic", "subscription")
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A row of the table. path: below the scope; ``{id}`` takes any one segment. body: None for none."""
+
+    what: str
+    method: str
+    scope: Scope
+    path: tuple[str, ...]
+    summary: str
+    answer: str
+    parameters: Mapping[str, Field]
+    body: Mapping[str, Field] | None = None
+
+    @property
+    def changes(self) -> bool:
+        """True if it changes messages, whose ids or due times the body has."""
+        return self.body is not None and "ids" in self.body
+
+
+_ID = {"type": "string", "pattern": r"^\d{1,18}:\d{1,18}(:\d{1,9})?$", "examples": ["17:4711"]}
+_MOMENT = r"[-0-9A-Za-z:.+]{1,40}"
+_DUE = fields.words(RANGE_HELP, 83, rf"({_MOMENT})?\.\.({_MOMENT})?", "10m..1h")
+_AFTER = fields.words(
+    "The cursor that ended the answer before.", 80, r"\d{1,19}:\d{1,19}:\d{1,19}", "1760000000000:17:4711"
+)
+_SPAN = {
+    "span_ms": fields.number("How far to look; without: to the last message.", 1),
+    "step_ms": fields.number("A bucket's width; without: fits 60.", 1),
+}
+_CHOICE = {
+    "ids": fields.texts("Messages.", POSITIONS_MAX, _ID, _ID_LENGTH_MAX),
+    "due": _DUE,
+    "all": fields.only_true("All that wait."),
+    "after": _AFTER,
+    "dry_run": fields.truth("Only count."),
+}
+CHOSEN = ("ids", "due", "all")
+"""A body that changes messages has exactly one of these."""
+
+
+def _change(what: str, summary: str, more: Mapping[str, Field] | None = None) -> Operation:
+    body = {**_CHOICE, **(more or {})}
+    return Operation(what, "POST", Scope.SUBSCRIPTION, (what,), summary, "Changed", {}, body)
+
+
+OPERATIONS = (
+    Operation(
+        "tide",
+        "GET",
+        Scope.EVERYTHING,
+        ("tide",),
+        "How many messages of many subscriptions come due when.",
+        "Tide",
+        {
+            "topic": fields.words("A topic; * is anything; without: all.", _NAME_MAX),
+            "subscription": fields.words("A subscription; * is anything; without: all.", _NAME_MAX),
+            **_SPAN,
+        },
+    ),
+    Operation(
+        "tide",
+        "GET",
+        Scope.TOPIC,
+        ("tide",),
+        "How many messages of a topic's subscriptions come due when.",
+        "Tide",
+        _SPAN,
+    ),
+    Operation(
+        "tide",
+        "GET",
+        Scope.SUBSCRIPTION,
+        ("tide",),
+        "How many messages come due when.",
+        "Tide",
+        _SPAN,
+    ),
+    Operation(
+        "waiting",
+        "GET",
+        Scope.SUBSCRIPTION,
+        ("waiting",),
+        "A page of the messages that wait, in due order.",
+        "Page",
+        {
+            "due": _DUE,
+            "limit": fields.number("Messages to answer with at most.", 1, LIMIT_MAX),
+            "after": _AFTER,
+        },
+    ),
+    Operation(
+        "show", "GET", Scope.SUBSCRIPTION, ("messages", "{id}"), "The state of one message.", "Message", {}
+    ),
+    _change("cancel", "Take messages back before they are delivered."),
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A path, understood: the operations there by method, and the names in it."""
+
+    operations: Mapping[str, Operation]
+    names: Mapping[str, str]
+
+    def operation(self, method: str) -> Operation:
+        """The operation of a method. Raises ``ProblemError``."""
+        found = self.operations.get("GET" if method == "HEAD" else method)
+        if found is None:
+            known = sorted({*self.operations, *(["HEAD"] if "GET" in self.operations else [])})
+            raise ProblemError(
+                HTTPStatus.METHOD_NOT_ALLOWED, f"{' or '.join(known)} is allowed here", Allow=", ".join(known)
+            )
+        return found
+
+
+def place_of(raw_path: str) -> Place:
+    """The place of a path as it came, percent-encoded. Raises ``ProblemError``."""
+    segments = [_decoded(one) for one in raw_path.split("/")[1:]]
+    scope, names, tail = _scope(segments[2:]) if segments[:2] == ["tidegate", "v1"] else (None, {}, [])
+    found = {}
+    for one in OPERATIONS:
+        if one.scope is scope and len(one.path) == len(tail):
+            more = {
+                name[1:-1]: given
+                for name, given in zip(one.path, tail, strict=True)
+                if name.startswith("{") and given
+            }
+            literal = [(a, b) for a, b in zip(one.path, tail, strict=True) if not a.startswith("{")]
+            if all(a == b for a, b in literal) and len(more) == len(one.path) - len(literal):
+                found[one.method] = one
+                names = {**names, **more}
+    if not found:
+        raise ProblemError(HTTPStatus.NOT_FOUND, "nothing is at this path")
+    return Place(found, names)
+
+
+def _scope(segments: list[str]) -> tuple[Scope | None, dict[str, str], list[str]]:
+    parts = DOMAINS.get(segments[0]) if segments else None
+    if parts is None:
+        return Scope.EVERYTHING, {}, segments
+    names, below = segments[1 : 1 + len(parts)], segments[1 + len(parts) :]
+    if not all(names) or not below:
+        return None, {}, []
+    if any("/" in one for one in names[:2]):
+        raise ProblemError(HTTPStatus.NOT_FOUND, "a tenant or a namespace has no slash")
+    topic = {"topic": f"{segments[0]}://{'/'.join(names)}"}
+    if len(below) == 1:
+        return Scope.TOPIC, topic, below
+    if not below[0]:
+        return None, {}, []
+    return Scope.SUBSCRIPTION, {**topic, "subscription": below[0]}, below[1:]
+
+
+def _decoded(segment: str) -> str:
+    if _BAD_ESCAPE.search(segment):
+        raise ProblemError(
+            HTTPStatus.BAD_REQUEST, "the path has a % that two hexadecimal digits do not follow"
+        )
+    try:
+        return unquote_to_bytes(segment).decode("utf-8")
+    except UnicodeDecodeError:
+        raise ProblemError(HTTPStatus.BAD_REQUEST, "the path is not UTF-8") from None
+
+
+def path_of(operation: Operation, names: Mapping[str, str]) -> str:
+    """The path of an operation for these names. Raises ``ValueError`` for a topic that has no place in it."""
+    segments: list[str] = []
+    if operation.scope is not Scope.EVERYTHING:
+        domain, separator, rest = names["topic"].partition("://")
+        parts = DOMAINS.get(domain)
+        given = rest.split("/", len(parts) - 1) if parts else []
+        if not separator or not parts or len(given) != len(parts) or not all(given):
+            raise ValueError(
+                f"{names['topic'][:80]!r} is no topic in full: persistent://tenant/namespace/topic"
+            )
+        segments += [domain, *given]
+    if operation.scope is Scope.SUBSCRIPTION:
+        segments.append(names["subscription"])
+    segments += [names[one[1:-1]] if one.startswith("{") else one for one in operation.path]
+    return "/".join([BASE, *(_encoded(one) for one in segments)])
+
+
+def _encoded(segment: str) -> str:
+    # A client would take these two for steps in the path.
+    return segment.replace(".", "%2E") if segment in {".", ".."} else quote(segment, safe="")
+
+
+def parameters_of(operation: Operation, raw_query: str) -> dict[str, Any]:
+    """The values in a query string. Raises ``ProblemError``."""
+    try:
+        pairs = parse_qsl(raw_query, keep_blank_values=True, errors="strict", max_num_fields=20)
+    except ValueError:
+        raise ProblemError(HTTPStatus.BAD_REQUEST, "the query string cannot be read") from None
+    given: dict[str, object] = {}
+    for name, text in pairs:
+        if name in given:
+            raise ProblemError(HTTPStatus.BAD_REQUEST, f"{name[:80]} is given twice")
+        known = operation.parameters.get(name)
+        given[name] = text if known is None else _of(name, text, known.text)
+    return _values(operation.parameters, given)
+
+
+def body_of(operation: Operation, given: object) -> dict[str, Any]:
+    """The values in a body. Raises ``ProblemError``."""
+    if not isinstance(given, dict):
+        raise ProblemError(HTTPStatus.BAD_REQUEST, "the body must be a JSON object")
+    values = _values(operation.body or {}, given)
+    if operation.changes:
+        chosen = [one for one in CHOSEN if one in values]
+        if len(chosen) != 1:
+            raise ProblemError(HTTPStatus.BAD_REQUEST, f"the body needs exactly one of {', '.join(CHOSEN)}")
+        if "after" in values and chosen == ["ids"]:
+            raise ProblemError(HTTPStatus.BAD_REQUEST, "after goes with due or all")
+    return values
+
+
+def _values(known: Mapping[str, Field], given: Mapping[str, object]) -> dict[str, Any]:
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        can = f"known: {', '.join(known)}" if known else "nothing can be given here"
+        raise ProblemError(HTTPStatus.BAD_REQUEST, f"{unknown[0][:80]!r} is not known; {can}")
+    return {name: _of(name, value, known[name].read) for name, value in given.items()}
+
+
+def _of(name: str, value: Any, read: Any) -> Any:
+    try:
+        return read(value)
+    except TooManyError as error:
+        raise ProblemError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"{name} {error}") from None
+    except ValueError as error:
+        raise ProblemError(HTTPStatus.BAD_REQUEST, f"{name} {error}") from None

@@ -1,0 +1,347 @@
+"""/tidegate/v1 of a running daemon; the test plays the broker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import httpx
+import pytest
+
+from tests.support.daemons import StartDaemon
+from tests.support.deciding import HOUR_MS, TOPIC, DecidingBroker, waiting
+from tests.support.shim_client import ShimClient
+from tidegate.index import Entries, PositionSet, SubscriptionName
+from tidegate.plugin.api import api, routes
+
+ORDERS = "persistent/public/default/orders/sub"
+COUNTS = ("done", "too_late", "acknowledged", "unknown", "undecided")
+
+
+def counts(answer: httpx.Response) -> dict[str, int]:
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    return {name: found[name] for name in COUNTS if found[name]}
+
+
+def problem(answer: httpx.Response) -> tuple[int, str]:
+    """The status and the detail, of a document as RFC 9457 has it."""
+    assert answer.headers["content-type"] == "application/problem+json"
+    said = answer.json()
+    assert set(said) == {"type", "title", "status", "detail"}
+    assert said["status"] == answer.status_code
+    assert len(said["detail"].splitlines()) == 1
+    return answer.status_code, said["detail"]
+
+
+def held(served: Any, topic: str = TOPIC) -> PositionSet:
+    index = served.daemon.engine.catalog.get(SubscriptionName(topic, "sub"))
+    assert index is not None
+    found: PositionSet = index.held()
+    return found
+
+
+async def test_each_id_gets_an_answer(served: Any) -> None:
+    await waiting(served.broker, TOPIC, 2)
+    dry = await served.post(f"{ORDERS}/cancel", {"ids": ["5:1", "5:2", "5:500"], "dry_run": True})
+    assert counts(dry) == {"done": 1, "too_late": 1, "unknown": 1}
+    assert dry.json()["dry_run"] is True
+    assert len(held(served)) == 100
+    answer = await served.post(f"{ORDERS}/cancel", {"ids": ["5:1", "5:2", "5:500"]})
+    assert counts(answer) == {"done": 1, "too_late": 1, "unknown": 1}
+    assert answer.json()["ids"] == {"too_late": ["5:2"], "unknown": ["5:500"]}
+    assert answer.headers["content-type"] == "application/json"
+    assert (5, 1) not in held(served)
+    assert counts(await served.post(f"{ORDERS}/cancel", {"ids": ["5:1"]})) == {"acknowledged": 1}
+
+
+async def test_a_due_range_and_all_that_waits(served: Any) -> None:
+    await waiting(served.broker, TOPIC, 99)
+    answer = await served.post(f"{ORDERS}/cancel", {"due": "..60m", "dry_run": True})
+    assert 0 <= answer.json()["done"] <= 5
+    assert answer.json()["next"] is None
+    answer = await served.post(f"{ORDERS}/cancel", {"due": "59m..61m"})
+    assert 50 <= answer.json()["done"] <= 62
+    done = answer.json()["done"]
+    answer = await served.post(f"{ORDERS}/cancel", {"all": True})
+    assert counts(answer) == {"done": 99 - done, "too_late": 1}
+    assert list(held(served)) == [(5, 99)]
+
+
+async def test_a_request_for_more_than_it_may_change_ends_with_a_cursor(served: Any) -> None:
+    await waiting(served.broker)
+    with patch.object(routes, "CHANGED_MAX", 30):
+        first = await served.post(f"{ORDERS}/cancel", {"all": True})
+        assert counts(first) == {"done": 30}
+        done, cursor = 30, first.json()["next"]
+        while cursor is not None:
+            answer = await served.post(f"{ORDERS}/cancel", {"all": True, "after": cursor})
+            done, cursor = done + answer.json()["done"], answer.json()["next"]
+    assert done == 100
+    assert not held(served)
+
+
+async def test_what_waits_comes_in_pages(served: Any) -> None:
+    await waiting(served.broker)
+    found, cursor = [], ""
+    while cursor is not None:
+        page = (await served.get(f"{ORDERS}/waiting?limit=30{cursor and f'&after={cursor}'}")).json()
+        found += page["entries"]
+        cursor = page["next"]
+    assert [one["message_id"] for one in found] == [f"5:{n}" for n in range(100)]
+    assert found == sorted(found, key=lambda one: one["deliver_at_ms"])
+    some = (await served.get(f"{ORDERS}/waiting?due=..59m")).json()
+    assert some["entries"] == []
+    assert (await served.client.head(f"/tidegate/v1/{ORDERS}/waiting")).content == b""
+
+
+async def test_the_state_of_one_message(served: Any) -> None:
+    await waiting(served.broker, TOPIC, 2)
+    shown = (await served.get(f"{ORDERS}/messages/5:1")).json()
+    assert (shown["state"], shown["topic"]) == ("waiting", TOPIC)
+    assert abs(shown["deliver_at_ms"] - time.time() * 1_000 - HOUR_MS) < 60_000
+    assert (await served.get(f"{ORDERS}/messages/5%3A2")).json()["state"] == "handed_out"
+    assert (await served.get(f"{ORDERS}/messages/9:9")).json()["state"] == "unknown"
+
+
+async def test_the_tide_of_a_subscription_a_topic_and_all(served: Any) -> None:
+    await waiting(served.broker)
+    await waiting(served.broker, "persistent://public/default/orders-partition-1")
+    await waiting(served.broker, "persistent://shop/eu/other")
+    for path, subscriptions in (
+        (f"{ORDERS}/tide", 1),
+        ("persistent/public/default/orders-partition-1/sub/tide", 1),
+        ("persistent/public/default/orders/tide", 2),
+        ("tide", 3),
+        ("tide?topic=*orders*", 2),
+        ("tide?topic=*orders*&subscription=sub", 2),
+    ):
+        answer = (await served.get(path)).json()
+        assert (answer["subscriptions"], answer["entries"]) == (subscriptions, 100 * subscriptions), path
+    fine = (await served.get(f"{ORDERS}/tide?span_ms=7200000&step_ms=60000")).json()
+    assert sum(one["entries"] for one in fine["buckets"]) == 100
+    assert 120 <= len(fine["buckets"]) <= 122
+    for path in ("persistent/public/default/*/tide", "persistent/public/default/*/*/tide"):
+        assert problem(await served.get(path))[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("topic", "path"),
+    [
+        ("segment://shop/eu/orders/0000-7fff-1", "segment/shop/eu/orders/0000-7fff-1/sub"),
+        ("persistent://shop/eu/a/b", "persistent/shop/eu/a%2Fb/sub"),
+        ("persistent://shop/eu/a%2Fb", "persistent/shop/eu/a%252Fb/sub"),
+        ("persistent://shop/eu/*", "persistent/shop/eu/*/sub"),
+        ("persistent://shop/eu/ä\n<b>", "persistent/shop/eu/%C3%A4%0A%3Cb%3E/sub"),
+        ("persistent://shop/eu/..", "persistent/shop/eu/%2E%2E/sub"),
+        ("persistent://shop/eu/tide", "persistent/shop/eu/tide/sub"),
+    ],
+)
+async def test_names_are_data(served: Any, topic: str, path: str) -> None:
+    await waiting(served.broker, topic)
+    await waiting(served.broker, "persistent://shop/eu/another")
+    # By hand: a client would put the path in order.
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.daemon.http_port)
+    head = "Host: localhost\r\nAuthorization: Bearer a long random word\r\nConnection: close\r\n"
+    writer.write(f"GET /tidegate/v1/{path}/messages/5:1 HTTP/1.1\r\n{head}\r\n".encode())
+    answer = await reader.read()
+    writer.close()
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["topic"] == topic
+    operation = next(one for one in routes.OPERATIONS if one.what == "show")
+    found = routes.place_of(routes.path_of(operation, {"topic": topic, "subscription": "sub", "id": "5:1"}))
+    assert found.names == {"topic": topic, "subscription": "sub", "id": "5:1"}
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        ({}, 400, "exactly one of ids, due, all"),
+        ({"ids": ["5:1"], "all": True}, 400, "exactly one of ids, due, all"),
+        ({"ids": ["5:1"], "dryrun": True}, 400, "'dryrun' is not known"),
+        ({"ids": ["5:1"], "dry_run": "yes"}, 400, "dry_run must be true or false"),
+        ({"ids": []}, 400, "ids must be a list"),
+        ({"ids": "5:1"}, 400, "ids must be a list"),
+        ({"ids": [5]}, 400, "ids must be a list of texts"),
+        ({"ids": ["5:1", "five"]}, 400, "ids, line 2: 'five' is no message id"),
+        ({"ids": ["5:1:-1:3"]}, 400, "one message of a batch"),
+        ({"ids": ["5:1:9"]}, 400, "partition 9 is not of this topic"),
+        ({"ids": ["5:1"], "after": "1:1:1"}, 400, "after goes with due or all"),
+        ({"all": False}, 400, "all must be true"),
+        ({"due": "2h..1h"}, 400, "ends before it begins"),
+        ({"due": "1760000000..1760003600"}, 400, "in the early 1970s: give milliseconds"),
+        ({"due": "soon"}, 400, "due must be written as in 10m..1h"),
+        ({"due": ".."}, 400, "is no range"),
+        ({"all": True, "after": "x"}, 400, "after must be written as in"),
+        ([], 400, "must be a JSON object"),
+        ({"ids": [f"5:{n}" for n in range(10_001)]}, 413, "10001 members, and 10000 can be"),
+        ({"ids": [f"5:{n}" for n in range(1_000_000)]}, 413, "a body has 1048576 bytes at most"),
+    ],
+)
+async def test_a_wrong_body_changes_nothing(served: Any, body: Any, status: int, said: str) -> None:
+    await waiting(served.broker)
+    found, detail = problem(await served.post(f"{ORDERS}/cancel", body))
+    assert (found, said in detail) == (status, True), detail
+    assert len(held(served)) == 100
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "said"),
+    [
+        ("GET", "persistent/public/default/none/sub/tide", 404, "no subscription"),
+        ("GET", "persistent/public/default/none/tide", 404, "no subscription of"),
+        ("POST", "persistent/public/default/none/sub/cancel", 404, "no subscription"),
+        ("GET", f"{ORDERS}/none", 404, "nothing is at this path"),
+        ("GET", f"{ORDERS}/waiting/", 404, "nothing is at this path"),
+        ("GET", "persistent/public/default//sub/waiting", 404, "nothing is at this path"),
+        ("GET", "persistent/a%2Fb/default/orders/sub/waiting", 404, "has no slash"),
+        ("GET", "", 404, "nothing is at this path"),
+        ("GET", f"{ORDERS}/cancel", 405, "POST is allowed here"),
+        ("POST", f"{ORDERS}/waiting", 405, "GET or HEAD is allowed here"),
+        ("DELETE", f"{ORDERS}/messages/5:1", 405, "GET or HEAD is allowed here"),
+        ("OPTIONS", f"{ORDERS}/cancel", 405, "POST is allowed here"),
+        ("GET", f"{ORDERS}/waiting?limit=10001", 400, "limit must be a whole number from 1 to 10000"),
+        ("GET", f"{ORDERS}/waiting?limit=ten", 400, "limit must be a whole number"),
+        ("GET", f"{ORDERS}/waiting?limit=1&limit=2", 400, "limit is given twice"),
+        ("GET", f"{ORDERS}/waiting?from=1", 400, "'from' is not known; known: due, limit, after"),
+        ("GET", f"{ORDERS}/waiting?due=1760000000..", 400, "due: 1760000000 ms is in the early 1970s"),
+        ("GET", f"{ORDERS}/messages/five", 400, "'five' is no message id"),
+        ("GET", f"{ORDERS}/tide?span_ms=86400000&step_ms=1", 400, "buckets"),
+        ("GET", "persistent/public/default/%FF/sub/tide", 400, "not UTF-8"),
+    ],
+)
+async def test_a_wrong_request_is_a_problem(
+    served: Any, method: str, path: str, status: int, said: str
+) -> None:
+    await waiting(served.broker)
+    more = {"json": {"all": True}} if method == "POST" else {}
+    answer = await served.client.request(method, f"/tidegate/v1/{path}", **more)
+    found, detail = problem(answer)
+    assert (found, said in detail) == (status, True), detail
+    if status == 405:
+        assert set(answer.headers["Allow"].split(", ")) == set(
+            said.removesuffix(" is allowed here").split(" or ")
+        )
+    assert len(held(served)) == 100
+
+
+async def test_who_may_not(served: Any, start: StartDaemon) -> None:
+    await waiting(served.broker)
+    url, body = f"{served.url}/tidegate/v1/{ORDERS}/cancel", {"all": True}
+    own = served.client.headers["Authorization"]
+    async with httpx.AsyncClient(trust_env=False) as client:
+        for given in (None, "Bearer another", "Basic YTpi"):
+            answer = await client.post(url, json=body, headers={"Authorization": given} if given else {})
+            assert problem(answer) == (401, "a token is needed")
+            assert answer.headers["WWW-Authenticate"] == "Bearer"
+        assert problem(await client.get(url))[0] == 401
+        for headers, status in (
+            ({"Origin": "https://evil.example"}, 403),
+            ({"Origin": "null"}, 403),
+            ({"Sec-Fetch-Site": "cross-site"}, 403),
+            ({"Sec-Fetch-Site": "same-site"}, 403),
+            ({"Host": "evil.example"}, 421),
+            ({"Content-Type": "text/plain"}, 415),
+            ({"Content-Type": "application/x-www-form-urlencoded"}, 415),
+        ):
+            with_token = {"Authorization": own, "Content-Type": "application/json", **headers}
+            answer = await client.post(url, content=json.dumps(body), headers=with_token)
+            assert problem(answer)[0] == status, headers
+        assert len(held(served)) == 100
+        same = {"Authorization": own, "Origin": served.url, "Sec-Fetch-Site": "same-origin"}
+        assert (await client.post(url, json=body, headers=same)).json()["done"] == 100
+
+
+async def test_without_a_token_of_its_own_a_daemon_shows_and_changes_nothing(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    async with (
+        start(http="127.0.0.1:0") as daemon,
+        await ShimClient.connect(socket_path) as broker,
+        httpx.AsyncClient(trust_env=False, base_url=f"http://127.0.0.1:{daemon.http_port}") as client,
+    ):
+        await waiting(broker)
+        assert (await client.get(f"/tidegate/v1/{ORDERS}/tide")).json()["entries"] == 100
+        answer = await client.post(f"/tidegate/v1/{ORDERS}/cancel", json={"all": True})
+        assert problem(answer)[0] == 401
+        assert "http_token_file" in problem(answer)[1]
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_a_body_that_ends_early_changes_nothing(served: Any, chunked: bool) -> None:
+    await waiting(served.broker)
+    body = b'{"all": true}'
+    sent = b"20\r\n" + body if chunked else body
+    length = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: 100"
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.daemon.http_port)
+    writer.write(
+        b"POST /tidegate/v1/" + ORDERS.encode() + b"/cancel HTTP/1.1\r\nHost: localhost\r\n"
+        b"Authorization: Bearer a long random word\r\nContent-Type: application/json\r\n"
+        + length + b"\r\n\r\n" + sent
+    )  # fmt: skip
+    await asyncio.sleep(0.05)
+    writer.write_eof()
+    head, _, said = (await asyncio.wait_for(reader.read(), 20)).partition(b"\r\n\r\n")
+    writer.close()
+    assert head.startswith(b"HTTP/1.1 400")
+    assert b"ends before its end" in said
+    assert len(held(served)) == 100
+
+
+@pytest.mark.parametrize("text", ['{"all": true', "[" * 100_000, '{"all": true, "all": true}', "\xff", ""])
+async def test_what_is_no_json_changes_nothing(served: Any, text: str) -> None:
+    await waiting(served.broker)
+    answer = await served.client.post(
+        f"/tidegate/v1/{ORDERS}/cancel",
+        content=text.encode("latin-1"),
+        headers={"Content-Type": "application/json"},
+    )
+    status, said = problem(answer)
+    assert status == 400
+    assert "the body is no JSON" in said
+    assert len(held(served)) == 100
+
+
+async def test_a_body_that_does_not_come_ends_in_time(
+    start: StartDaemon, socket_path: Path, token_file: Path
+) -> None:
+    with patch.object(api.Api.__init__, "__kwdefaults__", {"body_s": 0.2}):
+        async with start(http="127.0.0.1:0", http_token_file=token_file) as daemon:
+            reader, writer = await asyncio.open_connection("127.0.0.1", daemon.http_port)
+            writer.write(
+                b"POST /tidegate/v1/" + ORDERS.encode() + b"/cancel HTTP/1.1\r\nHost: localhost\r\n"
+                b"Authorization: Bearer a long random word\r\nContent-Type: application/json\r\n"
+                b"Content-Length: 100\r\n\r\n{"
+            )
+            assert (await asyncio.wait_for(reader.readline(), 20)).startswith(b"HTTP/1.1 408")
+            writer.close()
+
+
+async def test_a_bug_is_told_in_the_log_and_not_to_the_client(served: Any, log: Any) -> None:
+    await waiting(served.broker)
+    with patch.object(served.daemon.engine._queries._looking, "tide", side_effect=RuntimeError("secret")):
+        answer = await served.get(f"{ORDERS}/tide")
+    assert problem(answer) == (500, "a bug in the daemon, its log has more")
+    assert "secret" in log.getvalue()
+
+
+async def test_ids_of_several_partitions(served: Any) -> None:
+    for partition in (0, 1):
+        name = f"persistent://public/default/parts-partition-{partition}"
+        stream = await served.broker.open(name, "sub", credit=0)
+        at_ms = time.time_ns() // 1_000_000 + HOUR_MS
+        stream.add(Entries.of((at_ms, 5, n) for n in range(10)))
+        await stream.durable()
+        stream.on_cancel = DecidingBroker(partition)
+    path = "persistent/public/default/parts/sub"
+    ids = ["5:0:0", "5:1:0", "5:0:1", "5:1:1"]
+    answer = await served.post(f"{path}/cancel", {"ids": ids})
+    assert counts(answer) == {"done": 2, "too_late": 2}
+    assert answer.json()["ids"] == {"too_late": ["5:0:0", "5:1:1"]}
+    refused = await served.post(f"{path}/cancel", {"ids": ["5:2:0", "5:2:1", "5:2:7"]})
+    assert problem(refused) == (400, "partition 7 is not of this topic: check the message id")
+    again = await served.post(f"{path}/cancel", {"ids": ["5:2:0", "5:2:1"]})
+    assert counts(again) == {"done": 2}

@@ -1,0 +1,48 @@
+"""A broker that decides what becomes of messages, played by the test."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from tests.support.shim_client import ClientStream, ShimClient
+from tidegate.index import Entries, PositionSet
+from tidegate.plugin.wire.messages import Cancel, Cancelled
+
+TOPIC = "persistent://public/default/orders"
+HOUR_MS = 3_600_000
+LEDGER_ID = 5
+
+
+def positions(*entry_ids: int) -> PositionSet:
+    """Positions in the ledger that `waiting` fills."""
+    return PositionSet.of((LEDGER_ID, entry_id) for entry_id in entry_ids)
+
+
+class DecidingBroker:
+    """Has ``entries`` entries, and has handed out ``given``."""
+
+    def __init__(self, *given: int, entries: int = 100) -> None:
+        self.given = positions(*given)
+        self.entries = positions(*range(entries))
+        self.acknowledged = PositionSet()
+
+    def __call__(self, cancel: Cancel) -> Cancelled:
+        acknowledged = cancel.positions.intersection(self.acknowledged)
+        too_late = cancel.positions.intersection(self.given)
+        left = cancel.positions.difference(acknowledged).difference(too_late).intersection(self.entries)
+        if not cancel.ask:
+            self.acknowledged.update(left)
+        return Cancelled(left, too_late, acknowledged)
+
+
+async def waiting(
+    client: ShimClient, topic: str = TOPIC, *given: int, entries: int = 100, **options: Any
+) -> ClientStream:
+    """A subscription ``sub`` with entries that are due in an hour, a second after each other."""
+    stream = await client.open(topic, "sub", credit=0, **options)
+    at_ms = time.time_ns() // 1_000_000 + HOUR_MS
+    stream.add(Entries.of((at_ms + n * 1_000, LEDGER_ID, n) for n in range(entries)))
+    await stream.durable()
+    stream.on_cancel = DecidingBroker(*given, entries=entries)
+    return stream
