@@ -130,8 +130,11 @@ lint: $(VENV)/.spark ## ruff, strict mypy, import-linter
 	@$(BIN)/ruff format --check .
 	@mkdir -p build/links/tidegate
 	@for package in index plugin pipeline; do ln -sfn ../../../$$package build/links/tidegate/$$package; done
+	@ln -sfn ../../../door/__init__.py build/links/tidegate/__init__.py
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+	@mkdir -p build/rooms/tidegate
+	@for package in index plugin pipeline; do ln -sfn ../../../$$package build/rooms/tidegate/$$package; done
+	@PYTHONPATH=build/rooms $(BIN)/lint-imports
 
 format: $(VENV)/.installed ## let ruff put the code in order
 	@$(BIN)/ruff check --fix .

@@ -42,7 +42,14 @@ SETTINGS = (
     "write_buffer_bytes",
 )
 """The names of the daemon's settings: here so that a command need not load all that checks them."""
-_OTHERS = ("TIDEGATE_CACHE_DIR", "TIDEGATE_PULSAR", "TIDEGATE_PULSAR_TOKEN")
+_OTHERS = (
+    "TIDEGATE_ADMIN_URL",
+    "TIDEGATE_CACHE_DIR",
+    "TIDEGATE_PULSAR",
+    "TIDEGATE_PULSAR_TOKEN",
+    "TIDEGATE_TOKEN",
+    "TIDEGATE_TOKEN_FILE",
+)
 _OF_TESTS = ("TIDEGATE_TEST_", "TIDEGATE_BENCH_")
 _RUNTIME = Path("/run")
 _NEAR = 0.75

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.plugin.environment import SOCKET_DEFAULT_HELP
+from tidegate.plugin.environment import SOCKET_DEFAULT_HELP, own_default_socket
+from tidegate.plugin.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tidegate.plugin.client.reaches import Reach
+
+TIMEOUT_S = 120.0
 
 Topic = Annotated[
     str,
@@ -26,3 +32,55 @@ Socket = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+AdminUrl = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        envvar="TIDEGATE_ADMIN_URL",
+        help="Ask over HTTP instead: a broker, as in http://HOST:8080, or the daemon's --http.",
+    ),
+]
+Token = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TOKEN",
+        envvar="TIDEGATE_TOKEN",
+        help="Bearer token for --admin-url. Other users can read it in the list of processes: "
+        "rather set TIDEGATE_TOKEN, or give --token-file.",
+    ),
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        readable=False, envvar="TIDEGATE_TOKEN_FILE", help="File with the token, readable by its owner only."
+    ),
+]
+TlsCaFile = Annotated[
+    Path | None,
+    typer.Option(readable=False, help="Certificates to trust at --admin-url, instead of the system's."),
+]
+
+
+def reach_of(
+    socket: Path | None,
+    admin_url: str | None,
+    token: str | None,
+    token_file: Path | None,
+    tls_ca_file: Path | None,
+) -> Reach:
+    """The way to ask: HTTP with a URL, else the daemon's socket. Raises ``UserError``."""
+    if admin_url is None:
+        from tidegate.plugin.client.socket_reach import SocketReach  # noqa: PLC0415
+
+        return SocketReach(socket or own_default_socket(), TIMEOUT_S)
+    from tidegate.plugin.client.http_reach import HttpReach  # noqa: PLC0415 it takes a tenth of a second
+    from tidegate.plugin.daemon.settings import read_token  # noqa: PLC0415
+
+    if token is not None and token_file is not None:
+        raise ConfigError("give --token or --token-file, not both")
+    return HttpReach(
+        admin_url,
+        token if token_file is None else read_token(token_file, "--token-file"),
+        TIMEOUT_S,
+        tls_ca_file,
+    )

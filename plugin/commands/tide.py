@@ -11,15 +11,12 @@ from typing import Annotated, Any
 import typer
 
 from tidegate.plugin.commands.moments import utc
-from tidegate.plugin.commands.options import Json, Socket
+from tidegate.plugin.commands.options import AdminUrl, Json, Socket, TlsCaFile, Token, TokenFile, reach_of
 from tidegate.plugin.durations import duration, milliseconds
-from tidegate.plugin.environment import own_default_socket
 from tidegate.plugin.errors import UserError
-from tidegate.plugin.wire.client import ask_socket
 
 _BAR = 40
 _EIGHTHS = " ▏▎▍▌▋▊▉"
-_TIMEOUT_S = 60.0
 
 
 def register(app: typer.Typer) -> None:
@@ -49,6 +46,10 @@ def tide(  # noqa: PLR0917 the flags
         ),
     ] = None,
     socket: Socket = None,
+    admin_url: AdminUrl = None,
+    token: Token = None,
+    token_file: TokenFile = None,
+    tls_ca_file: TlsCaFile = None,
     json_output: Json = False,
 ) -> None:
     """Show what comes due when.
@@ -57,7 +58,7 @@ def tide(  # noqa: PLR0917 the flags
     """
     request: dict[str, Any] = {"what": "tide", "topic": topic, "subscription": subscription}
     request |= {"span_ms": _span(span, "--span"), "step_ms": _span(step, "--step")}
-    answer = ask_socket(socket or own_default_socket(), request, _TIMEOUT_S)
+    answer = reach_of(socket, admin_url, token, token_file, tls_ca_file).ask(request)
     try:
         if drain is not None:
             answer["forecast"] = forecast(answer, drain)

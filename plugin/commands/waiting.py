@@ -14,15 +14,22 @@ from typing import Annotated, Any
 import typer
 
 from tidegate.plugin.commands.moments import RANGE_HELP, due_range, utc
-from tidegate.plugin.commands.options import Json, Socket, Subscription, Topic
-from tidegate.plugin.environment import own_default_socket
+from tidegate.plugin.commands.options import (
+    AdminUrl,
+    Json,
+    Socket,
+    Subscription,
+    TlsCaFile,
+    Token,
+    TokenFile,
+    Topic,
+    reach_of,
+)
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.shown import one_line
-from tidegate.plugin.wire.client import ask_socket
 
 _PAGE = 5_000
 _LIMIT = 1_000
-_TIMEOUT_S = 60.0
 
 
 def register(app: typer.Typer) -> None:
@@ -42,6 +49,10 @@ def list_waiting(  # noqa: PLR0917 the flags
         str | None, typer.Option(metavar="CURSOR", help="Go on behind the page that ended with it.")
     ] = None,
     socket: Socket = None,
+    admin_url: AdminUrl = None,
+    token: Token = None,
+    token_file: TokenFile = None,
+    tls_ca_file: TlsCaFile = None,
     json_output: Json = False,
 ) -> None:
     """List the messages that wait, in due order.
@@ -49,14 +60,14 @@ def list_waiting(  # noqa: PLR0917 the flags
     Overdue ones come first. The last line, on standard error, says how to get the next page. Exit code 3: no
     daemon answers.
     """
-    path = socket or own_default_socket()
-    from_ms, to_ms = (None, None) if due is None else due_range(due, time.time_ns() // 1_000_000)
-    request: dict[str, Any] = {"what": "waiting", "topic": topic, "subscription": subscription}
-    request |= {"from_ms": from_ms, "to_ms": to_ms}
+    if due is not None:
+        due_range(due, time.time_ns() // 1_000_000)  # a mistake is one of usage
+    reach = reach_of(socket, admin_url, token, token_file, tls_ca_file)
+    request: dict[str, Any] = {"what": "waiting", "topic": topic, "subscription": subscription, "due": due}
     cursor, left = after, limit
     try:
         while left:
-            answer = ask_socket(path, request | {"after": cursor, "limit": min(left, _PAGE)}, _TIMEOUT_S)
+            answer = reach.ask(request | {"after": cursor, "limit": min(left, _PAGE)})
             for one in answer["entries"]:
                 print(json.dumps(one) if json_output else f"{utc(one['deliver_at_ms'])}  {one['message_id']}")
             left -= len(answer["entries"])
@@ -68,11 +79,15 @@ def list_waiting(  # noqa: PLR0917 the flags
     print(f"more: --after {one_line(cursor or '')}", file=sys.stderr)
 
 
-def show(
+def show(  # noqa: PLR0917 the flags
     topic: Topic,
     subscription: Subscription,
     message_id: Annotated[str, typer.Argument(metavar="ID", help="ledger:entry, as in 17:4711.")],
     socket: Socket = None,
+    admin_url: AdminUrl = None,
+    token: Token = None,
+    token_file: TokenFile = None,
+    tls_ca_file: TlsCaFile = None,
     json_output: Json = False,
 ) -> None:
     """Show how one message stands.
@@ -80,7 +95,7 @@ def show(
     It is waiting, handed_out, acknowledged or unknown. Exit code 3: no daemon answers.
     """
     request = {"what": "show", "topic": topic, "subscription": subscription, "id": message_id}
-    answer = ask_socket(socket or own_default_socket(), request, _TIMEOUT_S)
+    answer = reach_of(socket, admin_url, token, token_file, tls_ca_file).ask(request)
     if json_output:
         print(json.dumps(answer))
         return

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tidegate.index import Catalog, Clock, DelayIndex, PositionSet, StorageError, TidegateIndexError
+from tidegate.plugin.api.changes import NAMED_MAX, OUTCOMES, POSITIONS_MAX
 from tidegate.plugin.daemon.index_logs.stream_log import LogState
 from tidegate.plugin.daemon.ownership import Ownership
 from tidegate.plugin.daemon.selection import message_id, name_of, named, of_partition, partition_of
@@ -27,8 +28,6 @@ from tidegate.plugin.errors import NotNowError, UserError
 from tidegate.plugin.wire.messages import CANCEL_VERSION, Cancel, Cancelled, Standing
 
 SCHEMA = 1
-POSITIONS_MAX = 10_000  # of one request: the broker looks at each with a lock of the cursor
-NAMED_MAX = 1_000  # ids of one answer
 PATIENCE_S = 10.0
 LOOK_PATIENCE_S = 1.0  # for who only wants to know
 AGAIN_FIRST_S = 0.005
@@ -44,7 +43,6 @@ WHY_NO_ROOM = (
     "daemon both fail: raise managedLedgerMaxUnackedRangesToPersist, or ask again when more is acknowledged"
 )
 NS_PER_SECOND = 1_000_000_000
-OUTCOMES = ("done", "too_late", "acknowledged", "unknown", "undecided")
 
 
 class Canceller(Protocol):

@@ -13,8 +13,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegate.index import DelayIndex, PositionSet, StorageError
+from tidegate.plugin.api.changes import OUTCOMES
 from tidegate.plugin.daemon import width
-from tidegate.plugin.daemon.cancelling import OUTCOMES, Cancelling, with_state
+from tidegate.plugin.daemon.cancelling import Cancelling, with_state
 from tidegate.plugin.daemon.ingestion import Ingestion, refusal
 from tidegate.plugin.daemon.looking import Looking
 from tidegate.plugin.daemon.recorder import Recorder

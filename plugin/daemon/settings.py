@@ -225,19 +225,19 @@ def unknown_variables() -> list[str]:
     return unknown(os.environ)
 
 
-def read_token(path: Path) -> str:
+def read_token(path: Path, option: str = "http_token_file") -> str:
     """The bearer token in ``path``. Raises ``ConfigError`` if it is missing, empty or readable by others."""
     try:
         mode = path.stat().st_mode
         token = read_text(path, TOKEN_MAX_BYTES).strip()
     except (OSError, ValueError) as error:
-        raise ConfigError(f"http_token_file: cannot read {path}: {_reason(error)}") from error
+        raise ConfigError(f"{option}: cannot read {path}: {_reason(error)}") from error
     if mode & 0o077:
-        raise ConfigError(f"http_token_file: {path} can be read by others, run: chmod 600 {path}")
+        raise ConfigError(f"{option}: {path} can be read by others, run: chmod 600 {path}")
     if not token:
-        raise ConfigError(f"http_token_file: {path} is empty, put a long random word into it")
+        raise ConfigError(f"{option}: {path} is empty, put a long random word into it")
     if not (token.isascii() and token.isprintable()):
-        raise ConfigError(f"http_token_file: {path} must hold one line of printable ASCII")
+        raise ConfigError(f"{option}: {path} must hold one line of printable ASCII")
     return token
 
 

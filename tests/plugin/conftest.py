@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.daemons import DaemonProcess, StartDaemon
+from tests.support.served import Served, serving, write_token
 from tidegate.index.clock import Clock
 from tidegate.index.store import MemoryStore, Store
 from tidegate.plugin.daemon.logs import make_logger
@@ -72,3 +73,15 @@ def serve(short_dir: Path, socket_path: Path) -> Iterator[Callable[..., DaemonPr
     yield starter
     for one in started:
         one.kill()
+
+
+@pytest.fixture
+def token_file(short_dir: Path) -> Path:
+    return write_token(short_dir)
+
+
+@pytest.fixture
+async def served(start: StartDaemon, socket_path: Path, token_file: Path) -> AsyncIterator[Served]:
+    """A daemon with HTTP and a token."""
+    async with serving(start, socket_path, token_file) as parts:
+        yield parts

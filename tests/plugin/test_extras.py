@@ -63,7 +63,7 @@ def test_the_list_of_commands_needs_no_extra() -> None:
 @pytest.mark.parametrize(
     ("extras", "module", "argument", "said"),
     [
-        ("-", "tidegate.plugin.cli", "demo", "tidegate: demo needs httpx, which is not installed: "),
+        ("-", "tidegate.plugin.cli", "demo", "tidegate: demo needs tenacity, which is not installed: "),
         ("demo", "bench", "list", "bench: it needs psutil, which is not installed: "),
     ],
 )

@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.daemons import StartDaemon
 from tests.support.deciding import HOUR_MS, TOPIC, DecidingBroker, waiting
+from tests.support.served import Served
 from tests.support.shim_client import ShimClient
 from tidegate.index import Entries, PositionSet, SubscriptionName
 from tidegate.plugin.api import api, routes
@@ -38,14 +39,14 @@ def problem(answer: httpx.Response) -> tuple[int, str]:
     return answer.status_code, said["detail"]
 
 
-def held(served: Any, topic: str = TOPIC) -> PositionSet:
+def held(served: Served, topic: str = TOPIC) -> PositionSet:
     index = served.daemon.engine.catalog.get(SubscriptionName(topic, "sub"))
     assert index is not None
     found: PositionSet = index.held()
     return found
 
 
-async def test_each_id_gets_an_answer(served: Any) -> None:
+async def test_each_id_gets_an_answer(served: Served) -> None:
     await waiting(served.broker, TOPIC, 2)
     dry = await served.post(f"{ORDERS}/cancel", {"ids": ["5:1", "5:2", "5:500"], "dry_run": True})
     assert counts(dry) == {"done": 1, "too_late": 1, "unknown": 1}
@@ -59,7 +60,7 @@ async def test_each_id_gets_an_answer(served: Any) -> None:
     assert counts(await served.post(f"{ORDERS}/cancel", {"ids": ["5:1"]})) == {"acknowledged": 1}
 
 
-async def test_a_due_range_and_all_that_waits(served: Any) -> None:
+async def test_a_due_range_and_all_that_waits(served: Served) -> None:
     await waiting(served.broker, TOPIC, 99)
     answer = await served.post(f"{ORDERS}/cancel", {"due": "..60m", "dry_run": True})
     assert 0 <= answer.json()["done"] <= 5
@@ -72,7 +73,7 @@ async def test_a_due_range_and_all_that_waits(served: Any) -> None:
     assert list(held(served)) == [(5, 99)]
 
 
-async def test_a_request_for_more_than_it_may_change_ends_with_a_cursor(served: Any) -> None:
+async def test_a_request_for_more_than_it_may_change_ends_with_a_cursor(served: Served) -> None:
     await waiting(served.broker)
     with patch.object(routes, "CHANGED_MAX", 30):
         first = await served.post(f"{ORDERS}/cancel", {"all": True})
@@ -85,7 +86,7 @@ async def test_a_request_for_more_than_it_may_change_ends_with_a_cursor(served: 
     assert not held(served)
 
 
-async def test_what_waits_comes_in_pages(served: Any) -> None:
+async def test_what_waits_comes_in_pages(served: Served) -> None:
     await waiting(served.broker)
     found, cursor = [], ""
     while cursor is not None:
@@ -99,7 +100,7 @@ async def test_what_waits_comes_in_pages(served: Any) -> None:
     assert (await served.client.head(f"/tidegate/v1/{ORDERS}/waiting")).content == b""
 
 
-async def test_the_state_of_one_message(served: Any) -> None:
+async def test_the_state_of_one_message(served: Served) -> None:
     await waiting(served.broker, TOPIC, 2)
     shown = (await served.get(f"{ORDERS}/messages/5:1")).json()
     assert (shown["state"], shown["topic"]) == ("waiting", TOPIC)
@@ -108,7 +109,7 @@ async def test_the_state_of_one_message(served: Any) -> None:
     assert (await served.get(f"{ORDERS}/messages/9:9")).json()["state"] == "unknown"
 
 
-async def test_the_tide_of_a_subscription_a_topic_and_all(served: Any) -> None:
+async def test_the_tide_of_a_subscription_a_topic_and_all(served: Served) -> None:
     await waiting(served.broker)
     await waiting(served.broker, "persistent://public/default/orders-partition-1")
     await waiting(served.broker, "persistent://shop/eu/other")
@@ -141,7 +142,7 @@ async def test_the_tide_of_a_subscription_a_topic_and_all(served: Any) -> None:
         ("persistent://shop/eu/tide", "persistent/shop/eu/tide/sub"),
     ],
 )
-async def test_names_are_data(served: Any, topic: str, path: str) -> None:
+async def test_names_are_data(served: Served, topic: str, path: str) -> None:
     await waiting(served.broker, topic)
     await waiting(served.broker, "persistent://shop/eu/another")
     # By hand: a client would put the path in order.
@@ -181,7 +182,7 @@ async def test_names_are_data(served: Any, topic: str, path: str) -> None:
         ({"ids": [f"5:{n}" for n in range(1_000_000)]}, 413, "a body has 1048576 bytes at most"),
     ],
 )
-async def test_a_wrong_body_changes_nothing(served: Any, body: Any, status: int, said: str) -> None:
+async def test_a_wrong_body_changes_nothing(served: Served, body: Any, status: int, said: str) -> None:
     await waiting(served.broker)
     found, detail = problem(await served.post(f"{ORDERS}/cancel", body))
     assert (found, said in detail) == (status, True), detail
@@ -214,11 +215,11 @@ async def test_a_wrong_body_changes_nothing(served: Any, body: Any, status: int,
     ],
 )
 async def test_a_wrong_request_is_a_problem(
-    served: Any, method: str, path: str, status: int, said: str
+    served: Served, method: str, path: str, status: int, said: str
 ) -> None:
     await waiting(served.broker)
-    more = {"json": {"all": True}} if method == "POST" else {}
-    answer = await served.client.request(method, f"/tidegate/v1/{path}", **more)
+    body = {"all": True} if method == "POST" else None
+    answer = await served.client.request(method, f"/tidegate/v1/{path}", json=body)
     found, detail = problem(answer)
     assert (found, said in detail) == (status, True), detail
     if status == 405:
@@ -228,7 +229,7 @@ async def test_a_wrong_request_is_a_problem(
     assert len(held(served)) == 100
 
 
-async def test_who_may_not(served: Any, start: StartDaemon) -> None:
+async def test_who_may_not(served: Served, start: StartDaemon) -> None:
     await waiting(served.broker)
     url, body = f"{served.url}/tidegate/v1/{ORDERS}/cancel", {"all": True}
     own = served.client.headers["Authorization"]
@@ -271,7 +272,7 @@ async def test_without_a_token_of_its_own_a_daemon_shows_and_changes_nothing(
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-async def test_a_body_that_ends_early_changes_nothing(served: Any, chunked: bool) -> None:
+async def test_a_body_that_ends_early_changes_nothing(served: Served, chunked: bool) -> None:
     await waiting(served.broker)
     body = b'{"all": true}'
     sent = b"20\r\n" + body if chunked else body
@@ -292,7 +293,7 @@ async def test_a_body_that_ends_early_changes_nothing(served: Any, chunked: bool
 
 
 @pytest.mark.parametrize("text", ['{"all": true', "[" * 100_000, '{"all": true, "all": true}', "\xff", ""])
-async def test_what_is_no_json_changes_nothing(served: Any, text: str) -> None:
+async def test_what_is_no_json_changes_nothing(served: Served, text: str) -> None:
     await waiting(served.broker)
     answer = await served.client.post(
         f"/tidegate/v1/{ORDERS}/cancel",
@@ -320,7 +321,7 @@ async def test_a_body_that_does_not_come_ends_in_time(
             writer.close()
 
 
-async def test_a_bug_is_told_in_the_log_and_not_to_the_client(served: Any, log: Any) -> None:
+async def test_a_bug_is_told_in_the_log_and_not_to_the_client(served: Served, log: Any) -> None:
     await waiting(served.broker)
     with patch.object(served.daemon.engine._queries._looking, "tide", side_effect=RuntimeError("secret")):
         answer = await served.get(f"{ORDERS}/tide")
@@ -328,7 +329,7 @@ async def test_a_bug_is_told_in_the_log_and_not_to_the_client(served: Any, log: 
     assert "secret" in log.getvalue()
 
 
-async def test_ids_of_several_partitions(served: Any) -> None:
+async def test_ids_of_several_partitions(served: Served) -> None:
     for partition in (0, 1):
         name = f"persistent://public/default/parts-partition-{partition}"
         stream = await served.broker.open(name, "sub", credit=0)

@@ -249,14 +249,6 @@ async def test_status_over_http(start: StartDaemon, socket_path: Path) -> None:
         assert answer["subscriptions"][0]["topic"] == TOPIC
 
 
-@pytest.fixture
-def token_file(short_dir: Path) -> Path:
-    path = short_dir / "token"
-    path.write_text("a long random word\n", "utf-8")
-    path.chmod(0o600)
-    return path
-
-
 @asynccontextmanager
 async def asked(daemon: RunningDaemon, address: str = "127.0.0.1") -> AsyncIterator[httpx.AsyncClient]:
     async with httpx.AsyncClient(trust_env=False, base_url=f"http://{address}:{daemon.http_port}") as client:

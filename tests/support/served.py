@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from tests.support.daemons import StartDaemon
 from tests.support.shim_client import ShimClient
@@ -17,9 +16,9 @@ from tidegate.plugin.daemon.serve import RunningDaemon
 TOKEN = "a long random word"  # noqa: S105 of a test
 
 
-@pytest.fixture
-def token_file(short_dir: Path) -> Path:
-    path = short_dir / "token"
+def write_token(folder: Path) -> Path:
+    """A file with the token."""
+    path = folder / "token"
     path.touch(0o600)
     path.write_text(f"{TOKEN}\n")
     return path
@@ -41,21 +40,19 @@ class Served:
         return await self.client.get(f"/tidegate/v1/{path}")
 
 
-@pytest.fixture
-async def served(start: StartDaemon, socket_path: Path, token_file: Path) -> AsyncIterator[Served]:
-    @asynccontextmanager
-    async def parts() -> AsyncIterator[Served]:
-        async with (
-            start(http="127.0.0.1:0", http_token_file=token_file) as daemon,
-            await ShimClient.connect(socket_path) as broker,
-            httpx.AsyncClient(
-                trust_env=False,
-                base_url=f"http://127.0.0.1:{daemon.http_port}",
-                headers={"Authorization": f"Bearer {TOKEN}"},
-                timeout=30.0,
-            ) as client,
-        ):
-            yield Served(daemon, broker, client)
-
-    async with parts() as all_of_them:
-        yield all_of_them
+@asynccontextmanager
+async def serving(
+    start: StartDaemon, socket_path: Path, token_file: Path, **settings: Any
+) -> AsyncIterator[Served]:
+    """Serve HTTP with a token, to a broker and a client."""
+    async with (
+        start(http="127.0.0.1:0", http_token_file=token_file, **settings) as daemon,
+        await ShimClient.connect(socket_path) as broker,
+        httpx.AsyncClient(
+            trust_env=False,
+            base_url=f"http://127.0.0.1:{daemon.http_port}",
+            headers={"Authorization": f"Bearer {TOKEN}"},
+            timeout=30.0,
+        ) as client,
+    ):
+        yield Served(daemon, broker, client)

@@ -1,0 +1,233 @@
+"""Queries as HTTP calls, without I/O: a path for each, the error in each answer, redirects, retries.
+
+Invariants: a redirect keeps method and body, and is followed to the same scheme only, because the token goes
+with it; a call may be sent again, since a change that was made is answered as ``acknowledged``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+from tidegate.plugin.api.changes import POSITIONS_MAX, Answer, Course, Positions, Query, Total
+from tidegate.plugin.api.routes import OPERATIONS, Scope, path_of
+from tidegate.plugin.errors import ConfigError, DaemonAwayError, NotNowError, UnknownNameError, UserError
+from tidegate.plugin.message_ids import message_id
+from tidegate.plugin.shown import one_line, without_passwords
+
+ANSWER_BYTES_MAX = 16 << 20
+REDIRECTS_MAX = 5
+RETRIES = 4
+RETRY_FIRST_S = 0.1
+RETRY_AFTER_MAX_S = 5.0
+AGAIN = (
+    HTTPStatus.TOO_MANY_REQUESTS,
+    HTTPStatus.BAD_GATEWAY,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    HTTPStatus.GATEWAY_TIMEOUT,
+)
+_REDIRECTS = (HTTPStatus.TEMPORARY_REDIRECT, HTTPStatus.PERMANENT_REDIRECT)
+_DETAIL_MAX = 500
+_SHORT = "persistent://public/default/"
+_STAR = "*"
+
+
+class RefusedError(UserError):
+    """The server refuses; `status` is that of HTTP."""
+
+    def __init__(self, status: int, said: str) -> None:
+        super().__init__(said)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request. body: JSON, None for none."""
+
+    method: str
+    url: str
+    parameters: Mapping[str, str]
+    body: bytes | None
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The answer to a call."""
+
+    status: int
+    body: bytes
+    location: str | None = None
+    retry_after: str | None = None
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Wait so long, then go on."""
+
+    seconds: float
+
+
+Talk = Generator[Call | Pause, Reply | DaemonAwayError | None, Answer]
+"""Yields a call, takes its reply or the reason why there is none; yields a pause, takes None."""
+
+
+def base_of(url: str) -> str:
+    """The URL to which paths are added. Raises ``ConfigError``."""
+    base = (url if "://" in url else f"http://{url}").rstrip("/")
+    try:
+        parts = urlsplit(base)
+        wrong = parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0
+    except ValueError:
+        wrong = True
+    if wrong or parts.query or parts.fragment:
+        raise ConfigError(
+            f"{without_passwords(base)!r} is no URL of HTTP: write it as in http://127.0.0.1:8088"
+        )
+    if parts.username is not None or parts.password is not None:
+        raise ConfigError("the URL has a user or a password: give a token instead")
+    return base
+
+
+def full_topic(topic: str) -> str:
+    """A topic with what Pulsar's tools leave out."""
+    if "://" in topic:
+        return topic
+    return f"persistent://{topic}" if topic.count("/") == 2 else f"{_SHORT}{topic}"
+
+
+def call_of(base: str, query: Query) -> Call:
+    """The call for a query, which may have `ids` but no `positions`. Raises ``UserError``."""
+    given = {name: value for name, value in query.items() if value is not None}
+    what = str(given.pop("what"))
+    scope = _scope(what, given)
+    operation = next((one for one in OPERATIONS if (one.what, one.scope) == (what, scope)), None)
+    if operation is None:
+        raise UserError(f"{what} cannot be asked over HTTP")
+    names = {}
+    if scope is not Scope.EVERYTHING:
+        names["topic"] = full_topic(str(given.pop("topic")))
+    if scope is Scope.SUBSCRIPTION:
+        names["subscription"] = str(given.pop("subscription"))
+        names |= {"id": str(given.pop("id")).strip()} if what == "show" else {}
+    try:
+        url = base + path_of(operation, names)
+    except ValueError as error:
+        raise UserError(str(error)) from None
+    if operation.body is not None:
+        return Call(operation.method, url, {}, json.dumps(given).encode())
+    return Call(operation.method, url, {name: str(value) for name, value in given.items()}, None)
+
+
+def _scope(what: str, given: dict[str, Any]) -> Scope:
+    """The scope of a query; a tide of all, or of a pattern, has the names as parameters."""
+    if what != "tide":
+        return Scope.SUBSCRIPTION
+    for name in ("topic", "subscription"):
+        if given.get(name) == _STAR:
+            del given[name]
+    topic, subscription = given.get("topic"), given.get("subscription")
+    if topic is None or _STAR in topic or _STAR in (subscription or ""):
+        return Scope.EVERYTHING
+    return Scope.TOPIC if subscription is None else Scope.SUBSCRIPTION
+
+
+def talk(base: str, query: Query, *, retries: int = RETRIES) -> Talk:
+    """Ask a query: calls, redirects and pauses, until there is an answer. Raises ``UserError``."""
+    first = call = call_of(base, query)
+    redirects, tries_left, pause_s = 0, retries, RETRY_FIRST_S
+    while True:
+        reply = yield call
+        if isinstance(reply, Reply) and reply.status in _REDIRECTS:
+            redirects += 1
+            call = _redirected(call, reply, redirects)
+            continue
+        again = isinstance(reply, DaemonAwayError) or (isinstance(reply, Reply) and reply.status in AGAIN)
+        if not again or not tries_left:
+            if isinstance(reply, Reply):
+                return answer_of(reply, call)
+            raise reply or DaemonAwayError(f"no answer from {base}")
+        yield Pause(_pause_s(reply, pause_s))
+        # From the beginning: the topic may have moved.
+        call, redirects, tries_left, pause_s = first, 0, tries_left - 1, 2 * pause_s
+
+
+def _pause_s(reply: Reply | DaemonAwayError | None, pause_s: float) -> float:
+    said = reply.retry_after if isinstance(reply, Reply) else None
+    if said is not None and said.isascii() and said.isdigit():
+        return min(max(pause_s, float(said[:9])), RETRY_AFTER_MAX_S)
+    return pause_s
+
+
+def _redirected(call: Call, reply: Reply, redirects: int) -> Call:
+    if redirects > REDIRECTS_MAX:
+        raise NotNowError(f"{REDIRECTS_MAX} redirects lead to no owner of the topic: ask again soon")
+    shown = one_line(without_passwords(reply.location or ""))[:_DETAIL_MAX]
+    try:
+        there = urljoin(call.url, reply.location or "")
+        parts, before = urlsplit(there), urlsplit(call.url)
+    except ValueError:
+        raise UserError(f"a redirect leads to {shown!r}, which is no URL") from None
+    if reply.location is None or not parts.hostname or parts.scheme != before.scheme or parts.username:
+        raise UserError(
+            f"a redirect from {before.scheme} leads to {shown!r}: the token stays with its scheme"
+        )
+    # Its query is that of the call already.
+    return Call(call.method, there, {} if parts.query else call.parameters, call.body)
+
+
+def answer_of(reply: Reply, call: Call) -> Answer:
+    """The answer in a reply. Raises ``UserError``."""
+    parts = urlsplit(call.url)
+    server = f"{parts.scheme}://{parts.netloc}"
+    try:
+        answer = json.loads(reply.body)
+    except (ValueError, RecursionError):
+        answer = None
+    if reply.status == HTTPStatus.OK and isinstance(answer, dict):
+        return answer
+    said = answer.get("detail") if isinstance(answer, dict) else None
+    detail = one_line(str(said))[:_DETAIL_MAX] if said else "is it a Tidegate?"
+    match reply.status:
+        case HTTPStatus.UNAUTHORIZED:
+            raise RefusedError(reply.status, f"{server} takes no such token: {detail}")
+        case HTTPStatus.NOT_FOUND if said:
+            raise UnknownNameError(f"{server}: {detail}")
+        case HTTPStatus.SERVICE_UNAVAILABLE if said:
+            raise NotNowError(f"{server}: {detail}")
+        case _:
+            raise RefusedError(reply.status, f"{server} answers {reply.status}: {detail}")
+
+
+def change_of(query: Query, positions: Positions, total: Total) -> Course:
+    """Ask `query` of all positions, by their ids. As in ``changes``, but for HTTP."""
+    for ids in _batches(positions):
+        total.add((yield query | {"ids": ids}))
+    return total.answer()
+
+
+def change_of_due(query: Query, due: str | None, total: Total) -> Course:
+    """Ask `query` of all that is due in `due`, None for all that waits. The server goes through them."""
+    chosen: dict[str, Any] = {"all": True} if due is None else {"due": due}
+    after = None
+    while True:
+        answer = yield query | chosen | {"after": after}
+        total.add(answer)
+        after = answer.get("next")
+        if after is None:
+            return total.answer()
+
+
+def _batches(positions: Positions) -> Iterable[list[str]]:
+    batch: list[str] = []
+    for partition, some in positions.items():
+        for ledger_id, entry_id in some:
+            batch.append(message_id(partition, ledger_id, entry_id))
+            if len(batch) == POSITIONS_MAX:
+                yield batch
+                batch = []
+    if batch:
+        yield batch

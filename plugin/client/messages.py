@@ -1,0 +1,136 @@
+"""The answers of a daemon or broker, typed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from tidegate.plugin.api.changes import Answer
+from tidegate.plugin.errors import UserError
+
+
+@dataclass(frozen=True)
+class WaitingMessage:
+    """A message that waits, overdue ones included. message_id: ``ledger:entry``, with ``:partition``."""
+
+    message_id: str
+    deliver_at_ms: int
+
+
+@dataclass(frozen=True)
+class MessageState:
+    """The state of one message: ``waiting``, ``handed_out``, ``acknowledged`` or ``unknown``."""
+
+    topic: str
+    subscription: str
+    message_id: str
+    state: str
+    deliver_at_ms: int | None
+    """None unless it waits."""
+
+    @classmethod
+    def of(cls, answer: Answer) -> Self:
+        """Raises ``UserError`` for an answer of another form."""
+        with _known_form():
+            return cls(
+                topic=answer["topic"],
+                subscription=answer["subscription"],
+                message_id=answer["message_id"],
+                state=answer["state"],
+                deliver_at_ms=answer.get("deliver_at_ms"),
+            )
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Messages due in [from_ms, until_ms)."""
+
+    from_ms: int
+    until_ms: int
+    entries: int
+
+
+@dataclass(frozen=True)
+class Tide:
+    """Messages by due time. inexact_entries: as many may be in a bucket nearby, or acknowledged."""
+
+    now_ms: int
+    subscriptions: int
+    subscriptions_away: int
+    entries: int
+    overdue: int
+    buckets: tuple[Bucket, ...]
+    later: int
+    inexact_entries: int
+
+    @classmethod
+    def of(cls, answer: Answer) -> Self:
+        """Raises ``UserError`` for an answer of another form."""
+        with _known_form():
+            buckets = tuple(
+                Bucket(one["from_ms"], one["until_ms"], one["entries"]) for one in answer["buckets"]
+            )
+            return cls(
+                now_ms=answer["now_ms"],
+                subscriptions=answer["subscriptions"],
+                subscriptions_away=answer["subscriptions_away"],
+                entries=answer["entries"],
+                overdue=answer["overdue"],
+                buckets=buckets,
+                later=answer["later"],
+                inexact_entries=answer["inexact_entries"],
+            )
+
+
+@dataclass(frozen=True)
+class Changed:
+    """Messages by outcome. ids: up to 1,000 of each outcome but `done`. why: some are undecided."""
+
+    done: int
+    too_late: int
+    acknowledged: int
+    unknown: int
+    undecided: int
+    dry_run: bool = False
+    ids: Mapping[str, list[str]] = field(default_factory=dict)
+    why: str = ""
+
+    @property
+    def all_done(self) -> bool:
+        """True if none has another outcome."""
+        return not (self.too_late or self.acknowledged or self.unknown or self.undecided)
+
+    @classmethod
+    def of(cls, answer: Answer) -> Self:
+        """Raises ``UserError`` for an answer of another form."""
+        with _known_form():
+            return cls(
+                done=answer["done"],
+                too_late=answer["too_late"],
+                acknowledged=answer["acknowledged"],
+                unknown=answer["unknown"],
+                undecided=answer["undecided"],
+                dry_run=answer["dry_run"],
+                ids=answer["ids"],
+                why=answer.get("why", ""),
+            )
+
+
+class _known_form:  # noqa: N801 used as a statement
+    """An answer of another form is a ``UserError``."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: Any) -> None:
+        if isinstance(error, KeyError | TypeError | AttributeError):
+            raise UserError(f"the answer has a form that this version does not know: {error!r}") from error
+
+
+def page_of(answer: Answer) -> tuple[list[WaitingMessage], str | None]:
+    """A page's messages, and the cursor of the next. Raises ``UserError`` for an answer of another form."""
+    with _known_form():
+        return [WaitingMessage(one["message_id"], one["deliver_at_ms"]) for one in answer["entries"]], answer[
+            "next"
+        ]

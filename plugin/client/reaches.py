@@ -1,0 +1,47 @@
+"""A way to a daemon: its socket (``socket_reach``), or HTTP, there or at a broker (``http_reach``).
+
+A reach asks one query at a time, in the caller's thread or on its loop, and cuts a change of many messages
+into queries for it.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from tidegate.plugin.api.changes import Answer, Course, Positions, Query, Total
+
+
+class Cutting(Protocol):
+    """The cutting of a change into queries."""
+
+    def change(self, query: Query, positions: Positions, total: Total) -> Course:
+        """Ask `query` of all positions."""
+        ...
+
+    def change_of_due(self, query: Query, due: str | None, total: Total) -> Course:
+        """Ask `query` of all that waits and is due in `due`; None: of all that waits."""
+        ...
+
+
+class Reach(Cutting, Protocol):
+    """A way that blocks."""
+
+    def ask(self, query: Query) -> Answer:
+        """Raises ``UserError``."""
+        ...
+
+    def close(self) -> None:
+        """End its connections."""
+        ...
+
+
+class AsyncReach(Cutting, Protocol):
+    """A way on an event loop."""
+
+    async def ask(self, query: Query) -> Answer:
+        """Raises ``UserError``."""
+        ...
+
+    async def close(self) -> None:
+        """End its connections."""
+        ...
