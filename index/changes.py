@@ -54,8 +54,25 @@ class Changes(Generic[IndexT]):
     def add(self, entries: Entries) -> Entries:
         """Stage the entries that are new; returns them."""
         fresh = self._positions.add(entries)
-        self._timeline.stage(fresh)
+        moved = self._positions.moved
+        elsewhen = moved.positions.contains(fresh) if moved else None
+        if elsewhen is None or not elsewhen.any():
+            self._timeline.stage(fresh)
+        else:
+            self._timeline.stage(fresh.take(~elsewhen))
+            self._timeline.stage_moved(moved.retimed(fresh.take(elsewhen)))
         return fresh
+
+    def move(self, entries: Entries) -> Entries:
+        """Hold these positions, and have these times hold for them; returns the entries that this changes."""
+        changed, again = self._positions.move(entries)
+        self._timeline.stage_moved(again)
+        return changed
+
+    def stage_moved(self) -> None:
+        """Stage what is moved and held, as recovered from the store."""
+        moved = self._positions.moved.snapshot().entries()
+        self._timeline.stage_moved(moved.take(self._positions.held.contains(moved)))
 
     def acknowledge(self, positions: PositionSet) -> None:
         """Remove positions from held, if they are there, and know them acknowledged."""

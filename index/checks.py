@@ -40,6 +40,11 @@ class Sources:
         """The key of an item that the walk has reached; None if it is not in the heap."""
         return self._in_heap.pop(item, None)
 
+    def forget(self, positions: PositionSet) -> None:
+        """Let nothing count that was found of these positions until now."""
+        self.found.difference_update(positions)
+        self.coming.difference_update(positions)
+
     def require_complete(self) -> None:
         """Require that the walk has reached everything in the heap."""
         require(not self._in_heap, f"the heap has items that nobody owns: {list(self._in_heap)}")

@@ -27,6 +27,7 @@ from tidegate.index.format.manifest import Identity
 from tidegate.index.format.records import RecordType
 from tidegate.index.journal import SubscriptionJournal
 from tidegate.index.leftovers import Leftovers
+from tidegate.index.moved import MovedSnapshot
 from tidegate.index.names import SubscriptionName
 from tidegate.index.page_reader import PageReader
 from tidegate.index.persister import Persister
@@ -146,13 +147,21 @@ class DelayIndex:
             own_journal,
             SliceWidth(state.slice_width_ms, state.slice_width_auto, chosen=bool(found.slices)),
             positions=PositionState(
-                found.held, found.acknowledged, state.mark_delete, state.generation, state.claim
+                found.held,
+                found.acknowledged,
+                state.mark_delete,
+                state.generation,
+                state.claim,
+                moved=found.moved,
             ),
             quarantine=Quarantine(audit=found.audit),
         )
         index._positions.put_back(found.damaged_ledgers)
-        index._persister.restore(state, found.held_versions, found.acknowledged_versions, found.carried)
+        index._persister.restore(
+            state, found.held_versions, found.acknowledged_versions, found.moved_versions, found.carried
+        )
         index._timeline.stage(found.carried)
+        index._changes.stage_moved()
         index._timeline.restore(found.slices)
         replay(found.reader.records(), index._changes)
         index._absent.expect(absent)  # those that are still named after the replay
@@ -181,6 +190,20 @@ class DelayIndex:
         token = journal.add(self.own_journal, fresh, self._context.clock.now_ms())
         self._notices.due_changed()
         return token
+
+    def move(self, entries: Entries) -> int:
+        """Have these times hold in place of the entries' own, until they are acknowledged.
+
+        Positions not held are held from now on, unless acknowledged or up to the mark-delete position.
+        `pop_due` has all of them again, also those in flight. Returns a token as of `add`. Raises
+        InvalidEntriesError if an id is out of range; nothing changes then.
+        """
+        changed = self._changes.move(entries.validated())
+        journal = self._context.journal
+        self._notices.due_changed()
+        if not len(changed):
+            return journal.appended_token
+        return journal.add(self.own_journal, changed, self._context.clock.now_ms(), RecordType.MOVE)
 
     def pop_due(self, now_ms: int, limit: int) -> Entries:
         """Hand out entries with deliver_at_ms <= now_ms, in (deliver_at_ms, ledger_id, entry_id) order.
@@ -246,6 +269,14 @@ class DelayIndex:
         """For each entry, True if the index answers for its position; a bool array of the same length."""
         return self._positions.held.contains(entries)
 
+    def moved(self) -> MovedSnapshot:
+        """The moved positions and the times that hold for them: a snapshot. O(ledgers)."""
+        return self._positions.moved.snapshot()
+
+    def moved_among(self, positions: PositionSet) -> PositionSet:
+        """Those of `positions` that are moved. No snapshot."""
+        return positions.intersection(self._positions.moved.positions)
+
     @property
     def stored_bytes(self) -> int:
         """Bytes of the index's blocks. O(slices)."""
@@ -253,8 +284,9 @@ class DelayIndex:
 
     @property
     def empty(self) -> bool:
-        """True if nothing is held or known acknowledged."""
-        return not self._positions.held and not self._positions.acknowledged
+        """True if nothing is held, moved or known acknowledged."""
+        positions = self._positions
+        return not (positions.held or positions.acknowledged or positions.moved)
 
     def acknowledged(self) -> PositionSet:
         """Positions known acknowledged, above the mark-delete position: a snapshot, as `held`."""
@@ -422,8 +454,10 @@ class DelayIndex:
         self.forget_acknowledgements()
         self._notices.want_persist()
 
-    def page_reader(self) -> PageReader:
+    def page_reader(self, *, with_moved: bool) -> PageReader:
         """Everything stored or staged now, also entries that are no longer held. O(blocks).
+
+        with_moved: with the entries of moved positions, at the times that hold for them.
 
         Raises BlockAwayError while blocks are absent.
         """
@@ -434,6 +468,8 @@ class DelayIndex:
             self.own_journal.subscription_id,
             self._timeline.parts(),
             self._timeline.blocks(),
+            self.moved(),
+            with_moved=with_moved,
         )
 
     def outline(self) -> Outline:
@@ -445,7 +481,7 @@ class DelayIndex:
             raise BlockAwayError("a part of it")
         parts, blocks = self._timeline.outline()
         store, subscription_id = self._context.store, self.own_journal.subscription_id
-        return Outline(store, subscription_id, self.held(), parts, blocks)
+        return Outline(store, subscription_id, self.held(), parts, blocks, moved=self.moved())
 
     def remove(self) -> None:
         """Give the subscription's share of the journal back: it is gone."""
@@ -463,6 +499,7 @@ class DelayIndex:
             held=len(positions.held),
             in_flight=len(positions.in_flight),
             acknowledged=len(positions.acknowledged),
+            moved=len(positions.moved),
             staged=timeline.staged_or_frozen,
             slices_in_memory=sum(each.active and not each.finished for each in slices),
             slices_on_disk=len(slices),

@@ -112,7 +112,7 @@ class Record:
         batch.put(key, self._encoded())
 
     def _encoded(self) -> bytes:
-        if self.record_type is RecordType.ADD:
+        if self.record_type in (RecordType.ADD, RecordType.MOVE):
             return encode_entries(Entries.concat(self.parts))
         if self.positions is not None:
             return encode_positions(self.positions)
@@ -216,17 +216,23 @@ class Journal:
         subscription._size_bytes = size_bytes
         self.size_bytes += size_bytes
 
-    def add(self, subscription: SubscriptionJournal, entries: Entries, now_ms: int) -> int:
-        """Append entries; returns the token."""
+    def add(
+        self,
+        subscription: SubscriptionJournal,
+        entries: Entries,
+        now_ms: int,
+        record_type: RecordType = RecordType.ADD,
+    ) -> int:
+        """Append ADD or MOVE; returns the token."""
         for start in range(0, len(entries), RECORD_ENTRIES_MAX):
             part = entries.part(start, min(len(entries), start + RECORD_ENTRIES_MAX))
             record = subscription._tail
             if (
                 record is None
-                or record.record_type is not RecordType.ADD
+                or record.record_type is not record_type
                 or record.entries + len(part) > RECORD_ENTRIES_MAX
             ):
-                record = self._append(subscription, RecordType.ADD, now_ms)
+                record = self._append(subscription, record_type, now_ms)
             record.parts.append(part)
             record.entries += len(part)
             self._grow(subscription, len(part) * _ENTRY_BYTES)

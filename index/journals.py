@@ -1,7 +1,7 @@
 """Reads journals: from rows in a store to records, with damaged and missing ones marked.
 
 Invariants: the records of a subscription come in order, without those that a persist has covered. In place of
-a missing record, or an unreadable one that was neither an ADD nor an ACKNOWLEDGE, the worst is assumed.
+a missing record, or an unreadable one that was no ADD, ACKNOWLEDGE or MOVE, the worst is assumed.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class JournalReader:
             except CorruptRecordError as error:
                 self.damaged = True
                 self._damage.report(key, value, str(error))
-                if number not in (RecordType.ADD, RecordType.ACKNOWLEDGE):
+                if number not in (RecordType.ADD, RecordType.ACKNOWLEDGE, RecordType.MOVE):
                     yield Replayed(None, None)
             else:
                 yield record
@@ -107,7 +107,7 @@ def _decode(number: int, value: bytes) -> Replayed:
     except ValueError as error:
         raise CorruptRecordError(f"a journal record of the unknown type {number}") from error
     decode: Callable[[bytes], Entries | PositionSet | tuple[int, int]] = decode_numbers
-    if record_type is RecordType.ADD:
+    if record_type in (RecordType.ADD, RecordType.MOVE):
         decode = decode_entries
     elif record_type in (RecordType.ACKNOWLEDGE, RecordType.UNACKNOWLEDGE, RecordType.DISOWN):
         decode = decode_positions

@@ -1,9 +1,11 @@
-"""All entries of one subscription at one moment, in order, a page at a time: for checks of the index.
+"""All entries of one subscription at one moment, in order, a page at a time.
 
 The core's thread makes a reader, at the cost of a pointer a block; any other thread uses it. Staged entries
 are arrays that nobody changes, blocks are loaded from the store. Invariant: a page has every entry between
-its two keys at that moment, dead ones too, and none twice. Entries keep their keys when a persist moves them,
-so that pages of later moments fit together: an entry that exists all the time is in exactly one of them.
+its two keys at that moment, dead ones too, and none twice. Entries keep their keys through a persist, so that
+pages of later moments fit together: an entry that waits all the time for one time is in exactly one of them.
+Entries of moved positions are there at the times that hold for them, or not at all, for who compares times
+with those of the messages.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from tidegate.index.entry import Entries, EntryKey
 from tidegate.index.errors import CorruptBlockError
 from tidegate.index.format.block import BlockDescriptor, load_block
 from tidegate.index.format.keys import SliceId
+from tidegate.index.moved import MovedSnapshot
 from tidegate.index.sort import sort_entries
 from tidegate.index.store import Store
 
@@ -31,7 +34,7 @@ class Page(NamedTuple):
 
 
 class PageReader:
-    """The entries of an index, staged and in blocks."""
+    """The entries of an index, staged, in blocks, and moved; the latter only if `with_moved`."""
 
     def __init__(
         self,
@@ -39,11 +42,16 @@ class PageReader:
         subscription_id: int,
         parts: Sequence[Entries],
         blocks: Sequence[tuple[SliceId, BlockDescriptor]],
+        moved: MovedSnapshot,
+        *,
+        with_moved: bool,
     ) -> None:
         self._store = store
         self._subscription_id = subscription_id
         self._parts = parts
         self._blocks = blocks
+        self._moved = moved
+        self._with_moved = with_moved
 
     def after(self, key: EntryKey, limit: int, *, strict: bool) -> Page:
         """About `limit` entries after `key`; memory is bounded by them and the blocks that overlap there.
@@ -51,9 +59,10 @@ class PageReader:
         Raises CorruptBlockError if a block cannot be read, perhaps because a persist has replaced it since;
         if not `strict`, such a block is skipped. Raises StorageError.
         """
-        found = sort_entries(
-            Entries.concat(_first(_later(part, key), limit) for part in self._parts), unique=True
-        )
+        parts = [self._moved.without(part) for part in self._parts]
+        if self._with_moved:
+            parts.append(self._moved.entries())
+        found = sort_entries(Entries.concat(_first(_later(part, key), limit) for part in parts), unique=True)
         ahead = sorted(
             (one for one in self._blocks if one[1].last_deliver_at_ms >= key[0]), key=lambda one: one[1].first
         )
@@ -68,7 +77,8 @@ class PageReader:
                 if strict:
                     raise
                 continue
-            found = sort_entries(Entries.concat((found, _later(entries, key))), unique=True)
+            entries = self._moved.without(_later(entries, key))
+            found = sort_entries(Entries.concat((found, entries)), unique=True)
         if len(found) > limit:
             found, more = found.part(0, limit), True
         return Page(found, found.key(len(found) - 1) if more else None)

@@ -24,8 +24,10 @@ from tidegate.index.format.block import BlockDescriptor, load_block
 from tidegate.index.format.envelope import wrap
 from tidegate.index.format.keys import SliceId
 from tidegate.index.format.manifest import State, encode_keys, encode_slice
+from tidegate.index.format.moved import encode_moved
 from tidegate.index.format.packing import pack_entries
 from tidegate.index.leftovers import Remains
+from tidegate.index.moved import MovedSnapshot
 from tidegate.index.options import IndexOptions
 from tidegate.index.positions import PositionSet
 from tidegate.index.sort import SortedEntries
@@ -61,9 +63,10 @@ class PersistPlan:
     persisted_before: the persisted sequence number until then.
     all_held: True if no staged entry has been acknowledged or forgotten since it was staged.
     held, acknowledged: snapshots, at least of the ledgers that have changed or have carried entries.
-    dirty_held, dirty_acknowledged: ledgers whose bitmaps must be written.
-    held_versions, acknowledged_versions: the stored versions of the bitmaps of these ledgers, if there are
-        any; of all ledgers if the persist looks for damage.
+    moved: at least of the ledgers that have changed; all if the persist looks for damage.
+    dirty_held, dirty_acknowledged, dirty_moved: ledgers whose bitmaps, or moved positions, must be written.
+    held_versions, acknowledged_versions, moved_versions: the stored versions of the values of these ledgers,
+        if there are any; of all ledgers if the persist looks for damage.
     quarantined: blocks known to be corrupt.
     remains: leftovers of other jobs in the store, to be repaired.
     audit: find held positions without a readable entry, though no block is known to be corrupt.
@@ -79,10 +82,13 @@ class PersistPlan:
     all_held: bool
     held: PositionSet
     acknowledged: PositionSet
+    moved: MovedSnapshot
     dirty_held: set[int]
     dirty_acknowledged: set[int]
+    dirty_moved: set[int]
     held_versions: dict[int, int]
     acknowledged_versions: dict[int, int]
+    moved_versions: dict[int, int]
     slices: dict[SliceId, SlicePlan]
     quarantined: list[StoredBlock]
     remains: Remains
@@ -96,8 +102,8 @@ class PersistResult:
     """The result of a persist, for the core to apply.
 
     held: the positions that the commit says are held, of the ledgers in the plan.
-    held_versions, acknowledged_versions: the new versions of the bitmaps of ledgers, None for a ledger that
-        has none any more.
+    held_versions, acknowledged_versions, moved_versions: the new versions of the values of ledgers, None for
+        a ledger that has none any more.
     carried_ledgers: the ledgers of `carried`.
     retired: keys of blocks that the commit has replaced, for the core to delete when it no longer loads them
     (recovery deletes them otherwise).
@@ -111,6 +117,7 @@ class PersistResult:
     corrupt: list[StoredBlock] = field(default_factory=list)
     held_versions: dict[int, int | None] = field(default_factory=dict)
     acknowledged_versions: dict[int, int | None] = field(default_factory=dict)
+    moved_versions: dict[int, int | None] = field(default_factory=dict)
     held: PositionSet = field(default_factory=PositionSet)
     retired: list[bytes] = field(default_factory=list)
     width: WidthDecision | None = None
@@ -305,6 +312,7 @@ class PersistJob:
         ]
         lost = self._held.snapshot()
         lost.difference_update(PositionSet.of_entries(staged.entries()))
+        lost.difference_update(self.plan.moved.positions)
         if not self.plan.audit:
             low = min(block.min_ledger_id for _, block in corrupt)
             high = max(block.max_ledger_id for _, block in corrupt)
@@ -320,20 +328,27 @@ class PersistJob:
         self._dirty_held.update(lost.ledgers())
 
     def _put_bitmaps(self) -> None:
-        for kind, positions, dirty, old, new in (
+        for kind, values, dirty, old, new in (
             (
                 keys.HELD,
-                self._held,
+                self._held.portable_of(self._dirty_held),
                 self._dirty_held,
                 self.plan.held_versions,
                 self.result.held_versions,
             ),
             (
                 keys.ACKNOWLEDGED,
-                self.plan.acknowledged,
+                self.plan.acknowledged.portable_of(self.plan.dirty_acknowledged),
                 self.plan.dirty_acknowledged,
                 self.plan.acknowledged_versions,
                 self.result.acknowledged_versions,
+            ),
+            (
+                keys.MOVED,
+                self._packed_moved(),
+                self.plan.dirty_moved,
+                self.plan.moved_versions,
+                self.result.moved_versions,
             ),
         ):
             for ledger_id in sorted(dirty & old.keys()):
@@ -342,10 +357,16 @@ class PersistJob:
                 )
                 new[ledger_id] = None
             version = self.plan.state.version
-            for ledger_id, data in positions.portable_of(dirty):
+            for ledger_id, data in values:
                 key = keys.bitmap_key(kind, self.plan.subscription_id, ledger_id, version)
-                self._writer.put(key, wrap(kind, data))
+                self._writer.put(key, data if kind == keys.MOVED else wrap(kind, data))
                 new[ledger_id] = version
+
+    def _packed_moved(self) -> Iterable[tuple[int, bytes]]:
+        for ledger_id in sorted(self.plan.dirty_moved):
+            entries = self.plan.moved.of_ledger(ledger_id)
+            if len(entries):
+                yield ledger_id, encode_moved(entries)
 
     # ---- the commit
 

@@ -78,6 +78,7 @@ class Persister:
         self._version = 0
         self._held_versions: dict[int, int] = {}
         self._acknowledged_versions: dict[int, int] = {}
+        self._moved_versions: dict[int, int] = {}
         self._carried_ledgers: set[int] = set()
         """Where what is staged is, besides the ledgers that have changed."""
         self._live: PositionSet | None = None
@@ -92,6 +93,7 @@ class Persister:
         state: State,
         held_versions: dict[int, int],
         acknowledged_versions: dict[int, int],
+        moved_versions: dict[int, int],
         carried: Entries,
     ) -> None:
         """Continue after the last persist in the store."""
@@ -99,6 +101,7 @@ class Persister:
         self._version = state.version
         self.ids = BlockIds(state.next_block_id)
         self._held_versions, self._acknowledged_versions = held_versions, acknowledged_versions
+        self._moved_versions = moved_versions
 
     def clear(self, slices: set[SliceId]) -> None:
         """Note a CLEAR: these slices are to be deleted, and a persist on its way does not count."""
@@ -192,10 +195,13 @@ class Persister:
             all_held=frozen.removals == positions.removals,
             held=held,
             acknowledged=positions.acknowledged.of_ledgers(changed.acknowledged),
+            moved=positions.moved.snapshot(None if self._looks_for_lost else changed.moved),
             dirty_held=changed.held,
             dirty_acknowledged=changed.acknowledged,
+            dirty_moved=changed.moved,
             held_versions=self._versions(self._held_versions, changed.held),
             acknowledged_versions=self._versions(self._acknowledged_versions, changed.acknowledged),
+            moved_versions=self._versions(self._moved_versions, changed.moved),
             slices=slices,
             quarantined=self._quarantine.blocks() if self._looks_for_lost else [],
             remains=self._leftovers.remains(),
@@ -223,12 +229,15 @@ class Persister:
         self._width.take(result.width, self._name)
         _exchange(self._held_versions, result.held_versions)
         _exchange(self._acknowledged_versions, result.acknowledged_versions)
+        _exchange(self._moved_versions, result.moved_versions)
         self._leftovers.done(plan.remains)
         if self._job_is_stale:
             self._carried_ledgers = set()
             self._leftovers.clear(result.exchanged)
             self._positions.put_back(
-                ChangedLedgers(set(result.held_versions), set(result.acknowledged_versions))
+                ChangedLedgers(
+                    set(result.held_versions), set(result.acknowledged_versions), set(result.moved_versions)
+                )
             )
         else:
             self._timeline.let_go_of_frozen()
@@ -247,7 +256,9 @@ class Persister:
         # Even its commit may be in the store: a sync can fail after the write.
         self._leftovers.orphan(job.leftovers())
         self._leftovers.doubt(job.result.exchanged)
-        self._positions.put_back(ChangedLedgers(job.plan.dirty_held, job.plan.dirty_acknowledged))
+        self._positions.put_back(
+            ChangedLedgers(job.plan.dirty_held, job.plan.dirty_acknowledged, job.plan.dirty_moved)
+        )
         self._timeline.thaw()
 
     def _end(self) -> PersistJob:
@@ -270,7 +281,7 @@ class Persister:
         for each in self._timeline.slices:
             for descriptor in each.descriptors:
                 require(descriptor.block_id < self.ids.upcoming, f"{descriptor} has an id still to come")
-        for versions in (self._held_versions, self._acknowledged_versions):
+        for versions in (self._held_versions, self._acknowledged_versions, self._moved_versions):
             require(
                 all(version <= self._version for version in versions.values()),
                 "a stored bitmap is of a persist that is still to come",
@@ -288,6 +299,7 @@ class Persister:
         for kind, versions in (
             (keys.HELD, self._held_versions),
             (keys.ACKNOWLEDGED, self._acknowledged_versions),
+            (keys.MOVED, self._moved_versions),
         ):
             found.update(
                 keys.bitmap_key(kind, subscription_id, ledger_id, version)

@@ -26,9 +26,11 @@ from tidegate.index.format.block import BlockDescriptor, decode_block, describe
 from tidegate.index.format.envelope import FORMAT_VERSION, unwrap, wrap
 from tidegate.index.format.keys import SliceId
 from tidegate.index.format.manifest import Identity, State, decode_keys, decode_slice
+from tidegate.index.format.moved import decode_moved
 from tidegate.index.format.packing import unpack_entries
 from tidegate.index.format.upgrade import format_record, upgrade
 from tidegate.index.journals import JournalReader, Journals, Rows
+from tidegate.index.moved import Moved
 from tidegate.index.options import IndexOptions
 from tidegate.index.position_state import ChangedLedgers
 from tidegate.index.positions import PositionSet
@@ -54,9 +56,11 @@ class Recovered:
     reader: JournalReader
     held: PositionSet | None = None
     acknowledged: PositionSet | None = None
-    damaged_ledgers: ChangedLedgers = field(default_factory=lambda: ChangedLedgers(set(), set()))
+    damaged_ledgers: ChangedLedgers = field(default_factory=lambda: ChangedLedgers(set(), set(), set()))
     held_versions: dict[int, int] = field(default_factory=dict)
     acknowledged_versions: dict[int, int] = field(default_factory=dict)
+    moved: Moved = field(default_factory=Moved)
+    moved_versions: dict[int, int] = field(default_factory=dict)
     slices: dict[SliceId, list[BlockDescriptor]] = field(default_factory=dict)
     carried: Entries = field(default_factory=Entries.empty)
     audit: bool = False
@@ -215,6 +219,8 @@ def _recover(
     for kind in (keys.HELD, keys.ACKNOWLEDGED):
         for each, rows in by_subscription(kind):
             _read_bitmaps(rows, each, kind, uncommitted[each.subscription_id], damage)
+    for each, rows in by_subscription(keys.MOVED):
+        _read_moved(rows, each, uncommitted[each.subscription_id], damage)
     for each, rows in by_subscription(keys.SLICE):
         _read_slices(store, rows, each, uncommitted[each.subscription_id], damage)
     for each in found.values():
@@ -260,17 +266,7 @@ def _read_bitmaps(rows: Rows, found: Recovered, kind: bytes, uncommitted: set[by
     if kind == keys.ACKNOWLEDGED:
         versions, damaged = found.acknowledged_versions, found.damaged_ledgers.acknowledged
     bodies: dict[int, bytes] = {}
-    for key, value in rows:
-        if key in uncommitted:
-            continue
-        ledger_id, version = keys.parse_bitmap_key(key)
-        if version > found.state.version:
-            # If it stayed, it would count as soon as a persist reaches its version.
-            damage.batch.delete(key)
-            continue
-        if ledger_id in versions:
-            damage.batch.delete(keys.bitmap_key(kind, found.subscription_id, ledger_id, versions[ledger_id]))
-        versions[ledger_id] = version
+    for ledger_id, key, value in _last_versions(rows, found, kind, versions, uncommitted, damage):
         try:
             bodies[ledger_id] = bytes(unwrap(kind, value))  # the garbage collector walks views
         except CorruptRecordError as error:
@@ -295,6 +291,47 @@ def _read_bitmaps(rows: Rows, found: Recovered, kind: bytes, uncommitted: set[by
     else:
         found.acknowledged = positions
     found.damaged = found.damaged or bool(damaged)
+
+
+def _last_versions(  # noqa: PLR0917 the parts of one reading
+    rows: Rows,
+    found: Recovered,
+    kind: bytes,
+    versions: dict[int, int],
+    uncommitted: set[bytes],
+    damage: Damage,
+) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield (ledger_id, key, value) of the values that count, or counted until a later one of the ledger."""
+    for key, value in rows:
+        if key in uncommitted:
+            continue
+        ledger_id, version = keys.parse_bitmap_key(key)
+        if version > found.state.version:
+            # If it stayed, it would count as soon as a persist reaches its version.
+            damage.batch.delete(key)
+            continue
+        if ledger_id in versions:
+            damage.batch.delete(keys.bitmap_key(kind, found.subscription_id, ledger_id, versions[ledger_id]))
+        versions[ledger_id] = version
+        yield ledger_id, key, value
+
+
+def _read_moved(rows: Rows, found: Recovered, uncommitted: set[bytes], damage: Damage) -> None:
+    """Read the times of moved positions. Where they are damaged, the broker's ledger has them; what no slice
+    has is lost until it tells them.
+    """
+    moved: dict[int, Entries] = {}
+    for ledger_id, key, value in _last_versions(
+        rows, found, keys.MOVED, found.moved_versions, uncommitted, damage
+    ):
+        moved.pop(ledger_id, None)
+        try:
+            moved[ledger_id] = decode_moved(value, ledger_id)
+        except CorruptRecordError as error:
+            damage.report(key, value, str(error))
+            found.damaged_ledgers.moved.add(ledger_id)
+            found.audit = found.damaged = True
+    found.moved = Moved(moved.values())
 
 
 def _read_slices(store: Store, rows: Rows, found: Recovered, uncommitted: set[bytes], damage: Damage) -> None:

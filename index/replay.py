@@ -1,9 +1,10 @@
 """Replays a journal: makes its changes anew, as few as have the same effect.
 
-The order of ADD, ACKNOWLEDGE and a MARK_DELETE that goes forward does not matter: in the end a position is
-gone if it is up to the last mark-delete position, else acknowledged if any record says so, else held if any
-does. So all of them between two records of other types are applied at once: a busy journal has tens of
-thousands, and each change costs more than its entries.
+The order of ADD, ACKNOWLEDGE, MOVE and a MARK_DELETE that goes forward does not matter, but for MOVEs among
+themselves: in the end a position is gone if it is up to the last mark-delete position, else acknowledged if
+any record says so, else held if any does, at the time of the last MOVE. So all of them between two records of
+other types are applied at once: a busy journal has tens of thousands, and each change costs more than its
+entries.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class _Gathered:
     def __init__(self, mark: Position) -> None:
         self.entries = 0
         self._added: list[Entries] = []
+        self._moved: list[Entries] = []
         self._acknowledged: PositionSet | None = None
         self._before = self._mark = mark
 
@@ -46,6 +48,9 @@ class _Gathered:
         match record.record_type, record.content:
             case RecordType.ADD, Entries() as entries:
                 self._added.append(entries)
+                self.entries += len(entries)
+            case RecordType.MOVE, Entries() as entries:
+                self._moved.append(entries)
                 self.entries += len(entries)
             case RecordType.ACKNOWLEDGE, PositionSet() as positions:
                 if self._acknowledged is None:
@@ -64,6 +69,8 @@ class _Gathered:
         """Make the changes of all records taken in."""
         if self._added:
             changes.add(Entries.concat(self._added))
+        if self._moved:
+            changes.move(Entries.concat(self._moved))
         if self._acknowledged:
             changes.acknowledge(self._acknowledged)
         if self._mark != self._before:

@@ -9,12 +9,12 @@ in flight; every chunk and every unconsumed run is in the heap.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from tidegate.index.checks import Sources, require
-from tidegate.index.entry import Entries, EntryKey, bounds
+from tidegate.index.entry import BoolArray, Entries, EntryKey, bounds
 from tidegate.index.in_flight import InFlightEntries
 from tidegate.index.merge import Item, RunHeap
 from tidegate.index.positions import PositionSet
@@ -136,6 +136,11 @@ class Staging:
         if not len(run):
             self._runs.pop(run, None)
 
+    @property
+    def entries_in_runs(self) -> int:
+        """Entries that can be popped without sorting a chunk. O(runs)."""
+        return sum(map(len, self._runs))
+
     def parts(self) -> list[Entries]:
         """All staged entries, in no order, as immutable arrays."""
         return self.waiting() + self.in_flight.parts()
@@ -175,8 +180,11 @@ class Staging:
         for part in other.in_flight.take():
             self.in_flight.append(part, self._held)
 
-    def check(self, sources: Sources) -> None:
-        """Raise CheckError if an invariant does not hold; add the staged entries to `sources`."""
+    def check(self, sources: Sources, counts: Callable[[Entries], BoolArray] | None = None) -> None:
+        """Raise CheckError if an invariant does not hold; add the staged entries to `sources`.
+
+        counts: which of them, if not all.
+        """
         parts = self.parts()
         require(sum(map(len, parts)) == len(self), f"staging counts {len(self)} entries")
         for run in self._runs:
@@ -186,6 +194,6 @@ class Staging:
             key = sources.take(chunk)
             require(key == (first_ms, -1, -1), f"a chunk from {first_ms} on is in the heap at {key}")
         for part in parts:
-            sources.found.add(part)
+            sources.found.add(part if counts is None else part.take(counts(part)))
         for part in self.waiting():
-            sources.coming.add(part)
+            sources.coming.add(part if counts is None else part.take(counts(part)))

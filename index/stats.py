@@ -26,6 +26,7 @@ class IndexStats(NamedTuple):
     held: int
     in_flight: int
     acknowledged: int
+    moved: int
     staged: int
     slices_in_memory: int
     slices_on_disk: int

@@ -23,6 +23,7 @@ LOGGED_KINDS = (
     keys.SLICE,
     keys.HELD,
     keys.ACKNOWLEDGED,
+    keys.MOVED,
     keys.CARRY,
     keys.BLOCK,
     keys.JOURNAL,

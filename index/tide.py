@@ -4,8 +4,9 @@ The core's thread takes an outline, at the cost of a pointer a block; any other 
 - entries in memory are counted one by one;
 - a block within one bucket counts by its descriptor; one that straddles a border is decoded while that is
   cheap, else its entries are spread over its time;
+- an entry of a moved position counts at the time that holds for it, from memory;
 - a count is off by `Tide.inexact` at most, and exact if that is 0: the total of held entries is known, so
-  that stored entries that are no longer held show as the difference.
+  that stored entries that are no longer held, or not at their own times, show as the difference.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 from tidegate.index.entry import Entries, Int64Array
 from tidegate.index.format.block import BlockDescriptor, load_block
 from tidegate.index.format.keys import SliceId
+from tidegate.index.moved import MovedSnapshot
 from tidegate.index.positions import PositionSet
 from tidegate.index.sort import sort_entries
 from tidegate.index.store import Store
@@ -49,18 +51,22 @@ class Outline:
         held: PositionSet,
         parts: Sequence[Entries],
         blocks: Sequence[tuple[SliceId, BlockDescriptor]],
+        *,
+        moved: MovedSnapshot,
     ) -> None:
         self._store = store
         self._subscription_id = subscription_id
         self._held = held
         self._parts = parts
         self._blocks = blocks
+        self._moved = moved
 
     @property
     def last_ms(self) -> int | None:
         """An upper bound of the due times; None if there is no entry."""
         times = [block.last_deliver_at_ms for _, block in self._blocks]
-        times += [int(part.deliver_at_ms.max()) for part in self._parts if len(part)]
+        parts = (*self._parts, self._moved.entries())
+        times += [int(part.deliver_at_ms.max()) for part in parts if len(part)]
         return max(times, default=None)
 
     def tide(self, edges: Int64Array) -> Tide:
@@ -97,8 +103,15 @@ class Outline:
     def find(self, positions: PositionSet) -> Entries:
         """The entries of these positions, once each, sorted; reads each block that may have one.
 
-        Raises the errors of `tide`.
+        Those of moved positions have the times that hold. Raises the errors of `tide`.
         """
+        moved = self._moved.entries()
+        moved = moved.take(positions.contains(moved))
+        unmoved = positions.difference(self._moved.positions)
+        return sort_entries(Entries.concat((moved, self.find_own(unmoved))), unique=True)
+
+    def find_own(self, positions: PositionSet) -> Entries:
+        """As `find`, with the messages' own times; without entries that were never here with these."""
         ledgers = positions.ledgers()
         found = [part.take(positions.contains(part)) for part in self._parts]
         for slice_id, block in self._blocks:
@@ -111,8 +124,8 @@ class Outline:
         return load_block(self._store, self._subscription_id, slice_id, block)
 
     def _held_of(self, parts: Sequence[Entries]) -> Entries:
-        """The held entries of these, each once. A position has one time, so that repeats are equal."""
-        entries = Entries.concat(parts)
+        """The held entries of these and the moved ones, each once: repeats are equal."""
+        entries = Entries.concat((self._moved.without(Entries.concat(parts)), self._moved.entries()))
         entries = entries.take(self._held.contains(entries))
         if PositionSet.of_entries(entries).count_in(self._held) == len(entries):
             return entries

@@ -36,6 +36,7 @@ from tidegate.index.staging import Staging
 from tidegate.index.stats import SliceStats
 
 _BLOCK_MEMORY_BYTES = 600
+_STALE_MOVED_MAX = 4_096
 
 Exchanged = Mapping[SliceId, tuple[list[int], list[BlockDescriptor]]]
 """What replaces what, by slice: ids of the blocks removed, the blocks added."""
@@ -64,6 +65,9 @@ class Timeline:
         self._heap = RunHeap()
         self._staging = self._new_staging()
         self._frozen: Staging | None = None
+        self._moved = self._new_staging()
+        """Entries of moved positions at the times that hold, and at some that held before. No slice has them:
+        what slices have stays true when they are not moved any more."""
         self._slices: dict[SliceId, Slice] = {}
         self._touched: dict[Slice, None] = {}
         """Active slices of which something was consumed since they were last looked at."""
@@ -79,6 +83,25 @@ class Timeline:
         """Stage new entries, in any order."""
         if len(entries):
             self._staging.add(entries)
+
+    def stage_moved(self, entries: Entries) -> None:
+        """Stage held entries of moved positions, at the times that hold."""
+        if len(entries):
+            self._moved.add(entries)
+            self._renew_moved()
+
+    def _renew_moved(self) -> None:
+        """Stage the moved entries anew when most of those staged count no more. O(1) amortised."""
+        moved = self._positions.moved
+        if len(self._moved) <= 2 * len(moved) + _STALE_MOVED_MAX:
+            return
+        self._moved.leave_heap()
+        self._moved = self._new_staging()
+        entries = moved.snapshot().entries()
+        entries = entries.take(self._positions.held.contains(entries))
+        in_flight = self._positions.in_flight.contains(entries)
+        self._moved.in_flight.append(entries.take(in_flight), self._positions.held)
+        self._moved.add(entries.take(~in_flight))
 
     def carry(self, entries: Entries) -> None:
         """Stage entries that a persist leaves staged: sorted, without repeats."""
@@ -104,7 +127,8 @@ class Timeline:
         Loads none while enough entries to pop are in memory: a week's overdue entries without consumers, or
         entries all due at one instant, must not be loaded all at once.
         """
-        if self._heap.entries_in_runs >= self._options.merge_runs * self._options.block_entries:
+        in_memory = self._heap.entries_in_runs - self._moved.entries_in_runs
+        if in_memory >= self._options.merge_runs * self._options.block_entries:
             return False
         return self._heap.open_next(now_ms + self._options.prefetch_ms + 1)
 
@@ -113,6 +137,7 @@ class Timeline:
         if self._frozen is not None:
             self._frozen.rewind()
         self._staging.rewind()
+        self._moved.rewind()
         for each in self._slices.values():
             each.rewind(self._heap)
         for each in self._exhausted:
@@ -123,6 +148,8 @@ class Timeline:
         """Forget everything; returns the slices that there were."""
         self._staging.leave_heap()
         self._staging = self._new_staging()
+        self._moved.leave_heap()
+        self._moved = self._new_staging()
         self.let_go_of_frozen()
         for each in self._slices.values():
             each.leave(self._heap)
@@ -143,8 +170,14 @@ class Timeline:
             if isinstance(run.owner, BlockOwner):
                 self._touched[run.owner.block.of] = None
         accepted = []
+        moved = self._positions.moved
         for in_flight, parts in by_owner.items():
-            kept, positions, handed_out = self._positions.hand_out(Entries.concat(parts))
+            entries = Entries.concat(parts)
+            if moved or in_flight is self._moved.in_flight:
+                of_moved = in_flight is self._moved.in_flight
+                counts = moved.holds(entries) if of_moved else ~moved.positions.contains(entries)
+                entries = entries.take(counts)
+            kept, positions, handed_out = self._positions.hand_out(entries)
             in_flight.append(kept, self._positions.held, positions)
             accepted.append(handed_out)
         live = Entries.concat(accepted)
@@ -162,6 +195,7 @@ class Timeline:
 
     def finish_slices(self) -> None:
         """Find slices without held entries. O(1) amortised for each position that departs."""
+        self._renew_moved()
         held, departed = self._positions.held, self._positions.departed
         for each in self._touched:
             if each.exhausted() and not each.finished:
@@ -354,7 +388,7 @@ class Timeline:
         ]
 
     def outline(self) -> tuple[list[Entries], list[tuple[SliceId, BlockDescriptor]]]:
-        """All entries that may be held: those in memory, and the blocks of which nothing is in memory."""
+        """Entries with their own times that may be held: in memory, or untouched blocks."""
         parts, blocks = self.parts(), []
         for each in self._slices.values():
             if not each.finished:
@@ -384,9 +418,11 @@ class Timeline:
 
     @property
     def entries_in_memory(self) -> int:
-        """Entries staged, frozen, loaded and in flight."""
-        return self.staged_or_frozen + sum(
-            each.loaded_entries() for each in self._slices.values() if each.active
+        """Entries staged, frozen, moved, loaded and in flight."""
+        return (
+            len(self._moved)
+            + self.staged_or_frozen
+            + sum(each.loaded_entries() for each in self._slices.values() if each.active)
         )
 
     @property
@@ -423,6 +459,9 @@ class Timeline:
             staging.check(sources)
         for each in self._slices.values():
             each.check(sources, read)
+        moved = self._positions.moved
+        sources.forget(moved.positions)
+        self._moved.check(sources, moved.holds)
         sources.require_complete()
         self._exhausted.check(self._positions.held)
         for each in self._slices.values():

@@ -194,6 +194,8 @@ class Upkeep(Generic[IndexT]):
                 self._positions.put_back(ChangedLedgers({keys.parse_bitmap_key(key)[0]}, set()))
             elif kind == keys.ACKNOWLEDGED:
                 self._positions.put_back(ChangedLedgers(set(), {keys.parse_bitmap_key(key)[0]}))
+            elif kind == keys.MOVED:
+                self._positions.put_back(ChangedLedgers(set(), set(), {keys.parse_bitmap_key(key)[0]}))
             if key in self._damaged:
                 self._notices.want_persist()
             else:
@@ -220,6 +222,7 @@ class Upkeep(Generic[IndexT]):
         if lost:
             gone = lost.intersection(self._positions.held)
             gone.difference_update(self._timeline.staged_positions())
+            gone.difference_update(self._positions.moved.positions)
             self._changes.lose(gone)
             _LOG.error("%s: %d positions are no longer held", self._name, len(gone))
 

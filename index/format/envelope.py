@@ -12,7 +12,7 @@ import zlib
 
 from tidegate.index.errors import CorruptRecordError
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """Version of the whole data directory; an older one is upgraded when opened, a newer one is refused."""
 
 VALUE_VERSION = 1

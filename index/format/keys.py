@@ -23,9 +23,10 @@ CARRY = b"C"
 JOURNAL = b"J"
 INTENT = b"I"
 CHAIN = b"P"
+MOVED = b"V"
 QUARANTINE = b"Q"
 
-SUBSCRIPTION_KINDS = (STATE, SLICE, BLOCK, HELD, ACKNOWLEDGED, CARRY, JOURNAL, INTENT, CHAIN)
+SUBSCRIPTION_KINDS = (STATE, SLICE, BLOCK, HELD, ACKNOWLEDGED, MOVED, CARRY, JOURNAL, INTENT, CHAIN)
 """Kinds that hold the data of one subscription and go with it."""
 
 _KINDS = frozenset({FORMAT_KEY[:1], IDENTITY, QUARANTINE, *SUBSCRIPTION_KINDS})
@@ -126,7 +127,7 @@ def block_of_slice(key: bytes, block_id: int) -> bytes:
 
 
 def bitmap_key(kind: bytes, subscription_id: int, ledger_id: int, version: int) -> bytes:
-    """Key of one ledger's bitmap (HELD or ACKNOWLEDGED) as of persist number `version`."""
+    """Key of one ledger's positions (HELD, ACKNOWLEDGED, MOVED) as of persist number `version`."""
     return _VERSIONED.pack(kind, subscription_id, ledger_id + _BIAS, version)
 
 

@@ -19,7 +19,7 @@ from tidegate.index.positions import PositionSet
 _NUMBERS = struct.Struct("<qq")
 
 RECORD_ENTRIES_MAX = 65_536
-"""Most entries of one ADD record; larger batches become several records."""
+"""Most entries of one ADD or MOVE record; larger batches become several records."""
 
 
 class RecordType(IntEnum):
@@ -34,10 +34,11 @@ class RecordType(IntEnum):
     GENERATION = 7
     CLAIM = 8
     DISOWN = 9
+    MOVE = 10
 
 
 def encode_entries(entries: Entries) -> bytes:
-    """An ADD record, of at most ``RECORD_ENTRIES_MAX`` entries."""
+    """An ADD or MOVE record, of at most ``RECORD_ENTRIES_MAX`` entries."""
     return wrap(keys.JOURNAL, pack_entries(entries, compress=False))
 
 
@@ -52,7 +53,7 @@ def encode_numbers(first: int, second: int) -> bytes:
 
 
 def decode_entries(value: bytes) -> Entries:
-    """The entries of an ADD record. Raises CorruptRecordError."""
+    """The entries of an ADD or MOVE record. Raises CorruptRecordError."""
     return unpack_entries(unwrap(keys.JOURNAL, value), RECORD_ENTRIES_MAX)
 
 

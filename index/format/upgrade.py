@@ -6,6 +6,7 @@ new one. Corrupt values stay as they are; recovery reports them as in any direct
 | from | what changes |
 |---|---|
 | 1 | `state` says whether the slice width is chosen automatically. In version 1 all widths came from the settings, so the settings decide |
+| 1, 2, 3, 4 | there were no moved positions: nothing changes |
 | 1, 2, 3 | `state` says which owner told it last. It was not known before, so it is 0:0, and the next one is believed |
 | 1, 2 | `state` says under which seal of the cursor the acknowledgements were learned. It was not known before, so it is 0, and they are not believed |
 """  # noqa: E501 a table
@@ -25,7 +26,6 @@ from tidegate.index.store import Batch, Store
 _LOG = logging.getLogger(__name__)
 _STATE_1 = struct.Struct("<QQQQqq")
 _STATE_2 = struct.Struct("<QQQQqqB")
-_STATE_3_BYTES = struct.calcsize("<QQQQqqBQ")
 _FORMAT_KIND = keys.FORMAT_KEY[:1]
 
 
@@ -67,16 +67,12 @@ def _decode_old(found: int, value: bytes, slice_width_auto: bool) -> State:
 def downgrade(store: Store) -> int:
     """Rewrite a directory in the previous format, to try its upgrade; returns the number of subscriptions.
 
-    Raises StorageError and CorruptRecordError; nothing has changed then.
+    Raises StorageError; nothing has changed then.
     """
     batch = Batch()
-    states = 0
-    for key, value in store.scan(*keys.kind_range(keys.STATE)):
-        batch.put(key, wrap(keys.STATE, bytes(unwrap(keys.STATE, value))[:_STATE_3_BYTES]))
-        states += 1
     batch.put(keys.FORMAT_KEY, format_record(FORMAT_VERSION - 1))
     store.write(batch, sync=True)
-    return states
+    return sum(1 for _ in store.scan(*keys.kind_range(keys.STATE)))
 
 
 def upgrade(store: Store, found: int, slice_width_auto: bool) -> None:

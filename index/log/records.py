@@ -22,7 +22,7 @@ GRAMMAR_VERSION = 1
 PLACES_VERSION = 2
 """Of a log that names places of blocks, and of the ledgers where these are."""
 
-_READABLE = (3, FORMAT_VERSION)
+_READABLE = (3, 4, FORMAT_VERSION)
 """Formats of the values of a log: a new owner may be upgraded before the former one is."""
 
 PIECE_BYTES = 1 << 20

@@ -158,7 +158,7 @@ class Ingestion:
     async def _page(self, name: SubscriptionName, key: EntryKey) -> Page:
         for tries_left in reversed(range(PAGE_TRIES)):
             try:
-                reader = self._index(name).page_reader()
+                reader = self._index(name).page_reader(with_moved=False)
                 if self._executor is None:
                     return reader.after(key, PAGE_ENTRIES, strict=tries_left > 0)
                 read = partial(reader.after, key, PAGE_ENTRIES, strict=tries_left > 0)

@@ -194,7 +194,7 @@ class Looking:
         """About `limit` entries after `key`, held or not. Raises ``UserError``."""
         for tries_left in reversed(range(TRIES)):
             try:
-                reader = index.page_reader()
+                reader = index.page_reader(with_moved=True)
                 return await self._run(partial(reader.after, key, limit, strict=tries_left > 0))
             except CorruptBlockError:
                 continue
@@ -241,6 +241,10 @@ class Looking:
             found = await self._read(index, lambda outline: outline.find(only))
             if len(found):
                 answer["deliver_at_ms"] = int(found.deliver_at_ms[0])
+            if index.moved_among(only):
+                own = await self._read(index, lambda outline: outline.find_own(only))
+                if len(own):
+                    answer["moved_from_ms"] = int(own.deliver_at_ms[0])
         return answer
 
 

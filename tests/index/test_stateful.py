@@ -18,8 +18,10 @@ from tidegate.index import tide, width
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
 from tidegate.index.delay_index import DelayIndex
+from tidegate.index.entry import Entries, EntryKey
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
+from tidegate.index.page_reader import FIRST_KEY
 from tidegate.index.positions import Position, PositionSet
 
 NAME = SubscriptionName("persistent://public/default/orders", "late")
@@ -27,6 +29,8 @@ INCARNATION = b"\x01" * 16
 
 positions = st.tuples(st.integers(0, LEDGERS - 1), st.integers(0, ENTRY_IDS - 1))
 position_sets = st.sets(positions, max_size=12)
+times_ms = st.integers(START_MS - 50, START_MS + 400)
+moves = st.lists(st.builds(lambda at_ms, one: (at_ms, *one), times_ms, positions), min_size=1, max_size=12)
 indexes_of_choice = st.integers(0, 1 << 16)
 
 
@@ -78,6 +82,26 @@ class IndexMachine(RuleBasedStateMachine):
         token = self.index.add(entries_of(which))
         self.oracle.add(which)
         self.changed(token)
+
+    @rule(which=moves)
+    def move(self, which: list[EntryKey]) -> None:
+        """Earlier or later, overdue or into the current slice, twice, back, before the position is known."""
+        token = self.index.move(Entries.of(which))
+        self.oracle.move(which)
+        self.changed(token)
+
+    @rule(chosen=st.lists(indexes_of_choice, min_size=1, max_size=12), by_ms=st.integers(-300, 300))
+    def move_held(self, chosen: list[int], by_ms: int) -> None:
+        held = sorted(self.oracle.held.items())
+        if held:
+            some = [held[choice % len(held)] for choice in chosen]
+            self.move([(at_ms + by_ms, *position) for position, at_ms in some])
+
+    @rule(chosen=st.lists(indexes_of_choice, max_size=12), at_ms=times_ms)
+    def move_in_flight(self, chosen: list[int], at_ms: int) -> None:
+        in_flight = sorted(self.oracle.in_flight)
+        if in_flight:
+            self.move([(at_ms, *in_flight[choice % len(in_flight)]) for choice in chosen])
 
     @rule(limit=st.integers(0, 30))
     def pop(self, limit: int) -> None:
@@ -159,7 +183,7 @@ class IndexMachine(RuleBasedStateMachine):
 
     @rule(
         blocks=st.lists(st.integers(0, 8), min_size=1, max_size=3),
-        meanwhile=st.sampled_from(["nothing", "acknowledge", "mark_delete", "clear", "pop"]),
+        meanwhile=st.sampled_from(["nothing", "acknowledge", "mark_delete", "clear", "pop", "move"]),
         fails=st.booleans(),
     )
     def merge_beside_a_persist(self, blocks: list[int], meanwhile: str, fails: bool) -> None:
@@ -178,6 +202,8 @@ class IndexMachine(RuleBasedStateMachine):
             self.clear()
         elif meanwhile == "pop":
             self.pop(5)
+        elif meanwhile == "move":
+            self.move([(at + 30, *one) for one, at in sorted(self.oracle.held.items())[::2]])
         if fails:
             self.index.upkeep.abandon_persist()
         else:
@@ -276,6 +302,8 @@ class IndexMachine(RuleBasedStateMachine):
         self.index.check()
         assert list(self.index.held()) == sorted(self.oracle.held)
         assert list(self.index.acknowledged()) == sorted(self.oracle.acknowledged)
+        moved = sorted((at, *one) for one, at in self.oracle.moved.items())
+        assert sorted(self.index.moved().entries()) == moved
         assert self.index.generation == self.oracle.generation
         assert self.oracle.same_width(self.index)
         due = self.index.next_due_ms()
@@ -301,6 +329,21 @@ class IndexMachine(RuleBasedStateMachine):
             assert max(off) <= inexact
         few = PositionSet.of(itertools.islice(self.oracle.held, 3))
         assert list(outline.find(few)) == sorted((self.oracle.held[one], *one) for one in few)
+        self.pages_are_true()
+
+    def pages_are_true(self) -> None:
+        """Every held entry once, at the time that holds; without moved ones, those at their own times."""
+        for with_moved in (True, False):
+            reader, key, found = self.index.page_reader(with_moved=with_moved), FIRST_KEY, []
+            while True:
+                page = reader.after(key, 7, strict=True)
+                found += list(page.entries.take(self.index.holds(page.entries)))
+                if page.last is None:
+                    break
+                key = page.last
+            left_out = set() if with_moved else self.oracle.moved.keys()
+            held = self.oracle.held.items()
+            assert found == sorted((at, *one) for one, at in held if one not in left_out)
 
 
 IndexMachine.TestCase.settings = settings(

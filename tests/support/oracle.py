@@ -32,6 +32,7 @@ class Oracle:
         self.held: dict[Position, int] = {}
         self.acknowledged: set[Position] = set()
         self.in_flight: set[Position] = set()
+        self.moved: dict[Position, int] = {}
         self.mark: Position = (-1, -1)
         self.generation = 0
         self.width_ms = 0
@@ -43,7 +44,15 @@ class Oracle:
     def add(self, positions: Iterable[Position]) -> None:
         for position in positions:
             if position > self.mark and position not in self.acknowledged:
-                self.held.setdefault(position, deliver_at_ms(position))
+                self.held.setdefault(position, self.moved.get(position, deliver_at_ms(position)))
+
+    def move(self, entries: Iterable[EntryKey]) -> None:
+        for at_ms, *ids in entries:
+            position = (ids[0], ids[1])
+            if position <= self.mark or position in self.acknowledged:
+                continue
+            self.in_flight.discard(position)
+            self.held[position] = self.moved[position] = at_ms
 
     def due(self, now_ms: int) -> list[EntryKey]:
         return sorted(
@@ -60,6 +69,7 @@ class Oracle:
     def acknowledge(self, positions: Iterable[Position]) -> None:
         for position in positions:
             self.held.pop(position, None)
+            self.moved.pop(position, None)
             self.in_flight.discard(position)
             if position > self.mark:
                 self.acknowledged.add(position)
@@ -72,6 +82,7 @@ class Oracle:
             self.acknowledged = set()
         self.mark = mark
         self.held = {position: at for position, at in self.held.items() if position > mark}
+        self.moved = {position: at for position, at in self.moved.items() if position > mark}
         self.acknowledged = {position for position in self.acknowledged if position > mark}
         self.in_flight = {position for position in self.in_flight if position > mark}
 
@@ -87,13 +98,14 @@ class Oracle:
         self.in_flight |= positions & self.held.keys()
 
     def clear(self) -> None:
-        self.held, self.acknowledged, self.in_flight = {}, set(), set()
+        self.held, self.acknowledged, self.in_flight, self.moved = {}, set(), set(), {}
 
     def same_durable_state(self, index: DelayIndex) -> bool:
         """Whether `index` is in this state, but for what was handed out."""
         return (
             list(index.held()) == sorted(self.held)
             and list(index.acknowledged()) == sorted(self.acknowledged)
+            and sorted(index.moved().entries()) == sorted((at, *one) for one, at in self.moved.items())
             and index.mark_delete_position == self.mark
             and index.generation == self.generation
             and self.same_width(index)

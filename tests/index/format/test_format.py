@@ -26,6 +26,7 @@ from tidegate.index.format.manifest import (
     encode_keys,
     encode_slice,
 )
+from tidegate.index.format.moved import decode_moved, encode_moved
 from tidegate.index.format.packing import pack_entries, unpack_entries
 from tidegate.index.format.records import RecordType, decode_entries, decode_numbers, decode_positions
 from tidegate.index.format.upgrade import decode_state_1, decode_state_2, format_record
@@ -86,10 +87,13 @@ WRITTEN: dict[str, Callable[[], Golden]] = {
     "journal_generation": lambda: record(8, RecordType.GENERATION, numbers=(STATE.generation, 0)),
     "journal_claim": lambda: record(9, RecordType.CLAIM, numbers=STATE.claim),
     "journal_disown": lambda: record(10, RecordType.DISOWN, positions=POSITIONS),
+    "journal_move": lambda: record(11, RecordType.MOVE, parts=[THREE]),
+    "moved": lambda: Golden(keys.bitmap_key(b"V", 7, 5, 3), encode_moved(THREE.part(0, 2))),
     "intent": lambda: Golden(keys.intent_key(7, 3, 0), encode_keys([keys.bitmap_key(b"H", 7, 5, 3)])),
 }
 READ: dict[str, tuple[Callable[[bytes], object], object]] = {
-    "format": (lambda value: bytes(unwrap(b"\0", value)), b"\4\0\0\0"),
+    "format": (lambda value: bytes(unwrap(b"\0", value)), b"\5\0\0\0"),
+    "v4_format": (lambda value: bytes(unwrap(b"\0", value)), b"\4\0\0\0"),
     "v1_format": (lambda value: bytes(unwrap(b"\0", value)), b"\1\0\0\0"),
     "v2_format": (lambda value: bytes(unwrap(b"\0", value)), b"\2\0\0\0"),
     "v3_format": (lambda value: bytes(unwrap(b"\0", value)), b"\3\0\0\0"),
@@ -115,6 +119,8 @@ READ: dict[str, tuple[Callable[[bytes], object], object]] = {
     "journal_generation": (decode_numbers, (STATE.generation, 0)),
     "journal_claim": (decode_numbers, (7, 0xF102_0304)),
     "journal_disown": (decode_positions, POSITIONS),
+    "journal_move": (decode_entries, THREE),
+    "moved": (lambda value: decode_moved(value, 5), THREE.part(0, 2)),
     "intent": (decode_keys, [keys.bitmap_key(b"H", 7, 5, 3)]),
 }
 
@@ -187,6 +193,7 @@ def test_keys_of_golden_files_are_parsed() -> None:
     assert keys.parse_slice_key(golden("block_pcodec").key) == SliceId(3_600_000, -1)
     assert keys.parse_block_key(golden("block_fixed").key) == 9
     assert keys.parse_bitmap_key(golden("held").key) == (5, 3)
+    assert keys.parse_bitmap_key(golden("moved").key) == (5, 3)
     assert keys.parse_journal_key(golden("journal_width").key) == (6, RecordType.WIDTH)
     assert keys.subscription_id_of(golden("state").key) == 7
 

@@ -34,7 +34,7 @@ from tidegate.index.store import Batch, MemoryStore
 AUTOMATIC = IndexOptions(slice_width_ms=1_000, slice_width_auto=True, carry_ms=0, block_entries=100)
 
 
-STATE_BYTES = {1: 48, 2: 49, 3: 57}
+STATE_BYTES = {1: 48, 2: 49, 3: 57, 4: 73}
 OLD = pytest.mark.parametrize("version", STATE_BYTES)
 WITHOUT_SEAL = pytest.mark.parametrize("version", [1, 2])
 
@@ -135,6 +135,18 @@ def test_a_directory_of_format_3_is_upgraded() -> None:
     assert (index.claim, index.generation) == (UNKNOWN, 77)
     assert index.acknowledged() == PositionSet.of([(5, 1)])
     index.check()
+
+
+def test_a_directory_of_format_4_is_upgraded() -> None:
+    """It has no moved positions, and all else as it is."""
+    store = an_old_directory(4)
+    before = stored(store, keys.STATE)
+    _, index = reopened(store)
+    assert store.get(keys.FORMAT_KEY) == format_record(FORMAT_VERSION)
+    assert stored(store, keys.STATE) == before
+    index.check()
+    assert not index.moved()
+    assert len(drained(index)) == 600
 
 
 def test_what_the_settings_said_at_the_upgrade_stays() -> None:

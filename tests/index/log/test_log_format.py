@@ -70,7 +70,8 @@ def test_golden_entries_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "read"), [(2, False), (3, True), (FORMAT_VERSION, True), (FORMAT_VERSION + 1, False)]
+    ("version", "read"),
+    [(2, False), (3, True), (4, True), (FORMAT_VERSION, True), (FORMAT_VERSION + 1, False)],
 )
 def test_a_log_of_the_format_before_is_read(version: int, read: bool) -> None:
     """Its writer may be upgraded after the new owner."""
