@@ -30,6 +30,7 @@ from tidegate.plugin.api.changes import (
     positions_of,
     run,
 )
+from tidegate.plugin.api.openapi import description
 from tidegate.plugin.api.problem import CONTENT_TYPE, ProblemError
 from tidegate.plugin.api.routes import Operation, body_of, parameters_of, place_of
 from tidegate.plugin.errors import UserError
@@ -83,6 +84,8 @@ class Api:
             )
 
     async def _answer(self, operation: Operation, query: Query) -> Answer:
+        if operation.what == "openapi":
+            return description()
         if operation.changes:
             return await run(self._change(query), self._ask)
         if operation.what == "tide":

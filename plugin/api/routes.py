@@ -61,7 +61,7 @@ class Operation:
         return self.body is not None and "ids" in self.body
 
 
-_ID = {"type": "string", "pattern": r"^\d{1,18}:\d{1,18}(:\d{1,9})?$", "examples": ["17:4711"]}
+MESSAGE_ID = {"type": "string", "pattern": r"^\d{1,18}:\d{1,18}(:\d{1,9})?$", "examples": ["17:4711"]}
 _MOMENT = r"[-0-9A-Za-z:.+]{1,40}"
 _DUE = fields.words(RANGE_HELP, 83, rf"({_MOMENT})?\.\.({_MOMENT})?", "10m..1h")
 _AFTER = fields.words(
@@ -72,7 +72,7 @@ _SPAN = {
     "step_ms": fields.number("A bucket's width; without: fits 60.", 1),
 }
 _CHOICE = {
-    "ids": fields.texts("Messages.", POSITIONS_MAX, _ID, _ID_LENGTH_MAX),
+    "ids": fields.texts("Messages.", POSITIONS_MAX, MESSAGE_ID, _ID_LENGTH_MAX),
     "due": _DUE,
     "all": fields.only_true("All that wait."),
     "after": _AFTER,
@@ -88,6 +88,7 @@ def _change(what: str, summary: str, more: Mapping[str, Field] | None = None) ->
 
 
 OPERATIONS = (
+    Operation("openapi", "GET", Scope.EVERYTHING, ("openapi.json",), "This description.", "Description", {}),
     Operation(
         "tide",
         "GET",
@@ -174,7 +175,9 @@ def place_of(raw_path: str) -> Place:
                 found[one.method] = one
                 names = {**names, **more}
     if not found:
-        raise ProblemError(HTTPStatus.NOT_FOUND, "nothing is at this path")
+        raise ProblemError(
+            HTTPStatus.NOT_FOUND, f"nothing is at this path: {BASE}/openapi.json lists the paths"
+        )
     return Place(found, names)
 
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 BACKLOG = 128
+LINE_BYTES_MAX = 1 << 18  # two of the longest names, percent-encoded
 REQUEST_SECONDS = 10.0  # for a whole request to arrive; local programs take milliseconds
 STOP_SECONDS = 1.0
 _READING = ("GET", "HEAD")
@@ -84,7 +85,11 @@ class HttpSide:
         app.router.add_get("/status", self._get_status)
         app.router.add_route("*", f"{_API}{{rest:(?s:.*)}}", self._api_of(api))
         self._runner = web.AppRunner(
-            app, access_log=None, handle_signals=False, shutdown_timeout=STOP_SECONDS
+            app,
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=STOP_SECONDS,
+            max_line_size=LINE_BYTES_MAX,
         )
         self._connections = HttpConnections(
             self._protocol, loop, connections_max=connections_max, request_s=REQUEST_SECONDS, log=log
