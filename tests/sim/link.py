@@ -122,7 +122,7 @@ class Link:
             former.finish()
             if self.session is not None and former.stream is Stream.OPEN:
                 self.session.drain(former)
-            else:
+            if self.session is None or former.stream is not Stream.OPEN:
                 tracker.adopt(former)
                 self._forget(former)
         self._trackers[tracker] = None

@@ -77,6 +77,11 @@ class Outbox:
         return len(self.pending) > self._sent or bool(self._far or self._near)
 
     @property
+    def has_unsent_ack(self) -> bool:
+        """Whether an acknowledgement has not been sent."""
+        return any(change.kind is Kind.ACK and change.positions for change in self.pending[self._sent :])
+
+    @property
     def pending_entries(self) -> int:
         """Entries that are not durable."""
         return sum(len(change.entries) for change in self.pending) + len(self._far) + len(self._near)

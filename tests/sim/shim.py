@@ -564,7 +564,7 @@ class Tracker:
         """What to send now, and the credit to give back."""
         if self.stream is not Stream.OPEN:
             return [], 0
-        if self._reopen and not self.finished:
+        if self._reopen and (not self.finished or self.outbox.has_unsent_ack):
             self.stream = Stream.CLOSING
             return self.outbox.take_close(), 0
         changes = self.outbox.take_unsent()

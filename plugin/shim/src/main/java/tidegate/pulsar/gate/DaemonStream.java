@@ -169,13 +169,16 @@ final class DaemonStream {
         }
     }
 
-    /** The frames to send now, numbered. {@code last}: the tracker is finished, and takes nothing any more. */
+    /**
+     * The frames to send now, numbered. {@code last}: the tracker is finished, and takes nothing any more. Its last
+     * acknowledgements, too, go out only under their own seal: a daemon that heard them under another would forget them.
+     */
     List<Envelope> takeFrames(int streamId, boolean last) {
         noted = false;
         if (state != State.OPEN) {
             return List.of();
         }
-        if (reopen && !last) {
+        if (reopen && (!last || outbox.hasUnsentAck())) {
             state = State.CLOSING;
             clearSeq = NearTier.NONE;
             return outbox.takeClose(streamId);

@@ -61,6 +61,10 @@ public final class Outbox {
         return !far.isEmpty() || !near.isEmpty() || !unsent.isEmpty();
     }
 
+    boolean hasUnsentAck() {
+        return unsent.stream().anyMatch(change -> change.frame instanceof Frame.Ack ack && !ack.positions().isEmpty());
+    }
+
     /** Entries that are not durable with the daemon. */
     int pendingEntries() {
         return closedEntries + far.size() + near.size();

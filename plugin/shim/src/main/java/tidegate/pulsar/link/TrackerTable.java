@@ -81,7 +81,9 @@ public final class TrackerTable {
         if (session != null && former.daemon().isOpen()) {
             // Its CLOSE goes out before the OPEN of the new one.
             session.drain(former);
-        } else {
+        }
+        if (session == null || !former.daemon().isOpen()) {
+            // Also if it closed only to open again under another seal: the new one tells the rest.
             core.adopt(former);
             forget(former);
         }

@@ -141,7 +141,8 @@ public final class ToyWorld {
             return;
         }
         try {
-            for (TrackerCore core : watched) {
+            // Finished ones, too: nobody watches them, and they may have the rest to tell on another stream.
+            for (TrackerCore core : made) {
                 table.framesWaiting(core);
             }
             session.tick(clock.monotonicMs());
