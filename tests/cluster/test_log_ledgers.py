@@ -127,6 +127,32 @@ def test_blocks_in_ledgers_of_their_own(two: TwoBrokers, lane: Lane) -> None:
     wait_until(lambda: not two.log_ledgers(lane.topic), "the ledgers of blocks are deleted, too")
 
 
+def test_a_log_outlives_its_backlog_and_goes_with_its_subscription(two: TwoBrokers, lane: Lane) -> None:
+    """Pulsar asks a tracker without consumers the same before both."""
+    two.move(lane.topic, two.a)
+    lane.subscribe(Inbox())
+    lane.wait_delayed(len(lane.send_in(*[MINUTES_10_MS] * 200)))
+    two.wait_logged(two.a, lane.topic, 200)
+    log = two.log(two.a, lane.topic)
+    lane.disconnect()
+    lane.admin.clear_backlog(lane.topic, "sub")
+    lane.wait_stats(lambda now: now.backlog == 0, "nothing is left")
+
+    inbox = Inbox()
+    lane.subscribe(inbox)
+    far = lane.send_in(*[MINUTES_10_MS] * 100)
+    two.wait_logged(two.a, lane.topic, len(far))
+    assert two.log(two.a, lane.topic)["pointer"] == log["pointer"]
+    added = two.counted(two.b, ADDED)
+    two.move(lane.topic, two.b)
+    lane.finish_partly(inbox, lane.send_in(None, 200), left=len(far))
+    assert two.counted(two.b, ADDED) <= added + 1, "the cleared log is read, and nothing else"
+
+    lane.disconnect()
+    lane.admin.delete_subscription(lane.topic, "sub")
+    wait_until(lambda: not two.log_ledgers(lane.topic), "the subscription is gone, and so is its log")
+
+
 def test_damaged_blocks_come_from_the_ledgers(two: TwoBrokers, lane: Lane) -> None:
     """Those of a daemon that goes on with its topic: it reads its own log, as a new owner would."""
     inbox = Inbox()

@@ -19,7 +19,7 @@ from tests.sim.dispatcher import Dispatcher, DispatcherOptions
 from tests.sim.kernel import NS_PER_MS, NS_PER_S, Event, Kernel, Process, Violation
 from tests.sim.lateness import Patience
 from tests.sim.link import Link
-from tests.sim.log_home import POINTER, LogBookies, LogHome
+from tests.sim.log_home import LogBookies, LogHome
 from tests.sim.seal import NO_SEAL, Owner
 from tests.sim.shim import Identity, ShimOptions, Stream, Tracker
 from tests.sim.wire import ClientEnd, Wire, WireOptions
@@ -48,6 +48,7 @@ class BrokerOptions:
     wire: WireOptions
     log_home: str = ""
     patience: Patience = field(default_factory=Patience)
+    reset_clears: bool = False
 
 
 class Broker:
@@ -550,7 +551,9 @@ class ServedSubscription:
     # ---- the user's side
 
     def reset(self, to: Position, done: Callable[[bool], None]) -> None:
-        """Seek: disconnects the consumers, resets the cursor, and lets consumers in again."""
+        """Seek: disconnects the consumers, resets the cursor, and lets consumers in again.
+
+        With `reset_clears` it first has the tracker forget everything, as apache/pulsar#26420 does."""
         dispatcher = self.dispatcher
         if dispatcher.fenced or dispatcher.closed:
             done(False)
@@ -567,7 +570,11 @@ class ServedSubscription:
                 self.broker.after(_UNDONE_WITHIN_NS, self._refused, number)
             done(written)
 
-        self.cursor.reset(to, number, complete)
+        if self.broker.options.reset_clears and self.tracker is not None:
+            self.tracker.clear()
+            self._when_cleared(lambda: self.cursor.reset(to, number, complete))
+        else:
+            self.cursor.reset(to, number, complete)
 
     def _refused(self, number: int) -> None:
         """The user was told so a while ago."""
@@ -607,19 +614,19 @@ class ServedSubscription:
         self.dispatcher.disconnect_all()
         if self.tracker is not None:
             self.tracker.clear()
-        self._unsubscribe_when_cleared(self.broker.kernel.now_ns + _CLEAR_TIMEOUT_NS)
+        self._when_cleared(self._delete)
 
-    def _unsubscribe_when_cleared(self, deadline_ns: int) -> None:
+    def _when_cleared(self, then: Callable[[], None]) -> None:
+        """Goes on when the daemon has forgotten everything, or after a while."""
+        self._look_if_cleared(self.broker.kernel.now_ns + _CLEAR_TIMEOUT_NS, then)
+
+    def _look_if_cleared(self, deadline_ns: int, then: Callable[[], None]) -> None:
         kernel = self.broker.kernel
         told = self.tracker is None or self.tracker.outbox.is_empty
         if not told and kernel.now_ns < deadline_ns:
-            kernel.after(20 * NS_PER_MS, self._process, self._unsubscribe_when_cleared, deadline_ns)
-            return
-        self._log.delete_all()
-        if self.cursor.closed:
-            self._delete()
+            kernel.after(20 * NS_PER_MS, self._process, self._look_if_cleared, deadline_ns, then)
         else:
-            self.cursor.put_cursor_property(POINTER, "", lambda done: self._delete())
+            then()
 
     def _delete(self) -> None:
         """Unless the topic has been unloaded meanwhile, or taken over."""
@@ -633,6 +640,14 @@ class ServedSubscription:
         self.subscription.forward = None
         self.broker.kernel.note(f"{self.subscription.name} is deleted")
         del self.broker.served[self.subscription.name]
+        self._delete_log()
+
+    def _delete_log(self) -> None:
+        """Once the daemon has said its last word: the shim's `LogDeletions`."""
+        if self.tracker is None or self.tracker.is_over:
+            self._log.delete_all()
+        else:
+            self.broker.after(NS_PER_S, self._delete_log)
 
     def close_delay_ns(self) -> int:
         """From the dispatcher's close to the cursor's."""

@@ -33,6 +33,7 @@ class Config:
     small_limits: the product does with a few what it does with millions (see `limits`).
     early_tracker_us: how long after a consumer has come to a new owner the shim has a tracker made, at most;
         -1: not before a delayed message is read.
+    reset_clears: Pulsar has the tracker forget everything before it resets the cursor (apache/pulsar#26420).
     """
 
     shared_daemon: bool = False
@@ -58,6 +59,7 @@ class Config:
     read_io_us: int = 1_000
     network_us: int = 1_000
     early_tracker_us: int = -1
+    reset_clears: bool = False
     # index logs
     index_log: bool = False
     log_objects: bool = False
@@ -138,6 +140,7 @@ class Config:
             WireOptions(self.socket_capacity, self.socket_latency_us * _NS_PER_US, self.piece_bytes),
             (URL if self.log_objects else BOOKKEEPER) if self.index_log else "",
             self.patience(),
+            self.reset_clears,
         )
 
     def patience(self) -> Patience:

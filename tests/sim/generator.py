@@ -322,6 +322,7 @@ class _Generator:
             log_beginnings=luck.choice((1, 4)),
             claims_max=luck.choice((2, 5, 64, 64)),
             log_tail_snapshots=luck.choice((0, 2)),
+            reset_clears=luck.choice((False, True)),
             persist_age_ms=often_ms if self.fails_persists else config.persist_age_ms,
         )
 

@@ -78,7 +78,7 @@ class Outbox:
 
     @property
     def has_unsent_ack(self) -> bool:
-        """Whether an acknowledgement has not been sent."""
+        """True if an acknowledgement is still to be sent."""
         return any(change.kind is Kind.ACK and change.positions for change in self.pending[self._sent :])
 
     @property

@@ -17,6 +17,7 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import tidegate.pulsar.cursor.StoredSeals;
 import tidegate.pulsar.gate.TrackerCore;
+import tidegate.pulsar.indexlog.LogDeletions;
 import tidegate.pulsar.indexlog.LogLedgers;
 import tidegate.pulsar.link.DaemonLink;
 
@@ -34,15 +35,17 @@ public final class Tracker extends BucketDelayedDeliveryTracker {
     private final TrackerCore core;
     private final DaemonLink link;
     private final LogLedgers log;
+    private final LogDeletions deletions;
     private final StoredSeals seals;
 
     Tracker(AbstractPersistentDispatcherMultipleConsumers dispatcher, TrackerCore core, DaemonLink link, LogLedgers log,
-            Timer unusedTimer, BucketSnapshotStorage leftovers, StoredSeals seals) throws RecoverDelayedDeliveryTrackerException {
+            LogDeletions deletions, Timer unusedTimer, BucketSnapshotStorage leftovers, StoredSeals seals) throws RecoverDelayedDeliveryTrackerException {
         super(dispatcher, unusedTimer, 1, true, leftovers, Long.MAX_VALUE, Long.MAX_VALUE, 1, -1);
         subscribed = dispatcher;
         this.core = core;
         this.link = link;
         this.log = log;
+        this.deletions = deletions;
         this.seals = seals;
     }
 
@@ -103,8 +106,10 @@ public final class Tracker extends BucketDelayedDeliveryTracker {
     @Override
     public CompletableFuture<Void> clear() {
         // With consumers connected only the backlog goes; without, perhaps the subscription.
-        boolean goes = !subscribed.isConsumerConnected();
-        return core.dispatcher().clear().thenCompose(done -> goes ? log.deleteAll() : CompletableFuture.completedFuture(null));
+        if (!subscribed.isConsumerConnected()) {
+            deletions.expect(subscribed.getCursor(), log, core.whenClosed());
+        }
+        return core.dispatcher().clear();
     }
 
     /**

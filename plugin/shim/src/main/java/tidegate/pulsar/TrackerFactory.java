@@ -38,6 +38,7 @@ import tidegate.pulsar.cursor.UndoneResets;
 import tidegate.pulsar.gate.PendingBudget;
 import tidegate.pulsar.gate.TrackerCore;
 import tidegate.pulsar.gate.TrackerSettings;
+import tidegate.pulsar.indexlog.LogDeletions;
 import tidegate.pulsar.indexlog.LogLedgers;
 import tidegate.pulsar.link.DaemonLink;
 import tidegate.pulsar.link.SocketPeer;
@@ -62,6 +63,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
     private final Clock clock = Clock.systemUTC();
     private final SecureRandom random = new SecureRandom();
     private final UnaskedIndexes unasked = new UnaskedIndexes();
+    private final LogDeletions deletions = new LogDeletions(System::nanoTime);
     private ShimConfig config;
     private PendingBudget budget;
     private DaemonLink link;
@@ -102,7 +104,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         reopening = new TopicReopening(background, System::nanoTime);
         unusedTimer = new HashedWheelTimer();
         wakeups = new Wakeups(clock);
-        watch = new AckWatch(config.ackPollMs(), seals, unasked::look);
+        watch = new AckWatch(config.ackPollMs(), seals, this::lookEachSecond);
         link = new DaemonLink(config.socket(), new SocketPeer(SocketPeer::ownUserAndRoot), () -> brokerName(pulsar),
                 "pulsar " + version);
         watch.start();
@@ -125,6 +127,11 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         });
         LOG.info("Tidegate is attached to this Pulsar {}: daemon socket {}, horizon {} ms, index log {}", version,
                 config.socket(), config.horizonMs(), config.indexLog());
+    }
+
+    private void lookEachSecond() {
+        unasked.look();
+        deletions.look();
     }
 
     /** The broker's name; empty until the broker listens, unless a name is configured: Pulsar makes this factory earlier. */
@@ -162,7 +169,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
                 ownership == null ? Ownership.first(random) : ownership);
         Tracker tracker;
         try {
-            tracker = new Tracker(dispatcher, core, link, host.log(), unusedTimer, leftovers, seals);
+            tracker = new Tracker(dispatcher, core, link, host.log(), deletions, unusedTimer, leftovers, seals);
         } catch (RecoverDelayedDeliveryTrackerException e) {
             // Left-over snapshots look empty, so there is no recovery that could fail.
             throw new IllegalStateException("cannot make a tracker for " + dispatcher.getName(), e);
@@ -241,13 +248,14 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
             }
         }
         Ownership ownership = CursorRecord.ownership(cursor);
-        return ownership == null ? cleaned : cleaned.thenCompose(done -> clearOnce(cursor, ownership))
-                .thenCompose(done -> new LogLedgers(cursor.getName(), CursorProperties.withoutReset(cursor), logs).deleteAll());
+        return ownership == null ? cleaned : cleaned.thenCompose(done -> clearOnce(cursor, ownership));
     }
 
     /** As {@link #clear}, but waits a bounded time: deleting a subscription must not hang on a daemon. */
     private CompletableFuture<Void> clearOnce(ManagedCursor cursor, Ownership ownership) {
-        CompletableFuture<Boolean> cleared = clear(cursor, CursorProperties.withoutReset(cursor), ownership);
+        CursorProperties properties = CursorProperties.withoutReset(cursor);
+        CompletableFuture<Boolean> cleared = clear(cursor, properties, ownership);
+        deletions.expect(cursor, new LogLedgers(cursor.getName(), properties, logs), cleared);
         return link.isConnected()
                 ? cleared.<Void>thenApply(done -> null).completeOnTimeout(null, CLEAN_TIMEOUT_MS, TimeUnit.MILLISECONDS)
                 : CompletableFuture.completedFuture(null);

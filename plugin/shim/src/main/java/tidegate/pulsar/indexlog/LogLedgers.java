@@ -273,14 +273,13 @@ public final class LogLedgers implements LogHome {
         }
     }
 
-    /** Deletes every ledger that the cursor's pointer names, and the pointer: the subscription goes, or begins anew. */
-    public CompletableFuture<Void> deleteAll() {
-        String pointer = pointer();
-        if (pointer.isEmpty()) {
-            return CompletableFuture.completedFuture(null);
-        }
+    /**
+     * Deletes every ledger that the cursor's pointer names. The cursor is gone: its properties went with it, and a write of one
+     * could meet those of another cursor of its name.
+     */
+    CompletableFuture<Void> deleteAll() {
         CompletableFuture<Void> deleted = CompletableFuture.completedFuture(null);
-        for (long ledgerId : ledgersOf(pointer)) {
+        for (long ledgerId : ledgersOf(pointer())) {
             forget(ledgerId);
             deleted = deleted.thenCompose(done -> deleted(shared.client().get(), ledgerId)).exceptionally(error -> {
                 LOG.warn("[{}] Ledger {} of the index log could not be deleted: {}", name, ledgerId,
@@ -288,11 +287,7 @@ public final class LogLedgers implements LogHome {
                 return null;
             });
         }
-        return deleted.thenCompose(done -> cursor.removeCursorProperty(POINTER)).exceptionally(error -> {
-            // The cursor's other writes share its version. The pointer names nothing now, so its reader reads the topic.
-            LOG.warn("[{}] The pointer to the deleted index log stays: {}", name, cause(error).getMessage());
-            return null;
-        });
+        return deleted;
     }
 
     /** The ledgers that a pointer names, if it points to BookKeeper: docs/format.md. */

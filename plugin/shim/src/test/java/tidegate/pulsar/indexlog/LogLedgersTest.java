@@ -13,6 +13,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.bookkeeper.client.api.BKException;
 import org.apache.bookkeeper.client.api.BookKeeper;
@@ -49,7 +50,11 @@ class LogLedgersTest {
     private final Set<Long> stuck = new HashSet<>();
     /** Ledgers of messages: a pointer that names one is wrong. */
     private final Set<Long> strange = new HashSet<>();
-    private final LogLedgers log = new LogLedgers("test", CursorProperties.withoutReset(cursor()),
+    /** The cursors of the topic. */
+    private final List<ManagedCursor> cursors = new ArrayList<>();
+    private final ManagedCursor cursor = cursor();
+    private long nowNs;
+    private final LogLedgers log = new LogLedgers("test", CursorProperties.withoutReset(cursor),
             new LogLedgers.Shared(LogLedgers.BOOKKEEPER, this::client, Runnable::run, new AtomicLong()));
 
     private static <T> T played(Class<T> type, Calls calls) {
@@ -66,15 +71,11 @@ class LogLedgersTest {
 
     private ManagedCursor cursor() {
         ManagedLedger ledger = played(ManagedLedger.class, (method, arguments) ->
-                is(Map.of("getConfig", new ManagedLedgerConfig(), "getName", "public/default/persistent/t"), method));
-        return played(ManagedCursor.class, (method, arguments) -> {
-            if (method.equals("removeCursorProperty")) {
-                properties.remove(arguments[0]);
-                return CompletableFuture.completedFuture(null);
-            }
-            return is(Map.of("getManagedLedger", ledger, "getName", "sub", "getCursorProperties", Map.copyOf(properties),
-                    "getPersistentMarkDeletedPosition", PositionFactory.EARLIEST), method);
-        });
+                is(Map.of("getConfig", new ManagedLedgerConfig(), "getName", "public/default/persistent/t", "getCursors", cursors),
+                        method));
+        return played(ManagedCursor.class, (method, arguments) -> is(Map.of("getManagedLedger", ledger, "getName", "sub",
+                "getCursorProperties", Map.copyOf(properties), "getPersistentMarkDeletedPosition", PositionFactory.EARLIEST,
+                "hashCode", 1), method));
     }
 
     /** No proxy, as that would load the client's configuration classes. */
@@ -201,7 +202,7 @@ class LogLedgersTest {
         properties.put(POINTER, "1;5;7,9,11;bookkeeper");
         log.deleteAll().join();
         assertEquals(List.of(5L, 7L, 9L, 11L), deleted);
-        assertEquals(Map.of(), properties);
+        assertEquals("1;5;7,9,11;bookkeeper", properties.get(POINTER), "a cursor of the same name has the place now");
     }
 
     @Test
@@ -211,6 +212,36 @@ class LogLedgersTest {
         strange.add(9L);
         log.deleteAll().join();
         assertEquals(List.of(7L, 11L), deleted);
-        assertEquals(Map.of(), properties);
+    }
+
+    @Test
+    void itGoesOnceTheCursorIsGoneAndTheDaemonHasSaidItsLastWord() {
+        properties.put(POINTER, "1;5;7;bookkeeper");
+        cursors.add(cursor);
+        LogDeletions deletions = new LogDeletions(() -> nowNs);
+        CompletableFuture<Void> lastWord = new CompletableFuture<>();
+        deletions.expect(cursor, log, lastWord);
+        deletions.look();
+        assertEquals(List.of(), deleted, "a reset, or a cleared backlog, asks the same of a tracker");
+        cursors.clear();
+        deletions.look();
+        assertEquals(List.of(), deleted, "the daemon still writes");
+        lastWord.complete(null);
+        deletions.look();
+        deletions.look();
+        assertEquals(List.of(5L, 7L), deleted);
+    }
+
+    @Test
+    void itStaysWithACursorThatStays() {
+        properties.put(POINTER, "1;5;7;bookkeeper");
+        cursors.add(cursor);
+        LogDeletions deletions = new LogDeletions(() -> nowNs);
+        deletions.expect(cursor, log, CompletableFuture.completedFuture(null));
+        nowNs += TimeUnit.MINUTES.toNanos(11);
+        deletions.look();
+        cursors.clear();
+        deletions.look();
+        assertEquals(List.of(), deleted, "who deletes it later says so again");
     }
 }

@@ -1,0 +1,63 @@
+package tidegate.pulsar.indexlog;
+
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import java.util.function.LongSupplier;
+import org.apache.bookkeeper.mledger.ManagedCursor;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Deletes the index log of each subscription that is gone.
+ *
+ * <p>Pulsar has a tracker forget everything before it deletes a subscription, and also where the subscription stays: when it
+ * clears a backlog, and before a reset (apache/pulsar#26420). Only the managed ledger tells these apart: a deleted cursor is no
+ * longer among its cursors. So an index log is deleted once that is so and the daemon has said its last word; else it stays,
+ * and says that the index was emptied. A broker that ends in between leaves the log, which {@code tidegate verify --logs}
+ * finds. Any thread may call.
+ */
+public final class LogDeletions {
+    private static final Logger LOG = LoggerFactory.getLogger(LogDeletions.class);
+    /** Far longer than Pulsar takes from the forgetting to the deletion. */
+    private static final long KEPT_NS = TimeUnit.MINUTES.toNanos(10);
+
+    private record Waiting(LogLedgers log, CompletableFuture<?> lastWord, long sinceNs) {}
+
+    private final LongSupplier nanoTime;
+    private final Map<ManagedCursor, Waiting> waiting = new ConcurrentHashMap<>();
+
+    public LogDeletions(LongSupplier nanoTime) {
+        this.nanoTime = nanoTime;
+    }
+
+    /** The cursor may be about to go; {@code lastWord} completes when the daemon writes no more into its log. */
+    public void expect(ManagedCursor cursor, LogLedgers log, CompletableFuture<?> lastWord) {
+        waiting.put(cursor, new Waiting(log, lastWord, nanoTime.getAsLong()));
+    }
+
+    /** Deletes the logs whose cursors are gone. To be called once a second. */
+    public void look() {
+        long nowNs = nanoTime.getAsLong();
+        waiting.forEach((cursor, one) -> {
+            if (!isGone(cursor)) {
+                if (nowNs - one.sinceNs() > KEPT_NS) {
+                    waiting.remove(cursor, one);
+                }
+            } else if (one.lastWord().isDone() && waiting.remove(cursor, one)) {
+                LOG.info("[{}] The subscription is gone, and its index log with it", cursor.getName());
+                one.log().deleteAll();
+            }
+        });
+    }
+
+    private static boolean isGone(ManagedCursor cursor) {
+        for (ManagedCursor one : cursor.getManagedLedger().getCursors()) {
+            if (one == cursor) {
+                return false;
+            }
+        }
+        return true;
+    }
+}
