@@ -17,6 +17,7 @@ from bench.scale import bench as scale
 from bench.takeover import bench as takeover
 from bench.throughput import bench as throughput
 from bench.tuning import bench as tuning
+from bench.waiting import bench as waiting
 
 BENCHES: dict[str, Bench] = {
     module.BENCH.name: module.BENCH
@@ -37,6 +38,7 @@ BENCHES: dict[str, Bench] = {
         libraries,
         tuning,
         rebuild,
+        waiting,
     )
 }
 

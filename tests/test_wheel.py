@@ -18,6 +18,7 @@ OTHERS = {
     "tidegate/plugin/drill/stands/clock.c",
     "tidegate/plugin/local/homes/pulsar-4.2.4.lock",
     "tidegate/plugin/local/homes/pulsar-5.0.1.lock",
+    "tidegate/plugin/telemetry/page.html",
     "tidegate/index/py.typed",
     "tidegate/plugin/py.typed",
     "tidegate/pipeline/py.typed",

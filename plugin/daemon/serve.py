@@ -343,7 +343,10 @@ def _http_side(
         settings.http_address,
         exposition,
         health,
-        lambda: report.status(engine, report.SUBSCRIPTIONS_MAX),
+        {
+            "held": lambda: report.status(engine, report.SUBSCRIPTIONS_MAX),
+            "due": lambda: report.status(engine, report.PAGE_SUBSCRIPTIONS, by_due=True),
+        },
         Api(engine.answer, engine.clock.now_ms, log=log),
         token=token,
         hosts=settings.http_host_names,

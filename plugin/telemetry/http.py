@@ -1,5 +1,5 @@
-"""The daemon's HTTP side: ``/metrics``, ``/healthz``, ``/readyz``, ``/status`` and ``/tidegate/v1``, on the
-daemon's own loop.
+"""The daemon's HTTP side, on the daemon's own loop: a page at ``/``, ``/metrics``, ``/healthz``, ``/readyz``,
+``/status`` and ``/tidegate/v1``.
 
 Invariants:
 
@@ -21,7 +21,7 @@ import hmac
 import ipaddress
 import re
 import socket
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -36,6 +36,7 @@ from tidegate.plugin.telemetry.address import HttpAddress
 from tidegate.plugin.telemetry.health import Health
 from tidegate.plugin.telemetry.http_connections import HttpConnections
 from tidegate.plugin.telemetry.lately import Lately, lately
+from tidegate.plugin.telemetry.page import page
 
 if TYPE_CHECKING:
     import structlog
@@ -46,21 +47,21 @@ LINE_BYTES_MAX = 1 << 18  # two of the longest names, percent-encoded
 REQUEST_SECONDS = 10.0  # for a whole request to arrive; local programs take milliseconds
 STOP_SECONDS = 1.0
 _READING = ("GET", "HEAD")
-_OPEN_PATHS = ("/healthz", "/readyz")
+_OPEN_PATHS = ("/", "/healthz", "/readyz")
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:@/\[\]]+)(?::[0-9]{1,5})?", re.ASCII)
 _API = "/tidegate/"
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class HttpSide:
-    """Serves ``address`` from ``start`` to ``stop``."""
+    """Serves ``address`` from ``start`` to ``stop``. status: the answers of ``/status`` by its ``sort``."""
 
     def __init__(
         self,
         address: HttpAddress,
         exposition: Callable[[], Awaitable[bytes]],
         health: Health,
-        status: Callable[[], Awaitable[bytes]],
+        status: Mapping[str, Callable[[], Awaitable[bytes]]],
         api: Api,
         *,
         token: str | None,
@@ -72,13 +73,14 @@ class HttpSide:
         self._address = address
         self._exposition = lately(exposition)
         self._health = health
-        self._status = lately(status)
+        self._status = {sort: lately(find) for sort, find in status.items()}
         self._one_a_turn = asyncio.Lock()
         self._token = token
         self._hosts = {"localhost", *(host.lower() for host in hosts)}
         self._loop = loop
         self._log = log
         app = web.Application(middlewares=[self._guard], client_max_size=BODY_BYTES_MAX)
+        app.router.add_get("/", self._get_page)
         app.router.add_get("/metrics", self._get_metrics)
         app.router.add_get("/healthz", self._get_healthz)
         app.router.add_get("/readyz", self._get_readyz)
@@ -194,6 +196,10 @@ class HttpSide:
         same = hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._token.encode())
         return same and scheme.lower() == "bearer"
 
+    async def _get_page(self, _: web.Request) -> web.Response:
+        body, headers = page()
+        return web.Response(body=body, headers=headers)
+
     async def _get_metrics(self, _: web.Request) -> web.Response:
         return await self._long(self._exposition, {"Content-Type": _METRICS_TYPE})
 
@@ -207,8 +213,11 @@ class HttpSide:
             return web.Response(status=503, text="not ready\n")
         return web.Response(status=503, text="".join(f"{reason}\n" for reason in self._health.reasons()))
 
-    async def _get_status(self, _: web.Request) -> web.Response:
-        return await self._long(self._status, {"Content-Type": "application/json"})
+    async def _get_status(self, request: web.Request) -> web.Response:
+        sort = request.query.get("sort", "held")
+        if sort not in self._status:
+            raise web.HTTPBadRequest(text=f"sort is {' or '.join(self._status)}\n")
+        return await self._long(self._status[sort], {"Content-Type": "application/json"})
 
     async def _long(self, body: Lately[bytes], headers: dict[str, str]) -> web.Response:
         found = await body.get()

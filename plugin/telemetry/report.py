@@ -22,6 +22,7 @@ from tidegate.plugin.wire.messages import BYPASSED_MAX
 
 SCHEMA = 1
 SUBSCRIPTIONS_MAX = MOST_HELD  # with SLICES_MAX each, and topics of usual length, well below 4 MiB
+PAGE_SUBSCRIPTIONS = 500  # a browser asks every few seconds
 SLICES_MAX = 24
 NEAR_DUE_MS = 60_000
 _HEAD_BYTES = 196_608  # all but the subscriptions; a longer head leaves room for fewer of them
@@ -239,12 +240,13 @@ class Daemon(Protocol):
         ...
 
 
-async def status(daemon: Daemon, subscriptions_max: int) -> bytes:
+async def status(daemon: Daemon, subscriptions_max: int, *, by_due: bool = False) -> bytes:
     """The output of ``tidegate status --json``, as JSON.
 
-    At most ``subscriptions_max`` subscriptions, those with most held first.
+    At most ``subscriptions_max`` subscriptions, those with most held first, or those due first.
     """
     survey = await daemon.surveyor.survey()
+    names = survey.first_due if by_due else survey.most_held
     now_ms = daemon.clock.now_ms()
     answer = {
         "schema": SCHEMA,
@@ -284,7 +286,7 @@ async def status(daemon: Daemon, subscriptions_max: int) -> bytes:
         "totals": survey.totals._asdict()
         | {"uncommitted_entries": daemon.uncommitted_entries, "damaged_bytes": survey.damaged_bytes},
     }
-    found = (daemon.catalog.get(name) for name in survey.most_held[:subscriptions_max])
+    found = (daemon.catalog.get(name) for name in names[:subscriptions_max])
     return await with_subscriptions(
         answer,
         found,

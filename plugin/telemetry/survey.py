@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import math
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import NamedTuple, TypeVar
@@ -26,13 +27,14 @@ MOST_HELD = 1_000
 
 
 class Survey(NamedTuple):
-    """Sums over all subscriptions, and the names of those with most held, the fullest first.
+    """Sums over all subscriptions, and two lists of names: the fullest first, and the first due first.
 
     damaged_bytes: of files moved away because they could not be read.
     """
 
     totals: CatalogStats
     most_held: list[SubscriptionName]
+    first_due: list[SubscriptionName]
     damaged_bytes: int
 
 
@@ -68,11 +70,22 @@ class Surveyor:
                 each.append(index.stats()._replace(slices=[]))
                 took_s += time.perf_counter() - began_s
         fullest = heapq.nsmallest(MOST_HELD, each, key=lambda one: (-one.held, one.name))
+        soonest = heapq.nsmallest(MOST_HELD, each, key=_urgency)
         totals = self._catalog.stats(each, disk_bytes)
-        return Survey(totals, [one.name for one in fullest], damaged_bytes), took_s
+        survey = Survey(totals, _names(fullest), _names(soonest), damaged_bytes)
+        return survey, took_s
 
     def _look_at_disk(self) -> tuple[int, int, float]:
         """Bytes on disk, bytes moved away, and the seconds that the look took. Runs in another thread."""
         began_s = time.perf_counter()
         disk_bytes, damaged_bytes = self._catalog.disk_bytes(), self._damaged_bytes()
         return disk_bytes, damaged_bytes, time.perf_counter() - began_s
+
+
+def _urgency(one: IndexStats) -> tuple[float, int, SubscriptionName]:
+    """Least for the subscription that is overdue longest; then the next due, then the fullest."""
+    return math.inf if one.next_due_ms is None else one.next_due_ms, -one.held, one.name
+
+
+def _names(each: Iterable[IndexStats]) -> list[SubscriptionName]:
+    return [one.name for one in each]

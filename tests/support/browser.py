@@ -46,18 +46,19 @@ class Page:
                     return result
 
     async def evaluate(self, script: str) -> Any:
-        """The value of an expression in the page."""
+        """The value of an expression in the page, None if it has none."""
         answer = await self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer
-        return answer["result"]["value"]
+        return answer["result"].get("value")
 
 
 @contextlib.asynccontextmanager
-async def opened(path: Path, profile: Path) -> AsyncIterator[Page]:
-    """The file in a browser of its own, which ends with the block."""
+async def opened(where: Path | str, profile: Path) -> AsyncIterator[Page]:
+    """The file or address in a browser of its own, which ends with the block."""
+    address = where.as_uri() if isinstance(where, Path) else where
     browser = find_browser()
     assert browser is not None, "no Chromium: install the package chromium"
-    command = [browser, *_FLAGS, f"--user-data-dir={profile}", path.as_uri()]
+    command = [browser, *_FLAGS, f"--user-data-dir={profile}", address]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         async with aiohttp.ClientSession() as session:
@@ -65,8 +66,8 @@ async def opened(path: Path, profile: Path) -> AsyncIterator[Page]:
             async with session.ws_connect(url, max_msg_size=0) as socket:
                 page = Page(socket)
                 async with asyncio.timeout(_ANSWER_TIMEOUT_S):
-                    # Before the file there is an empty page, complete as well, which goes while it is asked.
-                    wanted, found = [path.as_uri(), "complete"], None
+                    # Before it there is an empty page, complete as well, which goes while it is asked.
+                    wanted, found = [address, "complete"], None
                     while found != wanted:
                         await asyncio.sleep(0.05)
                         with contextlib.suppress(AssertionError):

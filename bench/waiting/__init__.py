@@ -1,0 +1,1 @@
+"""Seeing and cancelling messages that wait, beside Redis and PostgreSQL."""

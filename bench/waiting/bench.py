@@ -1,0 +1,208 @@
+"""The time to see and to cancel messages that wait, beside Redis and PostgreSQL in the same run.
+
+Two scenarios. *Looks*: each keeper has all entries, due evenly over a week; the tide of that week in 60
+buckets, and pages of 1,000 from random times on, are asked again and again. *Cancels*: messages wait at a
+real broker, and ``cancel`` takes back some one at a time and the others in batches, each answered when
+Pulsar's record and the journal have it; the peers delete as many by their ids, each batch as durable as they
+make it. Unfavourable to Tidegate: the peers are given ids in their own form, and have no broker that decides.
+"""
+
+from __future__ import annotations
+
+import base64
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.harness.driver import Bench, Plan, Recorder
+from bench.harness.made_entries import Source
+from bench.harness.stats import Better, quantiles
+from bench.harness.trackers import OURS, TRACKERS
+from bench.pulsar.stand import SUBSCRIPTION, Stand, now_ms
+from bench.waiting.keepers import KEEPERS, POSTGRESQL, REDIS, Keeper, Postgresql, Redis
+from tidegate.index import Entries, PositionSet
+from tidegate.plugin.wire.client import ask_socket
+
+DAY_MS = 86_400_000
+SPAN_MS = 7 * DAY_MS
+BATCH = 10_000
+PAGE = 1_000
+TIDES, PAGES, SINGLES = 20, 100, 200
+LOOKS, LOOKS_QUICK = 10_000_000, 1_000_000
+CANCELS, CANCELS_QUICK = 100_000, 30_000
+ANSWER_S = 120.0
+TRACKED_S = 600.0
+TIDE_GOAL_MS, PAGE_GOAL_MS, SINGLE_GOAL_MS, CANCELS_GOAL_PER_S = 10.0, 50.0, 10.0, 20_000.0
+TOPIC = "persistent://public/default/cancels"
+
+
+def took_ms(work: Callable[[], object]) -> float:
+    """Milliseconds of a call."""
+    began_s = time.perf_counter()
+    work()
+    return (time.perf_counter() - began_s) * 1e3
+
+
+def batches(count: int, first_ms: int) -> Iterator[Entries]:
+    """All entries of a run, in batches."""
+    source = Source(SPAN_MS, first_ms=first_ms)
+    for start in range(0, count, BATCH):
+        yield source.entries(start, min(BATCH, count - start))
+
+
+class Run:
+    """One round's measurements of one keeper."""
+
+    def __init__(self, plan: Plan, recorder: Recorder, peer: str, seed: int) -> None:
+        self._plan = plan
+        self._recorder = recorder
+        self._peer = peer
+        self._random = np.random.default_rng(seed)
+
+    def looks(self, count: int) -> None:
+        """The tide, and pages."""
+        scenario = f"{count:,} messages that wait, due within a week"
+        with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
+            keeper = KEEPERS[self._peer](Path(folder))
+            keeper.start()
+            try:
+                self._look(keeper, scenario, count)
+            finally:
+                keeper.stop()
+
+    def _look(self, keeper: Keeper, scenario: str, count: int) -> None:
+        # A day in the future, so that none comes due meanwhile.
+        first_ms = now_ms() + DAY_MS
+        for batch in batches(count, first_ms):
+            keeper.add(batch)
+        keeper.filled()
+        end_ms = first_ms + SPAN_MS
+        tides, wrong = [], 0
+        for _ in range(TIDES):
+            at_ms = now_ms()
+            began_s = time.perf_counter()
+            counted = keeper.tide(at_ms, end_ms + DAY_MS - at_ms)
+            tides.append((time.perf_counter() - began_s) * 1e3)
+            wrong = max(wrong, abs(counted - count))
+        starts = self._random.integers(first_ms, end_ms - DAY_MS, PAGES).tolist()
+        pages = [took_ms(lambda start=start: keeper.page(start, PAGE)) for start in starts]  # type: ignore[misc]
+        self._add(scenario, "tide in 60 buckets, median", "ms", float(np.median(tides)), TIDE_GOAL_MS)
+        self._add(scenario, "tide in 60 buckets, longest", "ms", max(tides))
+        self._add(scenario, "messages that the tide misses or adds", "messages", wrong, 0)
+        self._add(scenario, "page of 1,000, median", "ms", float(np.median(pages)), PAGE_GOAL_MS)
+        self._add(scenario, "page of 1,000, p99", "ms", float(np.quantile(pages, 0.99)))
+
+    def cancels(self, count: int) -> None:
+        """One at a time, then the others in batches."""
+        scenario = f"{count:,} messages cancelled by id"
+        if self._peer == OURS:
+            with Stand(TRACKERS[OURS]) as stand:
+                self._cancel(scenario, *_broker_cancels(stand, count))
+            return
+        with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
+            keeper = KEEPERS[self._peer](Path(folder))
+            assert isinstance(keeper, Redis | Postgresql)
+            keeper.start()
+            try:
+                for batch in batches(count, now_ms() + DAY_MS):
+                    keeper.add(batch)
+                keeper.filled()
+                everything = Source(SPAN_MS).entries(0, count)
+                self._cancel(scenario, everything, keeper.cancel)
+            finally:
+                keeper.stop()
+
+    def _cancel(self, scenario: str, entries: Entries, cancel: Callable[[Entries], int]) -> None:
+        order = self._random.permutation(len(entries))
+        singles, many = order[:SINGLES], order[SINGLES:]
+        done, times_ms = 0, []
+        for at in singles:
+            one = entries.take(np.array([at]))
+            began_s = time.perf_counter()
+            done += cancel(one)
+            times_ms.append((time.perf_counter() - began_s) * 1e3)
+        began_s = time.perf_counter()
+        for start in range(0, len(many), BATCH):
+            done += cancel(entries.take(many[start : start + BATCH]))
+        per_s = len(many) / (time.perf_counter() - began_s)
+        self._add(scenario, "in batches of 10,000", "a second", per_s, CANCELS_GOAL_PER_S, better="higher")
+        self._add(scenario, "one at a time, median", "ms", float(np.median(times_ms)))
+        self._add(scenario, "one at a time, p99", "ms", float(np.quantile(times_ms, 0.99)), SINGLE_GOAL_MS)
+        self._add(scenario, "not cancelled", "messages", len(entries) - done, 0)
+        self._recorder.curve(scenario, self._peer, "ms", quantiles(times_ms))
+
+    def _add(
+        self,
+        scenario: str,
+        title: str,
+        unit: str,
+        value: float,
+        target: float | None = None,
+        *,
+        better: Better = "lower",
+    ) -> None:
+        metric = self._recorder.metric(scenario, title, unit, better=better, target=target)
+        metric.add(self._peer, round(value, 3))
+        self._plan.say(f"{self._peer}, {scenario}: {title} {value:,.2f} {unit}")
+
+
+def _broker_cancels(stand: Stand, count: int) -> tuple[Entries, Callable[[Entries], int]]:
+    """Messages that wait at a real broker, and a call that cancels some."""
+    consumer = stand.consumer(TOPIC)
+    far_ms = now_ms() + DAY_MS
+    sequence = np.arange(count)
+    stand.send(TOPIC, np.column_stack([sequence, np.zeros(count, np.int64), far_ms + sequence]))
+    stand.wait_delayed(TOPIC, count, TRACKED_S)
+    assert stand.daemon is not None
+    path = stand.daemon.socket_path
+    name = {"topic": TOPIC, "subscription": SUBSCRIPTION}
+
+    def ask(request: dict[str, object]) -> dict[str, Any]:
+        return ask_socket(path, request | name, ANSWER_S)
+
+    def cancel(entries: Entries) -> int:
+        positions = base64.b64encode(PositionSet.of_entries(entries).serialize()).decode("ascii")
+        return int(ask({"what": "cancel", "positions": positions, "dry_run": False})["done"])
+
+    found: list[tuple[int, int, int]] = []
+    after = None
+    while True:
+        page = ask({"what": "waiting", "limit": BATCH, "after": after})
+        for one in page["entries"]:
+            ledger_id, entry_id = one["message_id"].split(":")
+            found.append((one["deliver_at_ms"], int(ledger_id), int(entry_id)))
+        after = page["next"]
+        if after is None:
+            break
+    assert consumer.received == 0
+    return Entries.of(found), cancel
+
+
+def run(plan: Plan, recorder: Recorder) -> None:
+    """Both scenarios of each keeper, in each round."""
+    sizes = plan.entries or (LOOKS_QUICK if plan.quick else LOOKS,)
+    cancels = CANCELS_QUICK if plan.quick else CANCELS
+    recorder.parameters |= {"cancels": cancels, "tides": TIDES, "pages": PAGES, "one at a time": SINGLES}
+    for number, peers in plan.rounds():
+        for peer in peers:
+            one = Run(plan, recorder, peer, seed=number)
+            one.cancels(cancels)
+            for size in sizes:
+                one.looks(size)
+
+
+BENCH = Bench(
+    name="waiting",
+    measures="the time to see and to cancel messages that wait, beside Redis and PostgreSQL",
+    takes="25 min",
+    takes_quick="4 min",
+    peers=(OURS, REDIS, POSTGRESQL),
+    runs=3,
+    runs_quick=1,
+    run=run,
+    takes_entries=True,
+)
