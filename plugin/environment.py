@@ -17,6 +17,7 @@ from tidegate.plugin.errors import ConfigError, UserError
 PREFIX = "TIDEGATE_"
 SOCKET_DEFAULT_HELP = "$XDG_RUNTIME_DIR/tidegate/tidegate.sock, without that /run/tidegate/tidegate.sock"
 SETTINGS = (
+    "audit_bytes",
     "commit_entries",
     "commit_interval_ms",
     "credit_max",

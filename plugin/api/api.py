@@ -72,6 +72,7 @@ class Api:
             async with self._at_once:
                 if operation.body is not None:
                     query |= body_of(operation, await self._body(request))
+                    query["role"] = f"token, from {request.remote}"
                 return _json(await self._answer(operation, query))
         except ProblemError as error:
             return problem_response(error)

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, cast
 from tidegate.index import Clock
 from tidegate.plugin.daemon.half_frames import HalfFrames
 from tidegate.plugin.daemon.homes.broker_home import LogRequests
+from tidegate.plugin.daemon.listener import peer_process
 from tidegate.plugin.daemon.outgoing import Answers, Outgoing
 from tidegate.plugin.daemon.small_adds import SmallAdds
 from tidegate.plugin.daemon.stream import Engine, Stream
@@ -89,6 +90,7 @@ class Connection(asyncio.BufferedProtocol):
         self.lost: asyncio.Future[None] = loop.create_future()
         self.hello: Hello | None = None
         self.log_requests = LogRequests(self.send, loop)
+        self.process: str | None = None
         self.writable = True
         self.connected_at_ms = clock.now_ms()
         self._engine = engine
@@ -177,6 +179,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         # A second descriptor of the socket: the transport closes its own without reading the rest.
         try:
+            self.process = peer_process(transport.get_extra_info("socket"))
             self._peer = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
         except OSError as error:
             self._log.error("a connection could not be served", error=error.strerror)

@@ -30,6 +30,7 @@ from tidegate.index import (
     SubscriptionName,
     TidegateIndexError,
 )
+from tidegate.plugin.daemon.audit_log import AuditLog
 from tidegate.plugin.daemon.brokers import Brokers
 from tidegate.plugin.daemon.bypasses import Bypasses
 from tidegate.plugin.daemon.cancelling import Cancelling
@@ -121,6 +122,14 @@ class DaemonEngine:
             Looking(catalog, clock, look_executor),
             self._cancelling,
             loop,
+            audit_log=AuditLog(
+                settings.data,
+                settings.audit_bytes,
+                clock,
+                executor=look_executor,
+                metrics=metrics,
+                log=log,
+            ),
             log=log,
         )
         self._handing_out = HandingOut(

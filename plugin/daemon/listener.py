@@ -61,6 +61,13 @@ def peer_uid(connection: socket.socket) -> int:
     return int(_CREDENTIALS.unpack(data)[1])
 
 
+def peer_process(connection: socket.socket) -> str:
+    """The user and the process at the other end, from the kernel, in words. Raises OSError."""
+    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _ = _CREDENTIALS.unpack(data)
+    return f"uid {uid}, pid {pid}"
+
+
 def uid_allowed(uid: int) -> bool:
     """True if a process of this user may talk to the daemon.
 

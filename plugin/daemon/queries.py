@@ -8,20 +8,24 @@ under way.
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tidegate.index import DelayIndex, PositionSet, StorageError
+from tidegate.index import DelayIndex, PositionSet, StorageError, TidegateIndexError
 from tidegate.plugin.api.changes import OUTCOMES
 from tidegate.plugin.daemon import width
+from tidegate.plugin.daemon.audit_log import IDS_MAX, AuditLog
 from tidegate.plugin.daemon.cancelling import Cancelling, with_state
 from tidegate.plugin.daemon.ingestion import Ingestion, refusal
 from tidegate.plugin.daemon.looking import Looking
 from tidegate.plugin.daemon.recorder import Recorder
 from tidegate.plugin.daemon.selection import name_of, named, of_partition
 from tidegate.plugin.daemon.stream import Link
-from tidegate.plugin.errors import UserError
+from tidegate.plugin.errors import NotNowError, UserError
+from tidegate.plugin.message_ids import message_id
 from tidegate.plugin.seldom import Seldom, kind_of
 from tidegate.plugin.telemetry import report
 from tidegate.plugin.wire.messages import Ingest, json_body
@@ -71,12 +75,14 @@ class Queries:
         cancelling: Cancelling,
         loop: asyncio.AbstractEventLoop,
         *,
+        audit_log: AuditLog,
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         self._asked = asked
         self._ingestion = ingestion
         self._looking = looking
         self._cancelling = cancelling
+        self._audit_log = audit_log
         self._loop = loop
         self._log = log
         self._seldom = Seldom(asked.clock.monotonic_ns)
@@ -128,7 +134,7 @@ class Queries:
                 case "tide" | "waiting" | "show":
                     self._answer(connection, self._looked(request), reply)
                 case "cancel":
-                    self._do(connection, self._changed(request, reply))
+                    self._do(connection, self._changed(request, reply, connection.process))
                 case what:
                     raise UserError(f"unknown query {what!r}, known: {', '.join(map(repr, _KNOWN))}")
         except Exception as error:
@@ -213,8 +219,11 @@ class Queries:
     async def _recorded(self, connection: Link, request: dict[str, object]) -> AsyncIterator[bytes]:
         yield json_body(self.recorder.ask(connection, request))
 
-    async def answer(self, request: dict[str, object]) -> dict[str, Any]:
-        """The answer to a request about waiting messages: the HTTP side asks this. Raises ``UserError``."""
+    async def answer(self, request: dict[str, object], peer: str | None = None) -> dict[str, Any]:
+        """The answer to a request about waiting messages: the HTTP side asks this. Raises ``UserError``.
+
+        peer: the process that asks, where it is known.
+        """
         match request.get("what"):
             case "tide":
                 return await self._looking.tide(request)
@@ -223,19 +232,32 @@ class Queries:
             case "show":
                 return await self._show(request)
             case "cancel":
-                return await self._cancel(request)
+                return await self._audited(request, peer, self._cancel(request))
             case what:
                 raise UserError(f"unknown query {what!r}")
 
     async def _looked(self, request: dict[str, object]) -> AsyncIterator[bytes]:
         yield json_body(await self.answer(request))
 
-    async def _changed(self, request: dict[str, object], reply: Tell) -> None:
+    async def _changed(self, request: dict[str, object], reply: Tell, peer: str | None) -> None:
         """Not as what is told: who asked may go, and what is under way is brought to its end."""
         try:
-            reply(json_body(await self.answer(request)))
+            reply(json_body(await self.answer(request, peer)))
         except Exception as error:
             reply(self._refused(error))
+
+    async def _audited(
+        self, request: dict[str, object], peer: str | None, change: Coroutine[Any, Any, dict[str, Any]]
+    ) -> dict[str, Any]:
+        """The result of a change, once the audit log has it. A request that was wrong is no change."""
+        try:
+            answer = await change
+        except NotNowError as error:
+            await self._audit_log.write(request, _first_ids(request), {"error": str(error)}, peer)
+            raise
+        if not answer.get("dry_run"):
+            await self._audit_log.write(request, _first_ids(request), answer, peer)
+        return answer
 
     async def _show(self, request: dict[str, object]) -> dict[str, Any]:
         index, position = self._looking.find(request)
@@ -294,3 +316,15 @@ class Queries:
 
 async def _widths(request: width.WidthRequest, indexes: list[DelayIndex]) -> AsyncIterator[bytes]:
     yield await width.answer(request, indexes)
+
+
+def _first_ids(request: dict[str, object]) -> list[str]:
+    """Some ids of the messages in a request that is right."""
+    text, partition = request.get("positions"), request.get("partition")
+    if not isinstance(text, str) or not isinstance(partition, int | None):
+        return []
+    try:
+        positions = PositionSet.deserialize(base64.b64decode(text))
+    except (TidegateIndexError, ValueError, IndexError):
+        return []
+    return [message_id(partition, *one) for one in islice(positions, IDS_MAX)]

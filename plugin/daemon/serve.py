@@ -36,6 +36,7 @@ from tidegate.index import (
 )
 from tidegate.plugin.daemon import descriptors
 from tidegate.plugin.daemon.allocator import collect_rarely, give_back_memory
+from tidegate.plugin.daemon.audit_log import NAMES as AUDIT_NAMES
 from tidegate.plugin.daemon.engine import DaemonEngine
 from tidegate.plugin.daemon.index_logs.index_logs import IndexLogs
 from tidegate.plugin.daemon.listener import Listener, lock_path
@@ -88,6 +89,7 @@ def open_store(settings: Settings) -> Store:
     near = (settings.socket, lock_path(settings.socket), settings.http_token_file)
     data = settings.data.absolute()
     beside = {path.name for path in near if path is not None and path.absolute().parent == data}
+    beside.update(AUDIT_NAMES)
     return RocksStore.open(settings.data, beside)
 
 

@@ -123,6 +123,7 @@ class Settings:
         None: unless slice_width_ms is set.
     quarantine_bytes: damaged values that are kept aside; past it the oldest are deleted.
     forget_days: an index that no stream has had open for so long is removed; 0: never.
+    audit_bytes: of all files of the audit log; past it the oldest lines are deleted; 0: no log.
     """
 
     data: Path = field(metadata={"reader": _path})
@@ -152,6 +153,7 @@ class Settings:
     slice_width_auto: bool | None = _setting(_truth, None)
     quarantine_bytes: int = _setting(_count(0, 1 << 40), 64 * 1024 * 1024)
     forget_days: float = _setting(_number(0.0, 3_660.0), 7.0)
+    audit_bytes: int = _setting(_count(0, 1 << 40), 16 * 1024 * 1024)
 
     def contradictions(self) -> list[str]:
         """The settings that contradict each other, a line each."""

@@ -70,6 +70,11 @@ class Link(Protocol):
         ...
 
     @property
+    def process(self) -> str | None:
+        """The user and the process at the other end, in words."""
+        ...
+
+    @property
     def product(self) -> str:
         """The product named in the client's HELLO."""
         ...

@@ -292,6 +292,12 @@ class Metrics:
         self._received = self._by_label("frames_received", "Frames received by type", "type")
         self._sent = self._by_label("frames_sent", "Frames sent by type", "type")
         self._errors = self._by_label("errors_sent", "ERROR frames sent by code", "code")
+        self.messages_changed = self._by_label(
+            "messages_changed", "Messages that somebody asked to change, by outcome", "outcome"
+        )
+        self.audit_failures = self._count(
+            "audit_failures", "Changes that could not be written to the audit log"
+        )
         self._commits = self._by_label("commits", "Group commits by result", "result")
         self.bytes_received = self._count("bytes_received", "Bytes received from clients")
         self.bytes_sent = self._count("bytes_sent", "Bytes sent to clients")
