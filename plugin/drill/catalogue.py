@@ -195,6 +195,20 @@ _ON_A_CLUSTER = (
         load=Load(span_s=30.0),
     ),
     Drill(
+        "cluster-upgraded",
+        "a newer Pulsar starts in the place of each broker, one by one; then each goes back to its own",
+        (*_TWO, Need.NEWER),
+        (
+            ChangePulsar("broker-a", newer=True),
+            ChangePulsar("broker-b", newer=True),
+            ChangePulsar("broker-a", newer=False),
+            ChangePulsar("broker-b", newer=False),
+        ),
+        # Four starts' time on a busy machine, and the time between them.
+        load=Load(span_s=240.0),
+        hold_s=3.0,
+    ),
+    Drill(
         "bookie-slow",
         "the bookie stands still for most of the time",
         (Need.BOOKIE,),

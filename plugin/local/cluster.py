@@ -132,7 +132,7 @@ class LocalCluster:
         self.zookeeper_address = f"{LOOPBACK}:{ports[0]}"
         self._store = f"zk:{self.zookeeper_address}"
         self._small = small
-        self._zookeeper = ZooKeeper(
+        self.zookeeper = ZooKeeper(
             pulsar_home,
             work_dir / "zookeeper",
             port=ports[0],
@@ -197,7 +197,7 @@ class LocalCluster:
     def metadata_writes(self) -> int:
         """The writes that the metadata store has counted since its start."""
         try:
-            with socket.create_connection((LOOPBACK, self._zookeeper.port), HTTP_TIMEOUT_S) as asking:
+            with socket.create_connection((LOOPBACK, self.zookeeper.port), HTTP_TIMEOUT_S) as asking:
                 asking.sendall(b"srvr")
                 answer = b"".join(iter(partial(asking.recv, 4_096), b""))
         except OSError as error:
@@ -222,7 +222,7 @@ class LocalCluster:
             node.broker.kill()
             node.daemon.kill()
         self.bookie.kill()
-        self._zookeeper.kill()
+        self.zookeeper.kill()
 
     def __enter__(self) -> Self:
         """Start on entry."""
@@ -240,7 +240,7 @@ class LocalCluster:
             raise LocalProcessError(f"{self._home} is not a Pulsar home: `tidegate setup` fetches one")
         if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
             raise LocalProcessError("no java found: install a JDK 17 or newer, or set JAVA_HOME")
-        self._zookeeper.start()
+        self.zookeeper.start()
         self._initialize()
         self.bookie.start()
         # At the same time: each takes a while, and none needs another.

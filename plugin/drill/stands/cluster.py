@@ -17,7 +17,14 @@ from typing import Any
 from tidegate.plugin.drill.fault import FaultError, Need, Part, State
 from tidegate.plugin.drill.stands.admin import StandAdmin
 from tidegate.plugin.drill.stands.local_part import LocalPart, Together
-from tidegate.plugin.drill.stands.standalone import DAEMON_SETTINGS, counted_reads, status_of, wait_for_broker
+from tidegate.plugin.drill.stands.standalone import (
+    DAEMON_SETTINGS,
+    NO_NEWER,
+    counted_reads,
+    home_for,
+    status_of,
+    wait_for_broker,
+)
 from tidegate.plugin.drill.stands.trackers import broker_conf, is_ours
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.local.cluster import LocalCluster, Node
@@ -34,7 +41,10 @@ _POLL_S = 0.02
 
 
 class ClusterStand:
-    """Two brokers with ``tracker``; ``jar`` is the shim."""
+    """Two brokers with ``tracker``; ``jar`` is the shim.
+
+    ``newer_home``: a Pulsar that its brokers can be upgraded to, one by one.
+    """
 
     name = "cluster"
     token: str | None = None
@@ -49,10 +59,12 @@ class ClusterStand:
         *,
         guard: Guard,
         pause: Callable[[float], None],
+        newer_home: Path | None = None,
         heap_mib: int = 512,
         daemon_settings: Mapping[str, str] = DAEMON_SETTINGS,
     ) -> None:
         self.tracker = tracker
+        self._own_home, self._newer_home = pulsar_home, newer_home
         self._pause = pause
         ours = is_ours(tracker)
         # The cluster itself names the sockets.
@@ -88,14 +100,17 @@ class ClusterStand:
             Need.BOOKIE,
             Need.ADMIN,
         }
+        if self._newer_home is not None:
+            offered.add(Need.NEWER)
         return frozenset(offered | ({Need.DAEMON, Need.DATA} if self._ours else set()))
 
     @property
     def lacking(self) -> dict[Need, str]:
         """The reasons why others are not."""
         if self._ours:
-            return {}
-        return dict.fromkeys((Need.DAEMON, Need.DATA), f"the tracker {self.tracker} has no daemon")
+            return NO_NEWER
+        why = f"the tracker {self.tracker} has no daemon"
+        return NO_NEWER | dict.fromkeys((Need.DAEMON, Need.DATA), why)
 
     def start(self) -> None:
         """Start everything, and make the namespace that moves."""
@@ -155,12 +170,18 @@ class ClusterStand:
         raise FaultError(f"the daemon's disk is no small one, and is not {'filled' if full else 'freed'}")
 
     def choose_pulsar(self, name: str, *, newer: bool) -> None:
-        """Unused here."""
-        raise FaultError(f"the {name} of a cluster is not {'upgraded' if newer else 'downgraded'}")
+        """The home of ``broker-a`` or ``broker-b`` for its next start."""
+        broker = self._node(name).broker
+        broker.pulsar_home = home_for(self._own_home, self._newer_home, newer=newer)
 
-    def pulsar_version(self, name: str) -> str | None:  # noqa: ARG002
-        """Unused here."""
-        return None
+    def pulsar_version(self, name: str) -> str | None:
+        """That broker's."""
+        admin_url = self._node(name).broker.admin_url
+        asked = StandAdmin(lambda: admin_url)
+        try:
+            return asked.version()
+        finally:
+            asked.close()
 
     def topic(self, drill: str, number: int) -> str:
         """A new one for each round, at the first broker; the previous round's is deleted."""
@@ -233,6 +254,13 @@ class ClusterStand:
         return next((node for node in self._live() if node.broker.service_url == url), None)
 
     # Inside
+
+    def _node(self, name: str) -> Node:
+        kind, _, letter = name.partition("-")
+        node = next((one for one in self.cluster.nodes if one.name == letter), None)
+        if kind != "broker" or node is None:
+            raise FaultError(f"the {name} is none of the cluster's brokers")
+        return node
 
     def _live(self) -> list[Node]:
         """The nodes whose broker runs."""

@@ -58,7 +58,9 @@ def make_stand(
 ) -> RunningStand:
     """Make a stand of that kind, not yet started."""
     if kind is Kind.CLUSTER:
-        return ClusterStand(tracker, pulsar_home, jar, work_dir, socket_dir, guard=guard, pause=pause)
+        return ClusterStand(
+            tracker, pulsar_home, jar, work_dir, socket_dir, guard=guard, pause=pause, newer_home=newer_home
+        )
     socket_path = socket_dir / "tidegate.sock"
     return Standalone(
         tracker,
