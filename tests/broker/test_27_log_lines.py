@@ -73,3 +73,24 @@ def test_clients_that_reconnect_in_a_loop(
         lane.wait_indexed(25)
     for words in ("epoch", "claimed again"), ("has not answered",):
         assert not lines(cluster, lane.topic, *words)
+
+
+def test_a_topic_that_is_loaded_again_makes_one_tracker(cluster: Cluster, lane: Lane) -> None:
+    """Pulsar's class, which ours extends, says once of each tracker that it has found no snapshots."""
+
+    def made() -> int:
+        return cluster.broker.log_path.read_text(errors="replace").count(
+            "Recover delayed message index bucket snapshot finish"
+        )
+
+    inbox = Inbox()
+    lane.subscribe(inbox)
+    far = lane.send_in(*[MINUTES_10_MS] * 200)
+    lane.wait_delayed(len(far))
+    due = []
+    for _ in range(3):
+        before = made()
+        lane.admin.unload(lane.topic)
+        due += lane.send_in(200)
+        lane.finish_partly(inbox, due, left=len(far))
+        assert made() - before == 1
