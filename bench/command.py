@@ -20,6 +20,7 @@ from bench.drills import table as drill_table
 from bench.harness import baseline, driver, report, results
 from bench.harness.errors import BenchError
 from bench.harness.machine import ROOT
+from bench.harness.parts import PULSAR_VERSION
 from bench.plots import picture
 from tidegate.plugin.commands.running import leave_at_once
 from tidegate.plugin.durations import milliseconds
@@ -103,7 +104,9 @@ def run_drills(
         str, typer.Option(help="other trackers: in-memory, bucket, no-index-log")
     ] = "in-memory,bucket,no-index-log",
     fresh: Annotated[bool, typer.Option("--fresh", help="forget the rounds that the file has")] = False,
-    file: Annotated[Path, typer.Option(help="where the rounds are added")] = cells.FILE,
+    file: Annotated[
+        Path | None, typer.Option(help="where the rounds are added [default: the file of the Pulsar in use]")
+    ] = None,
     add: Annotated[
         list[Path] | None,
         typer.Option(
@@ -117,6 +120,7 @@ def run_drills(
     Those with the fewest rounds come first. Whatever ends it, the rounds that were finished are in the file.
     """
     pairs = drill_rounds.wanted(names or [], [one for one in compare.split(",") if one])
+    file = file or cells.file_of(PULSAR_VERSION)
     if fresh:
         file.unlink(missing_ok=True)
     if add:

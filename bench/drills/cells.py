@@ -16,8 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bench.harness.errors import BenchError
 from bench.harness.results import RESULTS
+from tidegate.plugin.local.distribution import PULSAR
 
 FILE = RESULTS / "drills" / "drills.json"
+_OF_VERSION = "pulsar-{}.json"
 TIMES = ("down_s", "first_due_s", "gap_s", "p50_ms", "p99_ms", "p99_9_ms", "max_ms", "read_again")
 COUNTS = ("sent", "lost", "early", "sent_twice", "unconfirmed")
 
@@ -144,6 +146,18 @@ def _general(reason: str) -> str:
     """A reason without numbers and local paths, so that two rounds can share it."""
     words = [word for word in reason.split() if not word.startswith(("/", "http://"))]
     return " ".join("…" if word.strip("().,:;").replace(",", "").isdigit() else word for word in words)[:120]
+
+
+def file_of(version: str) -> Path:
+    """The file of the rounds on that Pulsar: the usual one's are never mixed with another's."""
+    return FILE if version == PULSAR.version else FILE.with_name(_OF_VERSION.format(version))
+
+
+def other_files(directory: Path = FILE.parent) -> dict[str, Path]:
+    """The files of other Pulsars that are there, by version."""
+    before, _, after = _OF_VERSION.partition("{}")
+    found = sorted(directory.glob(_OF_VERSION.format("*")))
+    return {path.name.removeprefix(before).removesuffix(after): path for path in found}
 
 
 def load(path: Path) -> Rounds:

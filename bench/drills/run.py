@@ -19,7 +19,7 @@ from pathlib import Path
 from bench.drills import cells, table
 from bench.harness.errors import BenchError
 from bench.harness.machine import ROOT, machine, revision
-from tidegate.plugin.commands.running import check_home, check_jar, signals_stop
+from tidegate.plugin.commands.running import check_home, check_jar, check_newer_home, signals_stop
 from tidegate.plugin.drill.catalogue import DRILLS, named
 from tidegate.plugin.drill.report import as_json
 from tidegate.plugin.drill.session import LEDGERS, Options, Result, Session, drills_with
@@ -105,6 +105,7 @@ def _options(group: Sequence[tuple[str, str]], out_dir: Path, *, seed: int, pass
         out_dir=out_dir,
         seed=seed,
         passes=passes,
+        newer_home=check_newer_home(None),
     )
 
 
@@ -139,7 +140,19 @@ def pages() -> dict[Path, tuple[str, int]]:
     return {
         ROOT / "docs" / "failover.md": (table.by_drill(shown, rounds.batches), count),
         ROOT / "README.md": (table.by_tracker(shown), count),
+        ROOT / "docs" / "pulsar-versions.md": _by_version(),
     }
+
+
+def _by_version() -> tuple[str, int]:
+    """A table for each other Pulsar, and the number of rounds."""
+    parts, count = [], 0
+    for version, path in cells.other_files().items():
+        rounds = cells.load(path)
+        shown = cells.in_order(rounds, wanted([], COMPARED))
+        parts.append(f"Pulsar {version}:\n\n{table.by_drill(shown, rounds.batches)}")
+        count += sum(cell.rounds for cell in shown)
+    return "\n\n".join(parts), count
 
 
 def add_files(sources: Sequence[Path], path: Path) -> None:

@@ -14,6 +14,7 @@ from tidegate.plugin.drill.catalogue import DRILLS
 from tidegate.plugin.drill.report import as_json
 from tidegate.plugin.drill.session import Result
 from tidegate.plugin.drill.verdict import judge
+from tidegate.plugin.local.distribution import PULSAR
 
 
 def found(tmp_path: Path, number: int = 1) -> dict[str, object]:
@@ -86,7 +87,7 @@ def test_twenty_rounds_of_everything_stay_small(tmp_path: Path) -> None:
         for _ in range(20):
             rounds.add(one | {"drill": drill, "tracker": tracker})
     cells.save(rounds, tmp_path / "drills.json")
-    assert (tmp_path / "drills.json").stat().st_size < 64_000
+    assert (tmp_path / "drills.json").stat().st_size < 68_000
 
 
 def test_the_fewest_rounds_come_first_and_what_shares_a_stand_together() -> None:
@@ -193,3 +194,15 @@ def test_the_pages_say_what_the_file_says() -> None:
         shown = page.read_text(encoding="utf-8")
         said = shown.partition(table.BEGIN)[2].partition(table.END)[0]
         assert said.strip() == text.strip(), f"{page.name}: run python -m bench report"
+
+
+def test_rounds_of_another_pulsar_have_a_file_of_their_own(tmp_path: Path) -> None:
+    assert cells.file_of(PULSAR.version) == cells.FILE
+    assert cells.file_of("5.0.1") == cells.FILE.with_name("pulsar-5.0.1.json")
+    for name in ("drills.json", "pulsar-5.0.1.json", "pulsar-4.2.4.json"):
+        cells.save(cells.Rounds(), tmp_path / name)
+    found = cells.other_files(tmp_path)
+    assert {version: path.name for version, path in found.items()} == {
+        "4.2.4": "pulsar-4.2.4.json",
+        "5.0.1": "pulsar-5.0.1.json",
+    }
