@@ -176,7 +176,7 @@ $(VENV)/.installed: pyproject.toml setup.py constraints.txt
 	@echo "installing the Python dependencies into $(VENV)"
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]' || \
 		{ echo "tidegate: pip could not install the dependencies: check the network, then run make again" >&2; exit 1; }
-	@$(BIN)/python -m compileall -q index plugin pipeline || true
+	@$(BIN)/python -m compileall -q door index plugin pipeline || true
 	@touch $@
 
 # Apart, for its 800 MB: the demo needs none of it.

@@ -13,12 +13,16 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("index", "plugin", "pipeline")
+WHERE = "import inspect, tidegate; print(inspect.getfile(tidegate.Client))"
+DOOR = "door"  # `tidegate` itself
 JAR = "tidegate/plugin/jars/tidegate-pulsar-shim.jar"
 OTHERS = {
+    "tidegate/__init__.py",
     "tidegate/plugin/drill/stands/clock.c",
     "tidegate/plugin/local/homes/pulsar-4.2.4.lock",
     "tidegate/plugin/local/homes/pulsar-5.0.1.lock",
     "tidegate/plugin/telemetry/page.html",
+    "tidegate/py.typed",
     "tidegate/index/py.typed",
     "tidegate/plugin/py.typed",
     "tidegate/pipeline/py.typed",
@@ -35,7 +39,7 @@ def build(source: Path) -> subprocess.CompletedProcess[str]:
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a wheel is built from, in a place of its own."""
     path = tmp_path_factory.mktemp("source")
-    for name in PACKAGES:
+    for name in (*PACKAGES, DOOR):
         shutil.copytree(
             ROOT / name, path / name, ignore=shutil.ignore_patterns("__pycache__", "target", "shim")
         )
@@ -77,7 +81,7 @@ def test_attach_from_the_wheel_needs_no_maven(scratch: Path, home: Path) -> None
         return done.stdout
 
     where = subprocess.run(
-        [str(scratch / "bin" / "python"), "-c", "import tidegate.plugin.attach.plan as a; print(a.__file__)"],
+        [str(scratch / "bin" / "python"), "-c", WHERE],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert Path(where.stdout.strip()).is_relative_to(scratch)

@@ -41,6 +41,7 @@ class Copy:
         (folder / "build/links/tidegate").mkdir(parents=True)
         for package in _PACKAGES:
             (folder / "build/links/tidegate" / package).symlink_to(folder / package)
+        (folder / "build/links/tidegate/__init__.py").symlink_to(folder / "door/__init__.py")
 
     @property
     def path(self) -> list[str]:

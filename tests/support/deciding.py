@@ -37,10 +37,15 @@ class DecidingBroker:
 
 
 async def waiting(
-    client: ShimClient, topic: str = TOPIC, *given: int, entries: int = 100, **options: Any
+    client: ShimClient,
+    topic: str = TOPIC,
+    *given: int,
+    subscription: str = "sub",
+    entries: int = 100,
+    **options: Any,
 ) -> ClientStream:
-    """A subscription ``sub`` with entries that are due in an hour, a second after each other."""
-    stream = await client.open(topic, "sub", credit=0, **options)
+    """A subscription with entries that are due in an hour, a second after each other."""
+    stream = await client.open(topic, subscription, credit=0, **options)
     at_ms = time.time_ns() // 1_000_000 + HOUR_MS
     stream.add(Entries.of((at_ms + n * 1_000, LEDGER_ID, n) for n in range(entries)))
     await stream.durable()
