@@ -273,6 +273,10 @@ class DelayIndex:
         """The moved positions and the times that hold for them: a snapshot. O(ledgers)."""
         return self._positions.moved.snapshot()
 
+    def moved_to(self, entries: Entries) -> BoolArray:
+        """For each entry, True if its position is moved to its time; a bool array of the same length."""
+        return self._positions.moved.holds(entries)
+
     def moved_among(self, positions: PositionSet) -> PositionSet:
         """Those of `positions` that are moved. No snapshot."""
         return positions.intersection(self._positions.moved.positions)

@@ -62,6 +62,8 @@ _COMMANDS = {
     "list": _Command("tidegate.plugin.commands.waiting", "List the messages that wait, in due order."),
     "show": _Command("tidegate.plugin.commands.waiting", "Show how one message stands."),
     "cancel": _Command("tidegate.plugin.commands.cancel", "Take messages back before they are delivered."),
+    "release": _Command("tidegate.plugin.commands.release", "Have messages delivered now."),
+    "reschedule": _Command("tidegate.plugin.commands.reschedule", "Have messages delivered at another time."),
     "audit": _Command(
         "tidegate.pipeline.commands.audit", "Judge deliveries: what was lost, early, late or repeated."
     ),

@@ -13,8 +13,18 @@ from tidegate.plugin.durations import milliseconds
 
 RANGE_HELP = "FROM..TO, each 10m (from now), 2026-12-24T18:00:00Z, or ms since 1970; one may be left out."
 _NUMBER = re.compile(r"-?\d{1,30}", re.ASCII)
-_MS_MIN = 100_000_000_000  # March 1973
+AT_MS_MIN = 100_000_000_000
+"""March 1973: an earlier time is one in seconds."""
 _MS_MAX = (1 << 63) - 1
+AT_MS_MAX = 253_402_300_799_999
+"""The end of the year 9999: no message can wait longer."""
+
+
+def checked_ms(value: int) -> int:
+    """A time for a message to be due at, in ms since 1970. Raises ``ValueError``."""
+    if value > AT_MS_MAX:
+        raise ValueError(f"{value} is after the year 9999: no message can wait so long")
+    return moment(str(value), 0)
 
 
 def moment(text: str, now_ms: int) -> int:
@@ -22,7 +32,7 @@ def moment(text: str, now_ms: int) -> int:
     stripped = text.strip()
     if _NUMBER.fullmatch(stripped):
         value = int(stripped)
-        if value < _MS_MIN:
+        if value < AT_MS_MIN:
             raise ValueError(
                 f"{stripped} ms is {'before 1970' if value < 0 else 'in the early 1970s'}: give milliseconds "
                 "since 1970 (13 digits today), or a duration such as 10m"

@@ -82,6 +82,12 @@ def positions_of(lines: Iterable[tuple[int, str]], source: str) -> Positions:
     }
 
 
+def unite(found: Positions, more: Positions) -> None:
+    """Add positions to those found so far."""
+    for partition, some in more.items():
+        found.setdefault(partition, PositionSet()).update(some)
+
+
 def change_of(query: Query, positions: Positions, total: Total) -> Course:
     """Ask `query` of all positions. `total` has the sum so far, also if it ends early.
 
@@ -111,16 +117,23 @@ def change_of_due(
     `entries_max` entries were asked about.
     """
     left = entries_max
+    # A message moved by a span may come again on a later page: such a change begins after the last one.
+    found: Positions | None = None if query.get("by_ms") is None else {}
     while True:
         limit = PAGE_ENTRIES if left is None else min(left, PAGE_ENTRIES)
         asked = {"what": "waiting", "topic": query["topic"], "subscription": query["subscription"]}
         page = yield asked | {"from_ms": from_ms, "to_ms": to_ms, "after": after, "limit": limit}
         names = [one["message_id"] for one in page["entries"]]
         if names:
-            yield from change_of(query, positions_of(enumerate(names, start=1), "the index"), total)
+            positions = positions_of(enumerate(names, start=1), "the index")
+            if found is None:
+                yield from change_of(query, positions, total)
+            else:
+                unite(found, positions)
         after = page["next"]
         left = None if left is None else left - len(names)
         if after is None or left == 0:
+            yield from change_of(query, found or {}, total)
             return total.answer() | {"next": after}
 
 

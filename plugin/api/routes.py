@@ -19,7 +19,7 @@ from tidegate.plugin.api import fields
 from tidegate.plugin.api.changes import POSITIONS_MAX
 from tidegate.plugin.api.fields import Field, TooManyError
 from tidegate.plugin.api.problem import ProblemError
-from tidegate.plugin.moments import RANGE_HELP
+from tidegate.plugin.moments import AT_MS_MAX, AT_MS_MIN, RANGE_HELP
 
 BASE = "/tidegate/v1"
 DOMAINS: Mapping[str, tuple[str, ...]] = {
@@ -80,6 +80,10 @@ _CHOICE = {
 }
 CHOSEN = ("ids", "due", "all")
 """A body that changes messages has exactly one of these."""
+_WHEN = {
+    "at_ms": fields.number("The new time, in ms since 1970.", AT_MS_MIN, AT_MS_MAX),
+    "by_ms": fields.number("So much later than now; less than 0 is earlier.", -AT_MS_MAX, AT_MS_MAX),
+}
 
 
 def _change(what: str, summary: str, more: Mapping[str, Field] | None = None) -> Operation:
@@ -137,6 +141,8 @@ OPERATIONS = (
         "show", "GET", Scope.SUBSCRIPTION, ("messages", "{id}"), "The state of one message.", "Message", {}
     ),
     _change("cancel", "Take messages back before they are delivered."),
+    _change("release", "Have messages delivered now."),
+    _change("reschedule", "Have messages delivered at another time.", _WHEN),
 )
 
 
@@ -258,6 +264,12 @@ def body_of(operation: Operation, given: object) -> dict[str, Any]:
             raise ProblemError(HTTPStatus.BAD_REQUEST, f"the body needs exactly one of {', '.join(CHOSEN)}")
         if "after" in values and chosen == ["ids"]:
             raise ProblemError(HTTPStatus.BAD_REQUEST, "after goes with due or all")
+        if "at_ms" in (operation.body or {}) and ("at_ms" in values) == ("by_ms" in values):
+            raise ProblemError(HTTPStatus.BAD_REQUEST, "the body needs exactly one of at_ms, by_ms")
+        if "by_ms" in values and chosen != ["ids"]:
+            raise ProblemError(
+                HTTPStatus.BAD_REQUEST, "by_ms goes with ids: a message moved on could be met twice"
+            )
     return values
 
 

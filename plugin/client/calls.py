@@ -1,7 +1,7 @@
 """Queries as HTTP calls, without I/O: a path for each, the error in each answer, redirects, retries.
 
 Invariants: a redirect keeps method and body, and is followed to the same scheme only, because the token goes
-with it; a call may be sent again, since a change that was made is answered as ``acknowledged``.
+with it; a call may be sent again, since the same change twice is that change, but for one by a span.
 """
 
 from __future__ import annotations
@@ -13,7 +13,17 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-from tidegate.plugin.api.changes import POSITIONS_MAX, Answer, Course, Positions, Query, Total
+from tidegate.plugin.api.changes import (
+    PAGE_ENTRIES,
+    POSITIONS_MAX,
+    Answer,
+    Course,
+    Positions,
+    Query,
+    Total,
+    positions_of,
+    unite,
+)
 from tidegate.plugin.api.routes import OPERATIONS, Scope, path_of
 from tidegate.plugin.errors import ConfigError, DaemonAwayError, NotNowError, UnknownNameError, UserError
 from tidegate.plugin.message_ids import message_id
@@ -139,6 +149,8 @@ def talk(base: str, query: Query, *, retries: int = RETRIES) -> Talk:
     """Ask a query: calls, redirects and pauses, until there is an answer. Raises ``UserError``."""
     first = call = call_of(base, query)
     redirects, tries_left, pause_s = 0, retries, RETRY_FIRST_S
+    if query.get("by_ms") is not None:
+        tries_left = 0  # it may have been made, and would be made twice
     while True:
         reply = yield call
         if isinstance(reply, Reply) and reply.status in _REDIRECTS:
@@ -210,7 +222,12 @@ def change_of(query: Query, positions: Positions, total: Total) -> Course:
 
 
 def change_of_due(query: Query, due: str | None, total: Total) -> Course:
-    """Ask `query` of all that is due in `due`, None for all that waits. The server goes through them."""
+    """Ask `query` of all that is due in `due`, None for all that waits.
+
+    The server goes through them, but for a change by a span: that one takes ids.
+    """
+    if query.get("by_ms") is not None:
+        return (yield from _change_of_listed(query, due, total))
     chosen: dict[str, Any] = {"all": True} if due is None else {"due": due}
     after = None
     while True:
@@ -219,6 +236,20 @@ def change_of_due(query: Query, due: str | None, total: Total) -> Course:
         after = answer.get("next")
         if after is None:
             return total.answer()
+
+
+def _change_of_listed(query: Query, due: str | None, total: Total) -> Course:
+    found: Positions = {}
+    asked = {"what": "waiting", "topic": query["topic"], "subscription": query["subscription"], "due": due}
+    after = None
+    while True:
+        page = yield asked | {"after": after, "limit": PAGE_ENTRIES}
+        names = [one["message_id"] for one in page["entries"]]
+        if names:
+            unite(found, positions_of(enumerate(names, start=1), "the index"))
+        after = page["next"]
+        if after is None:
+            return (yield from change_of(query, found, total))
 
 
 def _batches(positions: Positions) -> Iterable[list[str]]:

@@ -109,6 +109,39 @@ class Client:
         query = _named("cancel", topic, subscription)
         return self._change(_course(self._reach, query, ids, due, every=all, dry_run=dry_run))
 
+    def release(
+        self,
+        topic: str,
+        subscription: str,
+        *,
+        ids: Iterable[str] | None = None,
+        due: str | None = None,
+        all: bool = False,
+        dry_run: bool = False,
+    ) -> Changed:
+        """Have messages delivered now; chosen as in ``cancel``."""
+        query = _named("release", topic, subscription)
+        return self._change(_course(self._reach, query, ids, due, every=all, dry_run=dry_run))
+
+    def reschedule(
+        self,
+        topic: str,
+        subscription: str,
+        *,
+        at_ms: int | None = None,
+        by_ms: int | None = None,
+        ids: Iterable[str] | None = None,
+        due: str | None = None,
+        all: bool = False,
+        dry_run: bool = False,
+    ) -> Changed:
+        """Have messages delivered at `at_ms`, or `by_ms` later than they are due; chosen as in ``cancel``.
+
+        A change by a span is never sent twice.
+        """
+        query = _named("reschedule", topic, subscription) | {"at_ms": at_ms, "by_ms": by_ms}
+        return self._change(_course(self._reach, query, ids, due, every=all, dry_run=dry_run))
+
     def _change(self, course: Course) -> Changed:
         return Changed.of(run_blocking(course, self._reach.ask))
 
@@ -186,6 +219,36 @@ class AsyncClient:
         query = _named("cancel", topic, subscription)
         return await self._change(_course(self._reach, query, ids, due, every=all, dry_run=dry_run))
 
+    async def release(
+        self,
+        topic: str,
+        subscription: str,
+        *,
+        ids: Iterable[str] | None = None,
+        due: str | None = None,
+        all: bool = False,
+        dry_run: bool = False,
+    ) -> Changed:
+        """As ``Client.release``."""
+        query = _named("release", topic, subscription)
+        return await self._change(_course(self._reach, query, ids, due, every=all, dry_run=dry_run))
+
+    async def reschedule(
+        self,
+        topic: str,
+        subscription: str,
+        *,
+        at_ms: int | None = None,
+        by_ms: int | None = None,
+        ids: Iterable[str] | None = None,
+        due: str | None = None,
+        all: bool = False,
+        dry_run: bool = False,
+    ) -> Changed:
+        """As ``Client.reschedule``."""
+        query = _named("reschedule", topic, subscription) | {"at_ms": at_ms, "by_ms": by_ms}
+        return await self._change(_course(self._reach, query, ids, due, every=all, dry_run=dry_run))
+
     async def _change(self, course: Course) -> Changed:
         return Changed.of(await run(course, self._reach.ask))
 
@@ -219,6 +282,8 @@ def _course(
     """Raises ``UserError`` before anything is asked."""
     if sum((ids is not None, due is not None, every)) != 1:
         raise UserError("give one of ids, due and all")
+    if query["what"] == "reschedule" and (query["at_ms"] is None) == (query["by_ms"] is None):
+        raise UserError("give one of at_ms and by_ms")
     query["dry_run"] = dry_run
     total = Total(dry_run)
     if ids is None:

@@ -1,306 +1,49 @@
-"""Messages that somebody cancels: asked of the broker that serves them, durable before it is answered.
-
-The broker decides, because it may hand a message out at any moment. Invariants:
-
-- ``done`` is answered when the cursor's record has the deletion, so that the next owner has it without a
-  daemon, and the acknowledgement is in the journal, and in the index log where there is one;
-- a stream that ends, or a broker that cannot decide or store yet, leaves its share to be asked again of the
-  next one: what a former answer has cancelled is known acknowledged then, and still counted as done;
-- where no broker serves the subscription nothing is decided.
-"""
+"""Messages that somebody cancels: acknowledged for their subscription, before a consumer has them."""
 
 from __future__ import annotations
 
-import asyncio
-import base64
-import binascii
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
-from tidegate.index import Catalog, Clock, DelayIndex, PositionSet, StorageError, TidegateIndexError
-from tidegate.plugin.api.changes import NAMED_MAX, OUTCOMES, POSITIONS_MAX
-from tidegate.plugin.daemon.index_logs.stream_log import LogState
-from tidegate.plugin.daemon.ownership import Ownership
-from tidegate.plugin.daemon.selection import message_id, name_of, named, of_partition, partition_of
+from tidegate.index import DelayIndex, PositionSet
+from tidegate.plugin.daemon.broker_changes import LOOK_PATIENCE_S, BrokerChanges, Outcome
 from tidegate.plugin.daemon.stream import Stream
-from tidegate.plugin.errors import NotNowError, UserError
-from tidegate.plugin.wire.messages import CANCEL_VERSION, Cancel, Cancelled, Standing
-
-SCHEMA = 1
-PATIENCE_S = 10.0
-LOOK_PATIENCE_S = 1.0  # for who only wants to know
-AGAIN_FIRST_S = 0.005
-AGAIN_S = 0.1
-LOG_AGAIN_S = 0.02
-WHY_UNDECIDED = (
-    "the broker cannot decide now, as amid a reset or before its cursor was stored: "
-    "see that a consumer is connected, and ask again"
-)
-WHY_UNSTORED = "perhaps cancelled, but Pulsar has not stored it: ask again"
-WHY_NO_ROOM = (
-    "cancelled, but Pulsar's record of the subscription has no room for it, so it may come if broker and "
-    "daemon both fail: raise managedLedgerMaxUnackedRangesToPersist, or ask again when more is acknowledged"
-)
-NS_PER_SECOND = 1_000_000_000
+from tidegate.plugin.wire.messages import CANCEL_VERSION, Cancel
 
 
-class Canceller(Protocol):
-    """The engine, as far as cancelling needs it."""
-
-    @property
-    def storage_failing(self) -> bool:
-        """True while nothing can be made durable."""
-        ...
-
-    def when_durable(self, token: int, tell: Callable[[StorageError | None], None]) -> None:
-        """Call `tell` once everything up to `token` is durable, or with the error if that fails first."""
-        ...
-
-    def acknowledge_cancelled(self, stream: Stream, positions: PositionSet) -> int | None:
-        """The broker has cancelled these; the token that is durable when that is. None if the index does not
-        believe this stream."""
-        ...
-
-    def after_last_words(self, stream: Stream, then: Callable[[], None]) -> None:
-        """Call `then` when what was said of the subscription is in its log, or soon."""
-        ...
-
-    def log_state(self, stream: Stream) -> LogState | None:
-        """How its index log stands, None if there is none."""
-        ...
-
-
-@dataclass
-class Outcome:
-    """Positions by outcome."""
-
-    done: PositionSet = field(default_factory=PositionSet)
-    too_late: PositionSet = field(default_factory=PositionSet)
-    acknowledged: PositionSet = field(default_factory=PositionSet)
-    unknown: PositionSet = field(default_factory=PositionSet)
-    undecided: PositionSet = field(default_factory=PositionSet)
-    why: str = ""
-    """Why some are undecided."""
-
-
-class Cancelling:
+class Cancelling(BrokerChanges[None]):
     """The cancellations that are under way."""
 
-    def __init__(
-        self, catalog: Catalog, clock: Clock, ownership: Ownership[Stream], canceller: Canceller
-    ) -> None:
-        self._catalog = catalog
-        self._clock = clock
-        self._ownership = ownership
-        self._canceller = canceller
-        self._waiting: dict[tuple[Stream, int], asyncio.Future[Cancelled | None]] = {}
-        self._last_seq = 0
-
-    # ---- what the broker says
-
-    def answered(self, stream: Stream, seq: int, answer: Cancelled) -> None:
-        """The broker has answered."""
-        asked = self._waiting.get((stream, seq))
-        if asked is not None and not asked.done():
-            asked.set_result(answer)
-
-    def ended(self, stream: Stream) -> None:
-        """It answers nothing more on this stream."""
-        for (of, _), asked in self._waiting.items():
-            if of is stream and not asked.done():
-                asked.set_result(None)
-
-    # ---- requests
-
-    async def cancel(self, request: dict[str, object]) -> dict[str, Any]:
-        """The query `cancel`. Raises ``UserError``; what was done until then stays done."""
-        positions, partition = _positions(request), request.get("partition")
-        if partition is not None and (not isinstance(partition, int) or partition < 0):
-            raise UserError("partition must be a number, 0 or more")
-        dry_run = request.get("dry_run", False)
-        if not isinstance(dry_run, bool):
-            raise UserError("dry_run must be true or false")
-        indexes = of_partition(named(self._catalog, *name_of(request)), partition)
-        if self._canceller.storage_failing and not dry_run:
-            raise NotNowError("the store is failing, nothing can be made durable: try again later")
-        answer: dict[str, Any] = {"schema": SCHEMA, "dry_run": dry_run} | dict.fromkeys(OUTCOMES, 0)
-        ids: dict[str, list[str]] = {}
-        left = positions
-        for at, index in enumerate(indexes):
-            is_last = at == len(indexes) - 1
-            outcome = await self._of_index(index, left, dry_run=dry_run, patience_s=PATIENCE_S)
-            left = PositionSet() if is_last else outcome.unknown
-            if not is_last:
-                outcome.unknown = PositionSet()
-            for name in OUTCOMES:
-                found: PositionSet = getattr(outcome, name)
-                answer[name] += len(found)
-                if name != "done" and found:
-                    shown = ids.setdefault(name, [])
-                    of = partition_of(index.name)
-                    room = NAMED_MAX - len(shown)
-                    shown += [message_id(of, *one) for one in list(found)[: max(0, room)]]
-            if outcome.why:
-                answer["why"] = outcome.why
-            if not left:
-                break
-        return answer | {"ids": ids}
+    WHAT = "cancel"
+    VERSION = CANCEL_VERSION
+    ACKNOWLEDGES = True
+    WHY_UNSTORED = "perhaps cancelled, but Pulsar has not stored it: ask again"
+    WHY_NO_ROOM = (
+        "cancelled, but Pulsar's record of the subscription has no room for it, so it may come if broker and "
+        "daemon both fail: raise managedLedgerMaxUnackedRangesToPersist, or ask again when more is "
+        "acknowledged"
+    )
 
     async def states(self, index: DelayIndex, positions: PositionSet) -> Outcome:
         """How these stand with the broker, if it can say so at once. Nothing is changed."""
         stream = self._ownership.get(index.name)
         if stream is None or stream.connection.version < CANCEL_VERSION:
             return Outcome(undecided=positions)
-        return await self._of_index(index, positions, dry_run=True, patience_s=LOOK_PATIENCE_S)
+        return await self._of_index(index, positions, None, dry_run=True, patience_s=LOOK_PATIENCE_S)
 
-    async def _of_index(
-        self, index: DelayIndex, positions: PositionSet, *, dry_run: bool, patience_s: float
-    ) -> Outcome:
-        outcome, left = Outcome(), positions
-        answered = PositionSet()  # cancelled by a former answer, and not known to last
-        until_ns = self._clock.monotonic_ns() + int(patience_s * NS_PER_SECOND)
-        pause_s = AGAIN_FIRST_S
-        while left:
-            stream = self._ownership.get(index.name)
-            said = None
-            if stream is None or not stream.answer_sent or stream.session.closing:
-                outcome.why = f"no broker serves {index.name} now: subscribe a consumer, and ask again"
-            elif stream.connection.version < CANCEL_VERSION:
-                raise NotNowError(
-                    "the broker has a shim that cannot cancel: restart it with this version's jar"
-                )
-            else:
-                outcome.why = WHY_UNDECIDED
-                said = await self._ask(stream, Cancel(left, ask=dry_run), patience_s)
-            if said is not None and stream is not None and said.standing != Standing.UNDECIDED:
-                left = left.difference(
-                    await self._take(stream, said, left, answered, outcome, dry_run=dry_run)
-                )
-                if left and said.standing == Standing.NO_ROOM:
-                    break
-            if left:
-                if self._clock.monotonic_ns() >= until_ns:
-                    break
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, AGAIN_S)
-        outcome.undecided = left
-        if not left:
-            outcome.why = ""
-        return outcome
-
-    async def _take(
+    async def _prepare(
         self,
-        stream: Stream,
-        said: Cancelled,
-        asked: PositionSet,
-        answered: PositionSet,
-        outcome: Outcome,
-        *,
-        dry_run: bool,
-    ) -> PositionSet:
-        """Note what the broker has said; returns what is decided."""
-        cancelled = said.cancelled.intersection(asked)
-        acknowledged = said.acknowledged.intersection(asked)
-        too_late = said.too_late.intersection(asked)
-        done = acknowledged.intersection(answered)
-        done.update(cancelled)
-        decided = asked.snapshot()
-        lasts = dry_run
-        if not dry_run:
-            answered.update(cancelled)
-            if said.standing == Standing.SETTLED:
-                lasts = await self._made_durable(stream, done)
-            outcome.why = WHY_NO_ROOM if said.standing == Standing.NO_ROOM else WHY_UNSTORED
-        if lasts:
-            outcome.done.update(done)
-        else:
-            decided.difference_update(done)
-        if lasts or said.standing == Standing.SETTLED:
-            outcome.acknowledged.update(acknowledged.difference(done))
-        else:
-            decided.difference_update(acknowledged)
-        outcome.too_late.update(too_late)
-        known = cancelled
-        for one in (acknowledged, too_late):
-            known.update(one)
-        outcome.unknown.update(decided.difference(known))
-        return decided
+        index: DelayIndex,  # noqa: ARG002 nothing is wanted but the positions
+        request: dict[str, object],  # noqa: ARG002
+        positions: PositionSet,
+        outcome: Outcome,  # noqa: ARG002
+    ) -> tuple[PositionSet, None]:
+        return positions, None
 
-    async def _made_durable(self, stream: Stream, positions: PositionSet) -> bool:
-        """Acknowledge what the broker has cancelled; whether it is durable, and in the log. Raises
-        ``UserError`` if the store fails."""
-        if not positions:
-            return True
-        if self._ownership.get(stream.name) is not stream:
-            return False
-        began_ns = self._clock.monotonic_ns()
-        token = self._canceller.acknowledge_cancelled(stream, positions)
-        if token is None:
-            return False
-        await self._durable(token)
-        return await self._in_log(stream, began_ns)
+    def _message(self, positions: PositionSet, wanted: None, *, ask: bool) -> Cancel:  # noqa: ARG002
+        return Cancel(positions, ask=ask)
 
-    async def _durable(self, token: int) -> None:
-        done: asyncio.Future[StorageError | None] = asyncio.get_running_loop().create_future()
-
-        def tell(error: StorageError | None) -> None:
-            if not done.done():
-                done.set_result(error)
-
-        self._canceller.when_durable(token, tell)
-        error = await done
-        if error is not None:
-            raise NotNowError(f"the store fails, what was cancelled may be forgotten in a crash: {error}")
-
-    async def _in_log(self, stream: Stream, began_ns: int) -> bool:
-        """True once everything up to `began_ns` is in the index log, which the next owner reads."""
-        shipped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def then() -> None:
-            if not shipped.done():
-                shipped.set_result(None)
-
-        self._canceller.after_last_words(stream, then)
-        await shipped
-        while (state := self._canceller.log_state(stream)) is not None and state.home:
-            waited_s = (self._clock.monotonic_ns() - began_ns) / NS_PER_SECOND
-            if self._ownership.get(stream.name) is not stream:
-                return False
-            if not state.waiting_bytes or state.lag_seconds < waited_s:
-                return True
-            if waited_s > PATIENCE_S:
-                return False
-            await asyncio.sleep(LOG_AGAIN_S)
-        return self._ownership.get(stream.name) is stream
-
-    async def _ask(self, stream: Stream, request: Cancel, patience_s: float) -> Cancelled | None:
-        """The broker's answer; None if there is none."""
-        self._last_seq += 1
-        key = stream, self._last_seq
-        answer: asyncio.Future[Cancelled | None] = asyncio.get_running_loop().create_future()
-        self._waiting[key] = answer
-        stream.send(request, seq=key[1])
-        try:
-            async with asyncio.timeout(patience_s):
-                return await answer
-        except TimeoutError:
-            return None
-        finally:
-            del self._waiting[key]
-
-
-def _positions(request: dict[str, object]) -> PositionSet:
-    text = request.get("positions")
-    if not isinstance(text, str):
-        raise UserError("cancel needs positions, a set in base64")
-    try:
-        positions = PositionSet.deserialize(base64.b64decode(text, validate=True))
-    except (binascii.Error, TidegateIndexError, ValueError, IndexError) as error:
-        raise UserError(f"positions are no set in base64: {error}") from error
-    if not 0 < len(positions) <= POSITIONS_MAX:
-        raise UserError(f"{len(positions)} positions, and 1 to {POSITIONS_MAX} can be in one request")
-    return positions
+    def _learn(self, stream: Stream, positions: PositionSet, wanted: None) -> int | None:  # noqa: ARG002
+        return self._owner.acknowledge_cancelled(stream, positions)
 
 
 def with_state(known: dict[str, Any], outcome: Outcome) -> dict[str, Any]:

@@ -51,11 +51,13 @@ from tidegate.plugin.wire.messages import (
     LogAnswer,
     MarkDelete,
     Message,
+    Move,
     Open,
     Ping,
     Pong,
     Query,
     Reply,
+    Rescheduled,
     Role,
     Unack,
     negotiate,
@@ -379,13 +381,13 @@ class Connection(asyncio.BufferedProtocol):
                 self._engine.ingest(self, message, partial(self._reply, frame.seq))
             case Error():
                 self._on_error(frame.stream, message)
-            case LogAnswer() | Cancelled() if self.hello.role == Role.BROKER:
+            case LogAnswer() | Cancelled() | Rescheduled() if self.hello.role == Role.BROKER:
                 self._on_answer(frame, message)
             case Bypassed() if self.hello.role == Role.BROKER:
                 self._engine.bypassed(self, message)
             case Open() if self.hello.role == Role.BROKER:
                 self._streams.open(frame.stream, message)
-            case Credit() | Add() | Ack() | Unack() | MarkDelete() | Clear() | Close() if (
+            case Credit() | Add() | Move() | Ack() | Unack() | MarkDelete() | Clear() | Close() if (
                 self.hello.role == Role.BROKER
             ):
                 self._added = self._added or isinstance(message, Add)
@@ -396,11 +398,11 @@ class Connection(asyncio.BufferedProtocol):
                     f"{message.type.name} is not for a {self.hello.role.name.lower()} to send",
                 )
 
-    def _on_answer(self, frame: Frame, answer: LogAnswer | Cancelled) -> None:
+    def _on_answer(self, frame: Frame, answer: LogAnswer | Cancelled | Rescheduled) -> None:
         if isinstance(answer, LogAnswer):
             self.log_requests.answered(frame.stream, frame.seq, answer)
         else:
-            self._streams.cancelled(frame.stream, frame.seq, answer)
+            self._streams.decided(frame.stream, frame.seq, answer)
 
     def _reply(self, seq: int, answer: bytes) -> None:
         self.send(Reply(answer), 0, seq)

@@ -24,6 +24,7 @@ from tidegate.index import (
     Catalog,
     Clock,
     DelayIndex,
+    Entries,
     PositionSet,
     RocksStore,
     StorageError,
@@ -49,6 +50,7 @@ from tidegate.plugin.daemon.maintenance import Maintenance
 from tidegate.plugin.daemon.ownership import Ownership
 from tidegate.plugin.daemon.queries import Queries
 from tidegate.plugin.daemon.reading_pace import ReadingPace
+from tidegate.plugin.daemon.rescheduling import Rescheduling
 from tidegate.plugin.daemon.retention import Retention
 from tidegate.plugin.daemon.session import Change, Session
 from tidegate.plugin.daemon.settings import Settings
@@ -66,7 +68,9 @@ from tidegate.plugin.wire.messages import (
     Close,
     Hello,
     Ingest,
+    Move,
     Open,
+    Rescheduled,
     Role,
     Welcome,
 )
@@ -116,11 +120,14 @@ class DaemonEngine:
         self._stopping = False
         self._maintenance = Maintenance(catalog, clock, loop, self, settings=settings, health=health, log=log)
         self._cancelling = Cancelling(catalog, clock, self.ownership, self)
+        looking = Looking(catalog, clock, look_executor)
+        self._rescheduling = Rescheduling(catalog, clock, self.ownership, self, looking.find_entries)
         self._queries = Queries(
             self,
             Ingestion(catalog, self, executor=commit_executor, log=log),
-            Looking(catalog, clock, look_executor),
+            looking,
             self._cancelling,
+            self._rescheduling,
             loop,
             audit_log=AuditLog(
                 settings.data,
@@ -379,6 +386,7 @@ class DaemonEngine:
         """See ``stream.Engine``."""
         self._handing_out.end(stream)
         self._cancelling.ended(stream)
+        self._rescheduling.ended(stream)
         self._committer.forget(stream)
         if self._logs is not None:
             self._logs.end(stream)
@@ -394,7 +402,7 @@ class DaemonEngine:
             raise StreamError(
                 ErrorCode.STORAGE, "the store is failing, nothing can be made durable: try again later"
             )
-        if isinstance(change, Add) and self._reading_pace.memory_full:
+        if isinstance(change, Add | Move) and self._reading_pace.memory_full:
             raise StreamError(
                 ErrorCode.STORAGE, "memory is full of entries that cannot be spilled: try again later"
             )
@@ -407,9 +415,10 @@ class DaemonEngine:
             raise
         except Exception as error:
             raise self._failures.bug(stream.session.index, repr(stream.session), error) from error
+        if isinstance(change, Add | Move):
+            self._reading_pace.take(entries)
         if isinstance(change, Add):
             self._metrics.entries_added.inc(entries)
-            self._reading_pace.take(entries)
             if self._queries.recorder.active:
                 self._queries.recorder.note(stream.name, change.entries.deliver_at_ms)
         self._committer.note(stream, entries)
@@ -429,14 +438,17 @@ class DaemonEngine:
         """See ``stream.Engine``."""
         self._metrics.read_pause_seconds.inc(seconds)
 
-    def cancel_answered(self, stream: Stream, seq: int, answer: Cancelled) -> None:
+    def decided(self, stream: Stream, seq: int, answer: Cancelled | Rescheduled) -> None:
         """See ``stream.Engine``."""
-        self._cancelling.answered(stream, seq, answer)
+        if isinstance(answer, Cancelled):
+            self._cancelling.answered(stream, seq, answer)
+        else:
+            self._rescheduling.answered(stream, seq, answer)
 
-    # --- cancelling -------------------------------------------------------------------------------
+    # --- what the broker decides ------------------------------------------------------------------
 
     def acknowledge_cancelled(self, stream: Stream, positions: PositionSet) -> int | None:
-        """See ``cancelling.Canceller``."""
+        """See ``broker_changes.Owner``."""
         token = stream.session.acknowledge(positions)
         if token is None:
             return None
@@ -444,15 +456,22 @@ class DaemonEngine:
         self._handing_out.schedule(stream)
         return token
 
+    def moved(self, stream: Stream, entries: Entries) -> int | None:
+        """See ``broker_changes.Owner``."""
+        token = stream.session.move(entries)
+        self._committer.note(stream, len(entries))
+        self._handing_out.schedule(stream)
+        return token
+
     def after_last_words(self, stream: Stream, then: Callable[[], None]) -> None:
-        """See ``cancelling.Canceller``."""
+        """See ``broker_changes.Owner``."""
         if self._logs is None:
             then()
         else:
             self._logs.after_last_words(stream, then)
 
     def log_state(self, stream: Stream) -> LogState | None:
-        """See ``cancelling.Canceller``."""
+        """See ``broker_changes.Owner``."""
         return None if self._logs is None else self._logs.state(stream)
 
     # --- what a broker says besides ---------------------------------------------------------------

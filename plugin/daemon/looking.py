@@ -214,7 +214,11 @@ class Looking:
                 key = entries.key(len(entries) - 1)
                 yield PositionSet.of_entries(entries)
 
-    # ---- one entry
+    # ---- some entries
+
+    async def find_entries(self, index: DelayIndex, positions: PositionSet) -> Entries:
+        """The held entries of these positions, with the times that hold. Raises ``UserError``."""
+        return await self._read(index, lambda outline: outline.find(index.held_among(positions)))
 
     def find(self, request: dict[str, object]) -> tuple[DelayIndex, Position]:
         """The message in the query `show`, and its index. Raises ``UserError``."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -22,6 +22,7 @@ from tidegate.plugin.daemon.cancelling import Cancelling, with_state
 from tidegate.plugin.daemon.ingestion import Ingestion, refusal
 from tidegate.plugin.daemon.looking import Looking
 from tidegate.plugin.daemon.recorder import Recorder
+from tidegate.plugin.daemon.rescheduling import Rescheduling
 from tidegate.plugin.daemon.selection import name_of, named, of_partition
 from tidegate.plugin.daemon.stream import Link
 from tidegate.plugin.errors import NotNowError, UserError
@@ -41,6 +42,8 @@ _KNOWN = (
     "waiting",
     "show",
     "cancel",
+    "reschedule",
+    "release",
     "take-in",
     "index",
     "positions",
@@ -67,12 +70,13 @@ class Asked(report.Daemon, Protocol):
 class Queries:
     """The requests of control clients, and the answers under way."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 a part for each kind of request
         self,
         asked: Asked,
         ingestion: Ingestion,
         looking: Looking,
         cancelling: Cancelling,
+        rescheduling: Rescheduling,
         loop: asyncio.AbstractEventLoop,
         *,
         audit_log: AuditLog,
@@ -83,6 +87,7 @@ class Queries:
         self._looking = looking
         self._cancelling = cancelling
         self._audit_log = audit_log
+        self._rescheduling = rescheduling
         self._loop = loop
         self._log = log
         self._seldom = Seldom(asked.clock.monotonic_ns)
@@ -133,7 +138,7 @@ class Queries:
                     self._answer(connection, self._recorded(connection, request), reply)
                 case "tide" | "waiting" | "show":
                     self._answer(connection, self._looked(request), reply)
-                case "cancel":
+                case "cancel" | "reschedule" | "release":
                     self._do(connection, self._changed(request, reply, connection.process))
                 case what:
                     raise UserError(f"unknown query {what!r}, known: {', '.join(map(repr, _KNOWN))}")
@@ -232,7 +237,11 @@ class Queries:
             case "show":
                 return await self._show(request)
             case "cancel":
-                return await self._audited(request, peer, self._cancel(request))
+                return await self._change(request, peer, self._cancelling.change, "cancelled")
+            case "reschedule":
+                return await self._change(request, peer, self._rescheduling.reschedule, "rescheduled")
+            case "release":
+                return await self._change(request, peer, self._rescheduling.release, "released")
             case what:
                 raise UserError(f"unknown query {what!r}")
 
@@ -246,29 +255,29 @@ class Queries:
         except Exception as error:
             reply(self._refused(error))
 
-    async def _audited(
-        self, request: dict[str, object], peer: str | None, change: Coroutine[Any, Any, dict[str, Any]]
-    ) -> dict[str, Any]:
-        """The result of a change, once the audit log has it. A request that was wrong is no change."""
-        try:
-            answer = await change
-        except NotNowError as error:
-            await self._audit_log.write(request, _first_ids(request), {"error": str(error)}, peer)
-            raise
-        if not answer.get("dry_run"):
-            await self._audit_log.write(request, _first_ids(request), answer, peer)
-        return answer
-
     async def _show(self, request: dict[str, object]) -> dict[str, Any]:
         index, position = self._looking.find(request)
         known = await self._looking.show(index, position)
         return with_state(known, await self._cancelling.states(index, PositionSet.of([position])))
 
-    async def _cancel(self, request: dict[str, object]) -> dict[str, Any]:
-        self._check_partitions(request)
-        answer = await self._cancelling.cancel(request)
+    async def _change(
+        self,
+        request: dict[str, object],
+        peer: str | None,
+        change: Callable[[dict[str, object]], Awaitable[dict[str, Any]]],
+        done: str,
+    ) -> dict[str, Any]:
+        """The result of a change, once the audit log has it. A request that was wrong is no change."""
+        try:
+            self._check_partitions(request)
+            answer = await change(request)
+        except NotNowError as error:
+            await self._audit_log.write(request, _first_ids(request), {"error": str(error)}, peer)
+            raise
         said = {name: answer[name] for name in OUTCOMES}
-        self._log.info("messages cancelled", topic=request.get("topic"), dry_run=answer["dry_run"], **said)
+        self._log.info(f"messages {done}", topic=request.get("topic"), dry_run=answer["dry_run"], **said)
+        if not answer["dry_run"]:
+            await self._audit_log.write(request, _first_ids(request), answer, peer)
         return answer
 
     def _check_partitions(self, request: dict[str, object]) -> None:

@@ -3,7 +3,7 @@
 No I/O, no clock of its own. A session answers for one subscription on one connection, from OPEN to CLOSE.
 Invariants:
 
-- ADD, ACK, UNACK, MARK_DELETE, CLEAR and CLOSE are applied in the order 1, 2, 3 …, each exactly once;
+- ADD, MOVE, ACK, UNACK, MARK_DELETE, CLEAR and CLOSE are applied in the order 1, 2, 3 …, each exactly once;
 - a seq is reported durable only when the index says that the token of its change, and so of every change
   before it, is on disk;
 - an ACK or MARK_DELETE counts only while the index has the generation that the stream was opened with: else
@@ -27,9 +27,9 @@ from tidegate.index import DelayIndex, Entries, PositionSet, SubscriptionName
 from tidegate.plugin.daemon.histories import claim_of, find_break
 from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
 from tidegate.plugin.wire.codec import split_positions
-from tidegate.plugin.wire.messages import Ack, Add, Clear, Close, Held, MarkDelete, Open, Unack
+from tidegate.plugin.wire.messages import Ack, Add, Clear, Close, Held, MarkDelete, Move, Open, Unack
 
-Change = Add | Ack | Unack | MarkDelete | Clear | Close
+Change = Add | Move | Ack | Unack | MarkDelete | Clear | Close
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +143,11 @@ class Session:
                 self.cleared = False
                 self._keep_with_broker(change)
                 weight = len(change.entries)
+            case Move():
+                token = index.move(change.entries)
+                self.cleared = False
+                self._keep_moved(change)
+                weight = len(change.entries)
             case Ack():
                 token = index.acknowledge(change.positions)
                 self._in_flight_unheld.difference_update(change.positions)
@@ -179,6 +184,19 @@ class Session:
             return None
         self._in_flight_unheld.difference_update(positions)
         return self.index.acknowledge(positions)
+
+    def move(self, entries: Entries) -> int:
+        """The broker has moved these, and tells so by MOVE, too; a token as of the index."""
+        fresh = entries.take(~self.index.moved_to(entries))
+        self._in_flight_unheld.difference_update(PositionSet.of_entries(fresh))
+        return self.index.move(fresh)
+
+    def _keep_moved(self, change: Move) -> None:
+        """Do not hand out what the near tier has at its new time; all else, also what was in flight."""
+        positions = PositionSet.of_entries(change.entries)
+        self._in_flight_unheld.difference_update(positions)
+        if change.near and not self.superseded:
+            self.index.mark_in_flight(positions)
 
     def _keep_with_broker(self, change: Add) -> None:
         """Do not hand out entries that the broker's near tier has, or that it has handed out already.

@@ -13,7 +13,16 @@ from tidegate.index import PositionSet, SubscriptionName
 from tidegate.plugin.daemon.homes.broker_home import LogRequests
 from tidegate.plugin.daemon.session import Change, Session
 from tidegate.plugin.errors import ErrorCode
-from tidegate.plugin.wire.messages import Bypassed, Cancelled, Hello, Ingest, Message, Open, Welcome
+from tidegate.plugin.wire.messages import (
+    Bypassed,
+    Cancelled,
+    Hello,
+    Ingest,
+    Message,
+    Open,
+    Rescheduled,
+    Welcome,
+)
 
 
 class Stream:
@@ -157,8 +166,8 @@ class Engine(Protocol):
         """A connection was not read for ``seconds``, because the engine wished it."""
         ...
 
-    def cancel_answered(self, stream: Stream, seq: int, answer: Cancelled) -> None:
-        """The broker has answered a CANCEL."""
+    def decided(self, stream: Stream, seq: int, answer: Cancelled | Rescheduled) -> None:
+        """The broker has answered a CANCEL or RESCHEDULE."""
         ...
 
     def credit(self, stream: Stream, more: int) -> None:

@@ -22,7 +22,7 @@ from tidegate.plugin.daemon.session import Change
 from tidegate.plugin.daemon.stream import Engine, Link, Stream
 from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
 from tidegate.plugin.wire.frames import Frame
-from tidegate.plugin.wire.messages import Cancelled, Close, Credit, Error, Open
+from tidegate.plugin.wire.messages import Cancelled, Close, Credit, Error, Open, Rescheduled
 
 if TYPE_CHECKING:
     import structlog
@@ -181,11 +181,11 @@ class Streams:
         else:
             self.change(stream, frame.seq, message, received_ns)
 
-    def cancelled(self, stream_id: int, seq: int, answer: Cancelled) -> None:
-        """The broker has answered a CANCEL; on a stream that has ended nobody waits for it."""
+    def decided(self, stream_id: int, seq: int, answer: Cancelled | Rescheduled) -> None:
+        """The broker has answered a CANCEL or RESCHEDULE; on a stream that has ended nobody waits for it."""
         stream = self._open.get(stream_id)
         if stream is not None:
-            self._engine.cancel_answered(stream, seq, answer)
+            self._engine.decided(stream, seq, answer)
 
     def change(
         self, stream: Stream, seq: int, change: Change, received_ns: int, *, first_seq: int | None = None

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.support.shim_client import ClientStream, ShimClient
 from tidegate.index import Entries, PositionSet
-from tidegate.plugin.wire.messages import Cancel, Cancelled
+from tidegate.plugin.wire.messages import Cancel, Cancelled, Reschedule, Rescheduled
 
 TOPIC = "persistent://public/default/orders"
 HOUR_MS = 3_600_000
@@ -20,12 +20,13 @@ def positions(*entry_ids: int) -> PositionSet:
 
 
 class DecidingBroker:
-    """Has ``entries`` entries, and has handed out ``given``."""
+    """Has ``entries`` entries, and has handed out ``given``; keeps the times of those it has moved."""
 
     def __init__(self, *given: int, entries: int = 100) -> None:
         self.given = positions(*given)
         self.entries = positions(*range(entries))
         self.acknowledged = PositionSet()
+        self.overrides: dict[tuple[int, int], int] = {}
 
     def __call__(self, cancel: Cancel) -> Cancelled:
         acknowledged = cancel.positions.intersection(self.acknowledged)
@@ -34,6 +35,14 @@ class DecidingBroker:
         if not cancel.ask:
             self.acknowledged.update(left)
         return Cancelled(left, too_late, acknowledged)
+
+    def reschedule(self, asked: Reschedule) -> Rescheduled:
+        wanted = PositionSet.of_entries(asked.entries)
+        acknowledged, too_late = wanted.intersection(self.acknowledged), wanted.intersection(self.given)
+        moved = wanted.difference(acknowledged).difference(too_late).intersection(self.entries)
+        if not asked.ask:
+            self.overrides |= {one[1:]: one[0] for one in asked.entries.take(moved.contains(asked.entries))}
+        return Rescheduled(moved, too_late, acknowledged)
 
 
 async def waiting(
@@ -49,5 +58,6 @@ async def waiting(
     at_ms = time.time_ns() // 1_000_000 + HOUR_MS
     stream.add(Entries.of((at_ms + n * 1_000, LEDGER_ID, n) for n in range(entries)))
     await stream.durable()
-    stream.on_cancel = DecidingBroker(*given, entries=entries)
+    stream.on_cancel = broker = DecidingBroker(*given, entries=entries)
+    stream.on_reschedule = broker.reschedule
     return stream

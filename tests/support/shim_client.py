@@ -39,9 +39,12 @@ from tidegate.plugin.wire.messages import (
     LogRequest,
     MarkDelete,
     Message,
+    Move,
     Open,
     Ping,
     Pong,
+    Reschedule,
+    Rescheduled,
     Role,
     Unack,
     Unheld,
@@ -84,6 +87,8 @@ class ClientStream:
         self.seq = 0
         self.cancels: list[tuple[int, Cancel]] = []
         self.on_cancel: Callable[[Cancel], Cancelled] | None = None  # None: nothing is answered
+        self.reschedules: list[tuple[int, Reschedule]] = []
+        self.on_reschedule: Callable[[Reschedule], Rescheduled] | None = None  # None: nothing is answered
 
     def change(self, change: Change) -> int:
         """Send a counted frame; returns its seq."""
@@ -93,6 +98,9 @@ class ClientStream:
 
     def add(self, entries: Entries, *, near: bool = False) -> int:
         return self.change(Add(entries, near))
+
+    def move(self, entries: Entries, *, near: bool = False) -> int:
+        return self.change(Move(entries, near))
 
     def ack(self, positions: PositionSet) -> int:
         return self.change(Ack(positions))
@@ -161,6 +169,10 @@ class ClientStream:
                 self.cancels.append((seq, message))
                 if self.on_cancel is not None:
                     self.client.send(self.on_cancel(message), self.stream_id, seq)
+            case Reschedule():
+                self.reschedules.append((seq, message))
+                if self.on_reschedule is not None:
+                    self.client.send(self.on_reschedule(message), self.stream_id, seq)
             case Error():
                 self.error = DaemonError(message.code, message.message)
             case LogRequest():

@@ -19,7 +19,7 @@ from tests.support.flaky_store import FlakyStore
 from tests.support.shim_client import ClientStream, ShimClient
 from tests.support.waiting import until
 from tidegate.index import Entries, PositionSet, SubscriptionName
-from tidegate.plugin.daemon import cancelling
+from tidegate.plugin.daemon import broker_changes
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.wire.client import ask_socket
@@ -148,7 +148,7 @@ async def test_undecided_is_asked_again_and_told_in_the_end(start: StartDaemon, 
         stream.on_cancel = lambda cancel: shim(cancel) if len(stream.cancels) > 3 else UNDECIDED
         assert counts(await ask(socket_path, some(1))) == {"done": 1}
         stream.on_cancel = lambda _: UNDECIDED
-        with patch.object(cancelling, "PATIENCE_S", 0.3):
+        with patch.object(broker_changes, "PATIENCE_S", 0.3):
             answer = await ask(socket_path, some(3))
         assert counts(answer) == {"undecided": 1}
         assert "the broker cannot decide now" in answer["why"]
@@ -170,7 +170,7 @@ async def test_nothing_is_done_before_pulsar_has_stored_it(
             return decided if ready[0] else replace(decided, standing=standing)
 
         stream.on_cancel = answer
-        with patch.object(cancelling, "PATIENCE_S", 0.3):
+        with patch.object(broker_changes, "PATIENCE_S", 0.3):
             first = await ask(socket_path, some(1, 2, 500))
         assert counts(first) == {"too_late": 1, "unknown": 1, "undecided": 1}
         assert first["ids"]["undecided"] == ["5:1"]
@@ -201,7 +201,7 @@ async def test_what_the_index_does_not_believe_is_not_done(start: StartDaemon, s
         index = daemon.engine.catalog.get(SubscriptionName(TOPIC, "sub"))
         assert index is not None
         index.forget_acknowledgements()
-        with patch.object(cancelling, "PATIENCE_S", 0.3):
+        with patch.object(broker_changes, "PATIENCE_S", 0.3):
             answer = await ask(socket_path, some(1))
         assert counts(answer) == {"undecided": 1}
         assert (5, 1) in held(daemon)
@@ -212,7 +212,7 @@ async def test_without_a_broker_nothing_is_decided(start: StartDaemon, socket_pa
         async with await ShimClient.connect(socket_path) as client:
             await opened(client)
         await until(lambda: not daemon.engine.brokers)
-        with patch.object(cancelling, "PATIENCE_S", 0.3):
+        with patch.object(broker_changes, "PATIENCE_S", 0.3):
             answer = await ask(socket_path, some(1))
         assert counts(answer) == {"undecided": 1}
         assert "no broker serves" in answer["why"]

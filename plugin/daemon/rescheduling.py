@@ -1,0 +1,101 @@
+"""Messages that somebody moves to another time, or releases: due now.
+
+Invariant: a span is added to the time that holds when the request comes, once, however often the broker has
+to be asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import numpy as np
+
+from tidegate.index import Catalog, Clock, DelayIndex, Entries, PositionSet, sort_entries
+from tidegate.plugin.daemon.broker_changes import PATIENCE_S, BrokerChanges, Outcome, Owner
+from tidegate.plugin.daemon.ownership import Ownership
+from tidegate.plugin.daemon.stream import Stream
+from tidegate.plugin.errors import UserError
+from tidegate.plugin.moments import AT_MS_MAX, checked_ms
+from tidegate.plugin.wire.messages import RESCHEDULE_VERSION, Reschedule
+
+Find = Callable[[DelayIndex, PositionSet], Awaitable[Entries]]
+"""The entries of positions in an index, with the times that hold."""
+WHY_NOT_READ = "the broker has a message that the index does not have yet: ask again"
+
+
+class Rescheduling(BrokerChanges[Entries]):
+    """The moves that are under way. find: see ``Find``."""
+
+    WHAT = "reschedule"
+    VERSION = RESCHEDULE_VERSION
+    ACKNOWLEDGES = False
+    WHY_UNSTORED = "perhaps moved, but Pulsar has not stored it: ask again"
+    WHY_NO_ROOM = (
+        "not moved, the subscription has too many moved messages: ask again when some are acknowledged"
+    )
+
+    def __init__(
+        self, catalog: Catalog, clock: Clock, ownership: Ownership[Stream], owner: Owner, find: Find
+    ) -> None:
+        super().__init__(catalog, clock, ownership, owner)
+        self._find = find
+
+    async def reschedule(self, request: dict[str, object]) -> dict[str, Any]:
+        """The query `reschedule`, with `at_ms` or `by_ms`. Raises ``UserError``."""
+        at_ms, by_ms = _number(request, "at_ms"), _number(request, "by_ms")
+        if (at_ms is None) == (by_ms is None):
+            raise UserError("reschedule needs at_ms or by_ms, one of them")
+        if at_ms is not None:
+            try:
+                checked_ms(at_ms)
+            except ValueError as error:
+                raise UserError(f"at_ms: {error}") from None
+        elif abs(by_ms or 0) > AT_MS_MAX:
+            raise UserError("by_ms: no message can wait so long")
+        return await self.change(request)
+
+    async def release(self, request: dict[str, object]) -> dict[str, Any]:
+        """The query `release`: due now. Raises ``UserError``."""
+        return await self.change({**request, "at_ms": self._clock.now_ms(), "by_ms": None})
+
+    async def _prepare(
+        self, index: DelayIndex, request: dict[str, object], positions: PositionSet, outcome: Outcome
+    ) -> tuple[PositionSet, Entries]:
+        at_ms = _number(request, "at_ms")
+        if at_ms is not None:
+            return positions, Entries.of((at_ms, *one) for one in positions)
+        found = await self._find(index, positions)
+        times_ms = found.deliver_at_ms + (_number(request, "by_ms") or 0)
+        if len(found) and times_ms.max() > AT_MS_MAX:
+            raise UserError("by_ms: no message can wait so long, nothing was changed")
+        there = PositionSet.of_entries(found)
+        await self._of_missing(index, positions.difference(there), outcome)
+        return there, Entries(np.maximum(times_ms, 0), found.ledger_id, found.entry_id)
+
+    async def _of_missing(self, index: DelayIndex, missing: PositionSet, outcome: Outcome) -> None:
+        """The outcome of positions whose times the index does not have."""
+        if not missing:
+            return
+        wanted = Entries.of((0, *one) for one in missing)
+        known = await self._of_index(index, missing, wanted, dry_run=True, patience_s=PATIENCE_S)
+        outcome.too_late, outcome.acknowledged = known.too_late, known.acknowledged
+        outcome.unknown, outcome.undecided, outcome.why = known.unknown, known.undecided, known.why
+        if known.done:
+            outcome.undecided.update(known.done)
+            outcome.why = WHY_NOT_READ
+
+    def _message(self, positions: PositionSet, wanted: Entries, *, ask: bool) -> Reschedule:
+        return Reschedule(sort_entries(wanted.take(positions.contains(wanted))), ask=ask)
+
+    def _learn(self, stream: Stream, positions: PositionSet, wanted: Entries) -> int | None:
+        return self._owner.moved(stream, wanted.take(positions.contains(wanted)))
+
+
+def _number(request: dict[str, object], key: str) -> int | None:
+    value = request.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise UserError(f"{key} must be a whole number of milliseconds")
+    return value
