@@ -37,6 +37,7 @@ from tidegate.plugin.wire.frames import (
 )
 from tidegate.plugin.wire.messages import (
     BYPASSED_MAX,
+    PACE_AMOUNTS,
     Ack,
     Add,
     Bypassed,
@@ -60,9 +61,13 @@ from tidegate.plugin.wire.messages import (
     Message,
     Move,
     Open,
+    Pace,
+    Paced,
+    PaceKind,
     Ping,
     Pong,
     Query,
+    ReleasePace,
     Reply,
     Reschedule,
     Rescheduled,
@@ -90,6 +95,7 @@ _HELLO = struct.Struct("<4sHHB")
 _WELCOME = struct.Struct("<HIQ")
 _LOG_REQUEST = struct.Struct("<Bqqq")
 _LOG_ANSWER = struct.Struct("<Bq")
+_PACE = struct.Struct("<BI")
 _OPEN = struct.Struct("<16sQQIIqq")
 _CLAIM_BYTES = 4
 _ON_STREAM_0 = {
@@ -123,6 +129,8 @@ _WITH_SEQ = {
     FrameType.RESCHEDULE,
     FrameType.RESCHEDULED,
     FrameType.MOVE,
+    FrameType.PACE,
+    FrameType.PACED,
 }
 
 
@@ -185,6 +193,13 @@ class _Reader:
         if count > CLAIMS_MAX:
             raise self.malformed(f"{count} claims, and there are at most {CLAIMS_MAX}")
         return struct.unpack(f"<{count}I", self.take(count * _CLAIM_BYTES))
+
+    def pace(self) -> ReleasePace:
+        kind, amount = self.unpack(_PACE)
+        least, most = PACE_AMOUNTS.get(kind, (1, 0))
+        if not least <= amount <= most:
+            raise self.malformed(f"a pace of kind {kind} with {amount}")
+        return ReleasePace(PaceKind(kind), amount)
 
     def end(self) -> None:
         if self._offset != len(self._data):
@@ -305,6 +320,8 @@ _DECODERS: dict[FrameType, Callable[[_Reader, int], Message]] = {
     FrameType.RESCHEDULE: lambda r, flags: Reschedule(r.records(), ask=bool(flags & FLAG_ASK)),
     FrameType.RESCHEDULED: _read_rescheduled,
     FrameType.MOVE: lambda r, flags: Move(r.records(), bool(flags & FLAG_NEAR)),
+    FrameType.PACE: lambda r, flags: Pace(r.pace(), ask=bool(flags & FLAG_ASK)),
+    FrameType.PACED: lambda r, _: Paced(r.pace(), r.u32(), r.string()),
     FrameType.LOG_REQUEST: _read_log_request,
     FrameType.LOG_ANSWER: _read_log_answer,
     FrameType.BYPASSED: _read_bypassed,
@@ -392,6 +409,9 @@ def encode(message: Message, stream: int = 0, seq: int = 0) -> bytes:  # noqa: P
         case Reschedule():
             payload = _records(message.entries)
             flags = FLAG_ASK if message.ask else 0
+        case Pace() | Paced():
+            payload = _pace(message)
+            flags = FLAG_ASK if isinstance(message, Pace) and message.ask else 0
         case MarkDelete():
             payload = _POSITION.pack(*message.position)
         case LogRequest() | LogAnswer():
@@ -430,6 +450,13 @@ def _open(message: Open) -> bytes:
     log = _string(message.log_home) + _string(message.log_pointer)
     claims = struct.pack(f"<H{len(message.claims)}I", len(message.claims), *message.claims)
     return head + names + message.in_flight.serialize() + log + claims + _POSITION.pack(*message.end)
+
+
+def _pace(message: Pace | Paced) -> bytes:
+    head = _PACE.pack(message.pace.kind, message.pace.amount)
+    if isinstance(message, Pace):
+        return head
+    return head + _U32.pack(message.held_back) + _string(message.why)
 
 
 def _log(message: LogRequest | LogAnswer) -> bytes:

@@ -27,7 +27,7 @@ LENGTH_MAX = 4 * 1024 * 1024
 FLAG_LAST = 0x01  # HELD: the last frame of the answer to OPEN
 FLAG_NEAR = 0x01  # ADD, MOVE: the broker's near tier has these already
 FLAG_DISOWN = 0x01  # INGEST: the index is not to answer for these any more
-FLAG_ASK = 0x01  # CANCEL, RESCHEDULE: only say how they stand
+FLAG_ASK = 0x01  # CANCEL, RESCHEDULE: only say how they stand; PACE: only tell the one in force
 FLAGS_STANDING = 0x07  # CANCELLED, RESCHEDULED: one of messages.Standing
 
 _LENGTH = struct.Struct("<I")
@@ -67,6 +67,8 @@ class FrameType(IntEnum):
     CANCELLED = 0x41
     RESCHEDULE = 0x42
     RESCHEDULED = 0x43
+    PACE = 0x44
+    PACED = 0x45
 
 
 _TYPES = {int(kind): kind for kind in FrameType}
@@ -79,6 +81,7 @@ _FLAGS_KNOWN = {
     FrameType.RESCHEDULE: FLAG_ASK,
     FrameType.RESCHEDULED: FLAGS_STANDING,
     FrameType.MOVE: FLAG_NEAR,
+    FrameType.PACE: FLAG_ASK,
 }
 
 

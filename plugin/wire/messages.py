@@ -19,6 +19,10 @@ NAME_BYTES_MAX = 8_192  # of a topic, a subscription, a broker: Pulsar's own too
 QUERY_BYTES_MAX = 65_536
 BYPASSED_MAX = 32
 CANCEL_VERSION = 5  # the first in which a broker is asked to cancel
+PACE_VERSION = 6  # the first in which a broker keeps a pace
+RATE_MAX = 1_000_000
+SPREAD_MS_MIN = 1_000
+SPREAD_MS_MAX = 7 * 24 * 3_600_000
 RESCHEDULE_VERSION = 6  # the first in which it is asked to reschedule
 
 
@@ -253,6 +257,59 @@ class Move:
     near: bool
 
 
+class PaceKind(IntEnum):
+    """The ways in which due entries leave."""
+
+    NONE = 0
+    """As they come."""
+    PAUSED = 1
+    """Not at all."""
+    RATE = 2
+    """At most so many a second."""
+    SPREAD = 3
+    """A burst over so many milliseconds."""
+
+
+PACE_AMOUNTS = {
+    PaceKind.NONE: (0, 0),
+    PaceKind.PAUSED: (0, 0),
+    PaceKind.RATE: (1, RATE_MAX),
+    PaceKind.SPREAD: (SPREAD_MS_MIN, SPREAD_MS_MAX),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasePace:
+    """The pace at which due entries leave. amount: entries a second, or milliseconds; ``PACE_AMOUNTS``."""
+
+    kind: PaceKind = PaceKind.NONE
+    amount: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The pace from now on. ask: only tell the one in force."""
+
+    type: ClassVar[FrameType] = FrameType.PACE
+    pace: ReleasePace
+    ask: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Paced:
+    """The answer to the PACE of the same seq; with seq 0 the pace from before the stream.
+
+    pace: the one in force, which the cursor's record has.
+    held_back: due entries in the broker's near tier that wait for nothing else.
+    why: the reason why it is not the one asked for; empty if it is.
+    """
+
+    type: ClassVar[FrameType] = FrameType.PACED
+    pace: ReleasePace
+    held_back: int = 0
+    why: str = ""
+
+
 class LogOp(IntEnum):
     """The daemon's requests to a home of index logs."""
 
@@ -397,6 +454,8 @@ Message = (
     | Reschedule
     | Rescheduled
     | Move
+    | Pace
+    | Paced
     | LogRequest
     | LogAnswer
     | Bypassed

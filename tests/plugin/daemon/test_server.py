@@ -338,7 +338,7 @@ async def test_a_client_that_does_not_read_stops_nobody_else_and_costs_bounded_m
 async def test_the_greeting(start: StartDaemon, socket_path: Path) -> None:
     async with start(heartbeat_ms=1_234) as daemon, await ShimClient.connect(socket_path) as client:
         assert client.welcome is not None
-        assert client.welcome.version == 5
+        assert client.welcome.version == 6
         assert client.welcome.heartbeat_ms == 1_234
         assert client.welcome.daemon_id == daemon.engine.daemon_id
         assert client.welcome.product.startswith("tidegate ")
@@ -359,7 +359,7 @@ async def test_a_wider_range_agrees_on_the_common_version(start: StartDaemon, so
         client.send(Hello(0, 9, Role.BROKER, "b", "p"))
         await client.until(lambda: client.welcome is not None)
         assert client.welcome is not None
-        assert client.welcome.version == 5
+        assert client.welcome.version == 6
 
 
 async def test_nothing_is_accepted_before_hello(start: StartDaemon, socket_path: Path) -> None:

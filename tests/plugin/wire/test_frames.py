@@ -19,6 +19,7 @@ from tidegate.plugin.errors import ErrorCode, ProtocolError
 from tidegate.plugin.wire.codec import RECORDS_MAX, decode, encode, split_positions
 from tidegate.plugin.wire.frames import LENGTH_MAX, Frame, FrameDecoder, FrameType, encode_frame
 from tidegate.plugin.wire.messages import (
+    PACE_AMOUNTS,
     Ack,
     Add,
     Cancel,
@@ -40,9 +41,13 @@ from tidegate.plugin.wire.messages import (
     Message,
     Move,
     Open,
+    Pace,
+    Paced,
+    PaceKind,
     Ping,
     Pong,
     Query,
+    ReleasePace,
     Reply,
     Reschedule,
     Rescheduled,
@@ -117,6 +122,9 @@ any_ids = st.integers(-1, 2**63 - 1)
 strings = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 positions = st.lists(st.tuples(st.integers(0, 2**40), u32), max_size=20).map(PositionSet.of)
 some_entries = st.lists(st.tuples(ids, ids, u32), max_size=20).map(Entries.of)
+paces = st.sampled_from(PaceKind).flatmap(
+    lambda kind: st.builds(ReleasePace, st.just(kind), st.integers(*PACE_AMOUNTS[kind]))
+)
 mark_deletes = st.tuples(st.integers(-1, 2**63 - 1), st.integers(-1, 0xFFFF_FFFF))
 
 on_stream_0 = st.one_of(
@@ -156,6 +164,8 @@ on_stream = st.one_of(
     st.builds(Cancelled, positions, positions, positions, st.sampled_from(Standing)),
     st.builds(Reschedule, some_entries, st.booleans()),
     st.builds(Rescheduled, positions, positions, positions, st.sampled_from(Standing)),
+    st.builds(Pace, paces, st.booleans()),
+    st.builds(Paced, paces, u32, strings),
 )
 on_stream_with_seq = st.one_of(
     st.builds(Add, some_entries, st.booleans()),

@@ -339,6 +339,36 @@ public sealed interface Frame {
         }
     }
 
+    /** The pace at which due entries are to leave from now on; {@code ask}: only report the one in force. */
+    record Pace(boolean ask, ReleasePace pace) implements Frame {
+        static final int TYPE = 0x44;
+        static final int ASK = 1;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+
+        @Override
+        public int flags() {
+            return ask ? ASK : 0;
+        }
+    }
+
+    /**
+     * Answers PACE, with the same seq; with seq 0 it tells a new stream the pace of before. {@code pace}: the one in force, which
+     * the cursor's record has. {@code heldBack}: due entries of the near tier that wait for nothing else. {@code why}: why it is
+     * not the one that was asked for; empty if it is.
+     */
+    record Paced(ReleasePace pace, int heldBack, String why) implements Frame {
+        static final int TYPE = 0x45;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
     /** The daemon requests an operation on the index log; the answer carries the same seq. */
     record LogRequest(int op, long ledgerId, long first, long last, String oldPointer, String newPointer, ByteBuffer entry)
             implements Frame {

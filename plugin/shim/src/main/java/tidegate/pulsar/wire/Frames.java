@@ -19,6 +19,8 @@ public final class Frames {
     public static final int VERSION_WITH_BYPASSED = 4;
     /** A daemon that speaks an older version than this asks for no RESCHEDULE, and takes no MOVE. */
     public static final int VERSION_WITH_MOVE = 6;
+    /** A daemon that speaks an older version than this takes no PACED. */
+    public static final int VERSION_WITH_PACE = 6;
     static final int MAX_LENGTH = 4 * 1024 * 1024;
     static final int MIN_LENGTH = 20;
     /** A larger set of positions is cut into several frames. */
@@ -32,6 +34,7 @@ public final class Frames {
     private static final int HEADER_BYTES = 16;
     private static final int PAYLOAD_AT = BODY_AT + HEADER_BYTES;
     private static final int MAGIC = 'T' | 'I' << 8 | 'D' << 16 | 'E' << 24;
+    private static final int PACE_BYTES = 1 + Integer.BYTES;
     private static final int MAX_STRING_BYTES = 0xFFFF;
     private static final long MAX_ENTRY_ID = 0xFFFF_FFFFL;
 
@@ -107,6 +110,7 @@ public final class Frames {
             case Frame.Cancelled.TYPE, Frame.Rescheduled.TYPE -> Frame.Standing.FLAGS;
             case Frame.Reschedule.TYPE -> Frame.Reschedule.ASK;
             case Frame.Move.TYPE -> Frame.Move.NEAR;
+            case Frame.Pace.TYPE -> Frame.Pace.ASK;
             default -> 0;
         };
     }
@@ -146,6 +150,10 @@ public final class Frames {
             return f.moved().sizeBytes() + f.tooLate().sizeBytes() + f.acknowledged().sizeBytes();
         } else if (frame instanceof Frame.Move f) {
             return recordsBytes(f.records());
+        } else if (frame instanceof Frame.Pace) {
+            return PACE_BYTES;
+        } else if (frame instanceof Frame.Paced f) {
+            return PACE_BYTES + Integer.BYTES + stringBytes(f.why());
         } else if (frame instanceof Frame.MarkDelete) {
             return 16;
         } else if (frame instanceof Frame.LogRequest f) {
@@ -211,6 +219,12 @@ public final class Frames {
             f.acknowledged().write(out);
         } else if (frame instanceof Frame.Move f) {
             writeRecords(f.records(), out);
+        } else if (frame instanceof Frame.Pace f) {
+            writePace(f.pace(), out);
+        } else if (frame instanceof Frame.Paced f) {
+            writePace(f.pace(), out);
+            out.putInt(f.heldBack());
+            writeString(f.why(), out);
         } else if (frame instanceof Frame.MarkDelete f) {
             out.putLong(f.ledgerId()).putLong(f.entryId());
         } else if (frame instanceof Frame.LogRequest f) {
@@ -273,6 +287,8 @@ public final class Frames {
             case Frame.Rescheduled.TYPE -> new Frame.Rescheduled(Frame.Standing.of(flags), Positions.read(in),
                     Positions.read(in), Positions.read(in));
             case Frame.Move.TYPE -> new Frame.Move((flags & Frame.Move.NEAR) != 0, readTimes(in));
+            case Frame.Pace.TYPE -> new Frame.Pace((flags & Frame.Pace.ASK) != 0, readPace(in));
+            case Frame.Paced.TYPE -> new Frame.Paced(readPace(in), in.getInt(), readString(in));
             case Frame.LogRequest.TYPE -> new Frame.LogRequest(Byte.toUnsignedInt(in.get()), in.getLong(), in.getLong(),
                     in.getLong(), readString(in), readString(in), readBytes(in, in.remaining()));
             case Frame.LogAnswer.TYPE -> new Frame.LogAnswer(Byte.toUnsignedInt(in.get()), in.getLong(), readString(in),
@@ -300,6 +316,24 @@ public final class Frames {
             claims.add(in.getInt());
         }
         return claims;
+    }
+
+    private static void writePace(ReleasePace pace, ByteBuffer out) {
+        out.put((byte) pace.kind().ordinal()).putInt(pace.amount());
+    }
+
+    private static ReleasePace readPace(ByteBuffer in) throws ProtocolException {
+        int kind = Byte.toUnsignedInt(in.get());
+        int amount = in.getInt();
+        ReleasePace.Kind[] kinds = ReleasePace.Kind.values();
+        try {
+            if (kind < kinds.length) {
+                return new ReleasePace(kinds[kind], amount);
+            }
+        } catch (IllegalArgumentException e) {
+            // Out of its bounds, as below.
+        }
+        throw malformed("a pace of kind " + kind + " with " + Integer.toUnsignedLong(amount));
     }
 
     private static Frame.Bypassed readBypassed(ByteBuffer in) throws ProtocolException {

@@ -88,6 +88,11 @@ class FramesTest {
         frames.put("43_rescheduled_undecided", frame(7, 64, Frame.Rescheduled.notYet()));
         frames.put("1f_move", frame(7, 8, new Frame.Move(false, Records.of(12, 5, T + 60_000, 15, 70_000, T + 1))));
         frames.put("1f_move_near", frame(7, 9, new Frame.Move(true, Records.of(12, 7, 0))));
+        frames.put("44_pace", frame(7, 61, new Frame.Pace(false, ReleasePace.rate(500))));
+        frames.put("44_pace_ask", frame(7, 62, new Frame.Pace(true, ReleasePace.NONE)));
+        frames.put("44_pace_paused", frame(7, 63, new Frame.Pace(false, ReleasePace.PAUSED)));
+        frames.put("45_paced", frame(7, 0, new Frame.Paced(ReleasePace.spread(600_000), 17, "")));
+        frames.put("45_paced_not", frame(7, 63, new Frame.Paced(ReleasePace.NONE, 0, "no room")));
         return frames;
     }
 
