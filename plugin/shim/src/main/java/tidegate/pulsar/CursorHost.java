@@ -37,6 +37,7 @@ import tidegate.pulsar.indexlog.LogLedgers;
 import tidegate.pulsar.link.DaemonLink;
 import tidegate.pulsar.wire.Ownership;
 import tidegate.pulsar.wire.Position;
+import tidegate.pulsar.wire.ReleasePace;
 
 /** The cursor's half of a {@link TrackerHost}; alone, the host of a subscription that has no dispatcher. */
 class CursorHost implements TrackerHost {
@@ -158,13 +159,27 @@ class CursorHost implements TrackerHost {
     }
 
     @Override
+    public ReleasePace pace() {
+        return CursorRecord.pace(cursor);
+    }
+
+    @Override
+    public void putPace(ReleasePace next, Consumer<Written> done) {
+        put(CursorRecord.PACE, next.text(), done);
+    }
+
+    @Override
     public void putOwnership(Ownership next, Consumer<Written> done) {
+        put(CursorRecord.OWNERSHIP, next.toString(), done);
+    }
+
+    private void put(String key, String value, Consumer<Written> done) {
         try {
-            CompletableFuture.supplyAsync(() -> properties.put(CursorRecord.OWNERSHIP, next.toString()), background)
+            CompletableFuture.supplyAsync(() -> properties.put(key, value), background)
                     .thenCompose(written -> written)
                     .whenComplete((nothing, error) -> done.accept(written(error)));
         } catch (RejectedExecutionException e) {
-            LOG.debug("[{}] The broker stops; the next one claims the subscription", name, e);
+            LOG.debug("[{}] The broker stops; the next one writes what is to be written", name, e);
             done.accept(Written.FAILED);
         }
     }

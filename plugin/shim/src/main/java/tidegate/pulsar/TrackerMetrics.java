@@ -5,6 +5,7 @@ import java.util.Map;
 import org.apache.pulsar.common.policies.data.stats.TopicMetricBean;
 import tidegate.pulsar.gate.TrackerCore;
 import tidegate.pulsar.link.DaemonLink;
+import tidegate.pulsar.wire.ReleasePace;
 
 /** A tracker's numbers in the form of Pulsar's topic metrics; Prometheus shows them for each subscription. */
 final class TrackerMetrics {
@@ -22,6 +23,10 @@ final class TrackerMetrics {
         put(metrics, "read_ahead_entries", core.readAhead());
         put(metrics, "settling_entries", core.settling());
         put(metrics, "paused", core.paused() ? 1 : 0);
+        put(metrics, "release_paused", core.pace().isPaused() ? 1 : 0);
+        put(metrics, "release_rate", core.pace().kind() == ReleasePace.Kind.RATE ? core.pace().amount() : 0);
+        put(metrics, "release_spread_seconds", core.pace().kind() == ReleasePace.Kind.SPREAD ? core.pace().amount() / 1000.0 : 0);
+        put(metrics, "held_back_entries", core.heldBack());
         put(metrics, "reconnects", link.reconnects());
         return metrics;
     }

@@ -2,16 +2,22 @@ package tidegate.pulsar.cursor;
 
 import java.util.Map;
 import org.apache.bookkeeper.mledger.ManagedCursor;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 import tidegate.pulsar.gate.Seal;
 import tidegate.pulsar.wire.Ownership;
+import tidegate.pulsar.wire.ReleasePace;
 
 /** Our properties in a cursor's stored record, and their names. */
 public final class CursorRecord {
+    private static final Logger LOG = LoggerFactory.getLogger(CursorRecord.class);
     public static final String PREFIX = ManagedCursor.CURSOR_INTERNAL_PROPERTY_PREFIX + "tidegate.";
     /** Among the properties of the mark-delete position, which a reset replaces. */
     public static final String SEAL = PREFIX + "generation";
     /** Among the properties of the cursor, which live as long as the subscription. */
     public static final String OWNERSHIP = PREFIX + "owner";
+    /** Beside it. */
+    public static final String PACE = PREFIX + "pace";
     /** Where the first Tidegates had the incarnation. */
     static final String INCARNATION = PREFIX + "incarnation";
 
@@ -30,6 +36,25 @@ public final class CursorRecord {
         }
         String incarnation = properties.get(INCARNATION);
         return incarnation == null ? null : Ownership.parse(incarnation + ":0");
+    }
+
+    /**
+     * The pace of release that a cursor's properties tell. What cannot be read pauses: that shows, and can be taken back, while
+     * what has left cannot.
+     */
+    public static ReleasePace pace(ManagedCursor cursor) {
+        Map<String, String> properties = cursor.getCursorProperties();
+        String text = properties == null ? null : properties.get(PACE);
+        if (text == null) {
+            return ReleasePace.NONE;
+        }
+        try {
+            return ReleasePace.parse(text);
+        } catch (IllegalArgumentException e) {
+            LOG.warn("[{}] The pace of release {} cannot be read, so nothing leaves: set it with tidegate resume or pace",
+                    cursor.getName(), text);
+            return ReleasePace.PAUSED;
+        }
     }
 
     /** The seal that a cursor has; {@link Seal#NONE} if there is none. */

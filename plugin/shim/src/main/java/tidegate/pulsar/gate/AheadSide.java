@@ -1,7 +1,6 @@
 package tidegate.pulsar.gate;
 
 import java.time.Clock;
-import tidegate.pulsar.position.NearTier;
 import tidegate.pulsar.position.PositionStates;
 import tidegate.pulsar.position.SoughtPositions;
 import tidegate.pulsar.wire.Position;
@@ -21,7 +20,7 @@ public final class AheadSide {
     private final PositionStates positions;
     private final SoughtPositions sought;
     private final Outbox outbox;
-    private final NearTier near;
+    private final Pacer pacer;
     private final DaemonStream stream;
     private final CursorWatch cursor;
     private final AheadGate ahead;
@@ -37,7 +36,7 @@ public final class AheadSide {
         positions = parts.positions;
         sought = parts.sought;
         outbox = parts.outbox;
-        near = parts.near;
+        pacer = parts.pacer;
         stream = parts.stream;
         cursor = parts.cursor;
         ahead = parts.ahead;
@@ -137,7 +136,7 @@ public final class AheadSide {
             taken = intake.takeAhead(records, from, to, nowMs);
             takenEntries += taken;
             gate.account();
-            read = near.headMs() <= nowMs;
+            read = pacer.headMs() <= nowMs;
             signal = stream.noteAny();
         }
         if (read) {

@@ -4,8 +4,8 @@ import java.time.Clock;
 import tidegate.pulsar.position.NearTier;
 
 /**
- * The alarm that wakes the dispatcher: when the next entry that this broker hands out is due, and while due entries are
- * {@link Overlooked}.
+ * The alarm that wakes the dispatcher: when the next entry that this broker hands out is due and may leave, and while such
+ * entries are {@link Overlooked}.
  *
  * <p>A wake-up that comes too early does no harm, so only an earlier one is worth another request. Guarded by the tracker's
  * lock.
@@ -13,7 +13,7 @@ import tidegate.pulsar.position.NearTier;
 final class Alarm {
     private final TrackerHost host;
     private final Clock clock;
-    private final NearTier near;
+    private final Pacer pacer;
     private final Overlooked overlooked;
     /** The time of the next entry, until the dispatcher was woken for it; {@link NearTier#NONE} if none is awaited. */
     private long wakeMs = NearTier.NONE;
@@ -21,16 +21,16 @@ final class Alarm {
     private long timerMs = NearTier.NONE;
     private boolean stopped;
 
-    Alarm(TrackerHost host, Clock clock, NearTier near, Overlooked overlooked) {
+    Alarm(TrackerHost host, Clock clock, Pacer pacer, Overlooked overlooked) {
         this.host = host;
         this.clock = clock;
-        this.near = near;
+        this.pacer = pacer;
         this.overlooked = overlooked;
     }
 
     /** Wakes the dispatcher when the next entry is due, and checks when it may overlook entries that are due already. */
     void arm() {
-        long headMs = near.headMs();
+        long headMs = pacer.headMs();
         if (stopped || headMs == NearTier.NONE && overlooked.lookMs() == NearTier.NONE) {
             return;
         }
@@ -54,7 +54,7 @@ final class Alarm {
 
     /** True if an entry is due; otherwise sets the alarm for the next. */
     boolean isDue(long nowMs) {
-        boolean due = near.headMs() <= nowMs;
+        boolean due = pacer.headMs() <= nowMs;
         if (!due) {
             arm();
         }
@@ -64,7 +64,7 @@ final class Alarm {
     /** The timer has fired, perhaps too early. Returns whether to wake the dispatcher. */
     boolean ring(long nowMs) {
         timerMs = NearTier.NONE;
-        boolean wakes = wakeMs <= nowMs && near.headMs() <= nowMs;
+        boolean wakes = wakeMs <= nowMs && pacer.headMs() <= nowMs;
         if (wakeMs <= nowMs) {
             wakeMs = NearTier.NONE;
         }

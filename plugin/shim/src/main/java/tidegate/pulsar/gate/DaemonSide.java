@@ -13,6 +13,7 @@ import tidegate.pulsar.wire.Position;
 import tidegate.pulsar.wire.Positions;
 import tidegate.pulsar.wire.ProtocolException;
 import tidegate.pulsar.wire.Records;
+import tidegate.pulsar.wire.ReleasePace;
 
 /**
  * Tells the daemon about a tracker and acts on the daemon's frames, one method for each.
@@ -37,6 +38,7 @@ public final class DaemonSide {
     private final CursorWatch cursor;
     private final AheadGate ahead;
     private final ReadGate gate;
+    private final Pacer pacer;
     private final Alarm alarm;
     private final Intake intake;
     private final LostPositions lost;
@@ -58,6 +60,7 @@ public final class DaemonSide {
         cursor = parts.cursor;
         ahead = parts.ahead;
         gate = parts.gate;
+        pacer = parts.pacer;
         alarm = parts.alarm;
         this.intake = intake;
         this.lost = lost;
@@ -270,6 +273,58 @@ public final class DaemonSide {
     /** Somebody wants messages to be due at other times. This shim moves none yet. */
     public CompletableFuture<Frame.Rescheduled> onReschedule(Frame.Reschedule reschedule) {
         return CompletableFuture.completedFuture(Frame.Rescheduled.notYet());
+    }
+
+    // ---- the pace of release --------------------------------------------------------------------------------------
+
+    /** Tells the pace in force, for a stream that has just opened; null if everything leaves as it comes. */
+    public Frame.Paced tellPace() {
+        synchronized (lock) {
+            return pacer.isOn() ? new Frame.Paced(pacer.pace(), pacer.heldBack(), "") : null;
+        }
+    }
+
+    /** Somebody wants another pace, or to know the one in force. It is stored first; the answer comes on any thread. */
+    public CompletableFuture<Frame.Paced> onPace(Frame.Pace asked) {
+        synchronized (lock) {
+            if (asked.ask() || asked.pace().equals(pacer.pace())) {
+                return CompletableFuture.completedFuture(paced(""));
+            }
+            if (!stream.takesMore() || ending.hasBegun()) {
+                return CompletableFuture.completedFuture(paced("the broker is about to let the topic go, or to open it anew"));
+            }
+        }
+        CompletableFuture<Frame.Paced> answer = new CompletableFuture<>();
+        host.putPace(asked.pace(), written -> answer.complete(onPaceWritten(asked.pace(), written)));
+        return answer;
+    }
+
+    private Frame.Paced onPaceWritten(ReleasePace pace, TrackerHost.Written written) {
+        if (written != TrackerHost.Written.DONE) {
+            synchronized (lock) {
+                return paced(switch (written) {
+                    case UNATTENDED -> "Pulsar has not stored the subscription yet, and stores it once a consumer is connected";
+                    case CONFLICT -> "the subscription's metadata has changed meanwhile";
+                    default -> "Pulsar could not store it";
+                });
+            }
+        }
+        Frame.Paced paced;
+        boolean isDue;
+        synchronized (lock) {
+            // Not the one that was asked for: another may have been written since.
+            pacer.set(host.pace());
+            isDue = alarm.isDue(clock.millis());
+            paced = paced(pacer.pace().equals(pace) ? "" : "somebody has set another pace meanwhile");
+        }
+        if (isDue) {
+            host.readMore();
+        }
+        return paced;
+    }
+
+    private Frame.Paced paced(String why) {
+        return new Frame.Paced(pacer.pace(), pacer.heldBack(), why);
     }
 
     /** Answers a request of the daemon about the subscription's index log. */

@@ -21,7 +21,7 @@ public final class DispatcherSide {
     private final Clock clock;
     private final PositionStates positions;
     private final SoughtPositions sought;
-    private final NearTier near;
+    private final Pacer pacer;
     private final DaemonStream stream;
     private final CursorWatch cursor;
     private final AheadGate ahead;
@@ -37,7 +37,7 @@ public final class DispatcherSide {
         clock = parts.clock;
         positions = parts.positions;
         sought = parts.sought;
-        near = parts.near;
+        pacer = parts.pacer;
         stream = parts.stream;
         cursor = parts.cursor;
         ahead = parts.ahead;
@@ -103,15 +103,15 @@ public final class DispatcherSide {
         }
     }
 
-    /** When the next entry is due, in ms, or {@link NearTier#NONE}. */
+    /** When the next entry may leave, in ms, or {@link NearTier#NONE}. */
     public long nextDueMs() {
         synchronized (lock) {
-            return near.headMs();
+            return pacer.headMs();
         }
     }
 
     /**
-     * Hands out at most {@code max} due entries, in (deliver_at, position) order; then sought positions, which
+     * Hands out at most {@code max} due entries that may leave, in (deliver_at, position) order; then sought positions, which
      * {@link #addMessage} takes back if they are not due.
      */
     public void popDue(int max, Positions.Visitor visitor) {
@@ -119,7 +119,7 @@ public final class DispatcherSide {
         synchronized (lock) {
             long nowMs = clock.millis();
             int popped = 0;
-            for (; popped < max && near.headMs() <= nowMs; popped++) {
+            for (; popped < max && pacer.take(nowMs); popped++) {
                 positions.popHead(visitor);
             }
             boolean asks = popped < max && gate.mayAsk(nowMs);
@@ -156,7 +156,7 @@ public final class DispatcherSide {
                 positions.takeAllBack();
                 ahead.want();
             }
-            boolean hasDue = near.headMs() <= nowMs;
+            boolean hasDue = pacer.headMs() <= nowMs;
             pause = gate.awaits(hasDue, nowMs) || gate.pauses(hasDue)
                     || atEnd && !hasDue && !gate.mayAsk(nowMs) && host.redeliveries() == 0;
             if (!pause) {

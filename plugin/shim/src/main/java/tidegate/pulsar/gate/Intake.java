@@ -10,7 +10,7 @@ import tidegate.pulsar.wire.Records;
 /**
  * Decides about an entry that was read: by the dispatcher, by a pass ahead of it, or before the daemon had said what it holds.
  *
- * <p>A due entry is handed out. The tracker takes any other: it tells the daemon, and gates the entry here if it is due soon or
+ * <p>A due entry is handed out, unless it must wait for the {@link Pacer}. The tracker takes any other: it tells the daemon, and gates the entry here if it is due soon or
  * nobody else can gate it. Never early: an entry is due when {@code clock >= deliver_at}, whatever the tick. Guarded by the
  * tracker's lock.
  */
@@ -27,6 +27,7 @@ final class Intake {
     private final DaemonStream stream;
     private final CursorWatch cursor;
     private final AheadGate ahead;
+    private final Pacer pacer;
     private final Alarm alarm;
     /** The last reading of the clock; never later than the clock, unless somebody set it back. */
     private long lookedMs;
@@ -42,6 +43,7 @@ final class Intake {
         stream = parts.stream;
         cursor = parts.cursor;
         ahead = parts.ahead;
+        pacer = parts.pacer;
         alarm = parts.alarm;
     }
 
@@ -80,7 +82,7 @@ final class Intake {
             // The cursor was reset: otherwise the dispatcher would not have read it.
             cursor.onReset();
         }
-        if (deliverAtMs <= nowMs) {
+        if (deliverAtMs <= nowMs && !pacer.isOn()) {
             positions.give(ledgerId, entryId, 0);
             return false;
         }
@@ -104,6 +106,10 @@ final class Intake {
                     && (host.isOutstanding(ledgerId, entryId) || host.isDeleted(ledgerId, entryId))) {
                 return true;
             }
+            if (isHeldBack(ledgerId, entryId)) {
+                positions.takeBack(ledgerId, entryId, deliverAtMs);
+                return true;
+            }
             if (!positions.isGiven(ledgerId, entryId)) {
                 positions.give(ledgerId, entryId, 0);
                 return false;
@@ -124,6 +130,17 @@ final class Intake {
             alarm.arm();
         }
         return true;
+    }
+
+    /**
+     * True if a contained entry that is due must wait: nobody has handed it out yet, or nothing leaves at present and no consumer
+     * has had it.
+     */
+    private boolean isHeldBack(long ledgerId, long entryId) {
+        if (!positions.isHandedOut(ledgerId, entryId)) {
+            return pacer.isOn();
+        }
+        return pacer.isPaused() && !positions.isGiven(ledgerId, entryId) && host.redeliveryCount(ledgerId, entryId) <= 0;
     }
 
     /**

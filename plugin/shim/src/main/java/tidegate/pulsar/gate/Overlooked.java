@@ -4,7 +4,7 @@ import tidegate.pulsar.position.NearTier;
 import tidegate.pulsar.timing.Wait;
 
 /**
- * Notices when the dispatcher passes over entries that wait for it: due ones, or ones to be redelivered.
+ * Notices when the dispatcher passes over entries that wait for it: due ones that may leave, or ones to be redelivered.
  *
  * <p>A round of the dispatcher is one call of its readMoreEntries. A round asks the tracker for due entries, and their replay
  * begins the next round. Pulsar breaks this chain: after a replay that no consumer could take, a Key_Shared dispatcher looks
@@ -32,7 +32,7 @@ final class Overlooked {
     private static final long REDELIVERIES_A_MS = 1000;
 
     private final TrackerHost host;
-    private final NearTier near;
+    private final Pacer pacer;
     private final Wait sinceRound = new Wait();
     private long lookMs = NearTier.NONE;
     private long pauseMs = FIRST_PAUSE_MS;
@@ -44,9 +44,9 @@ final class Overlooked {
     private boolean moved;
     private long redeliveries;
 
-    Overlooked(TrackerHost host, NearTier near) {
+    Overlooked(TrackerHost host, Pacer pacer) {
         this.host = host;
-        this.near = near;
+        this.pacer = pacer;
     }
 
     /** When to {@link #look} next, in ms; {@link NearTier#NONE} if nothing waits. */
@@ -129,7 +129,7 @@ final class Overlooked {
     }
 
     private boolean waits(long nowMs) {
-        return near.headMs() <= nowMs || host.redeliveries() > 0;
+        return pacer.headMs() <= nowMs || host.redeliveries() > 0;
     }
 
     private long pace() {

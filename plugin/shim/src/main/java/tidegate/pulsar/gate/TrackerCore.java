@@ -4,6 +4,7 @@ import java.time.Clock;
 import java.util.concurrent.CompletableFuture;
 import java.util.random.RandomGenerator;
 import tidegate.pulsar.position.PositionStates;
+import tidegate.pulsar.wire.ReleasePace;
 
 /**
  * The delayed messages of one subscription as the broker sees them: a state machine without Pulsar types and without I/O.
@@ -20,7 +21,7 @@ import tidegate.pulsar.position.PositionStates;
 public final class TrackerCore {
     /** A picture of the state for metrics and tests. */
     public record Stats(long tracked, long near, long handedOut, long settling, long undecided, long pending, long readAhead,
-                 boolean open, boolean paused, long memoryBytes) {}
+                 boolean open, boolean paused, long memoryBytes, ReleasePace pace, long heldBack) {}
 
     private final TrackerParts parts;
     private final Ending ending;
@@ -147,7 +148,7 @@ public final class TrackerCore {
         synchronized (parts.lock) {
             return new Stats(positions.contained(), parts.near.size(), positions.handedOut(), positions.settling(),
                     positions.undecided(), parts.outbox.pendingEntries(), ahead.takenEntries(), parts.stream.isOpen(),
-                    parts.gate.isPaused(), memoryBytes());
+                    parts.gate.isPaused(), memoryBytes(), parts.pacer.pace(), parts.pacer.heldBack());
         }
     }
 

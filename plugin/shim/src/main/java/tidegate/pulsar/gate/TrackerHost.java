@@ -6,6 +6,7 @@ import java.util.function.Consumer;
 import tidegate.pulsar.position.PositionSet;
 import tidegate.pulsar.wire.Ownership;
 import tidegate.pulsar.wire.Position;
+import tidegate.pulsar.wire.ReleasePace;
 
 /**
  * The broker as a {@link TrackerCore} sees it: a cursor, a dispatcher and a timer, without Pulsar's types.
@@ -114,6 +115,17 @@ public interface TrackerHost {
      * once; {@code done} is called on another thread.
      */
     void putOwnership(Ownership next, Consumer<Written> done);
+
+    /** The pace of release that the cursor's record has. */
+    default ReleasePace pace() {
+        return ReleasePace.NONE;
+    }
+
+    /**
+     * Writes the pace into the cursor's metadata, as {@link #putOwnership}. Returns at once; {@code done} is called on any thread,
+     * within this call perhaps.
+     */
+    void putPace(ReleasePace next, Consumer<Written> done);
 
     /**
      * Closes the topic here, so that it is loaded anew with the current metadata of its cursor. Returns at once. It may be

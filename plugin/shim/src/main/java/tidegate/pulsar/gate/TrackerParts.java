@@ -22,6 +22,7 @@ final class TrackerParts {
     final Seal seal;
     final Claim claim;
     final NearTier near = new NearTier();
+    final Pacer pacer;
     final SoughtPositions sought = new SoughtPositions();
     final PositionStates positions = new PositionStates(near, sought);
     final Outbox outbox = new Outbox();
@@ -46,8 +47,9 @@ final class TrackerParts {
         cursor = new CursorWatch(host, seal, positions, outbox, stream, deletes);
         deletedRanges = new DeletedRanges(host, seal, positions);
         gate = new ReadGate(host, budget, claim, positions, sought, outbox, stream, ahead, clock.millis());
-        overlooked = new Overlooked(host, near);
-        alarm = new Alarm(host, clock, near, overlooked);
+        pacer = new Pacer(near, clock, host.pace());
+        overlooked = new Overlooked(host, pacer);
+        alarm = new Alarm(host, clock, pacer, overlooked);
         unreadable = new UnreadableEntries(host, seal, positions);
     }
 
@@ -56,6 +58,7 @@ final class TrackerParts {
         synchronized (lock) {
             claim.check();
             near.check();
+            pacer.check();
             sought.check();
             positions.check();
             outbox.check();

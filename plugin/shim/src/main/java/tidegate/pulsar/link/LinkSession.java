@@ -54,7 +54,7 @@ public final class LinkSession {
     private final Map<TrackerCore, Throwable> failed = new LinkedHashMap<>();
     /** The cores whose streams the daemon has given up. They are opened again unless somebody takes them out. */
     private final Set<TrackerCore> refused = new LinkedHashSet<>();
-    /** Answers from other threads: about index logs and cancellations. */
+    /** Answers from other threads: about index logs, cancellations and the pace. */
     private final Queue<Envelope> answers = new ConcurrentLinkedQueue<>();
     private final Runnable wake;
     private long outputBytes;
@@ -185,6 +185,7 @@ public final class LinkSession {
                 if (open != null) {
                     unopened.remove(core);
                     send(ids.get(core), 0, open);
+                    tellPace(core);
                 }
             });
         }
@@ -195,6 +196,14 @@ public final class LinkSession {
         }
         if (output.isEmpty() && nowMs - lastSentMs >= welcome.heartbeatMs() / 2) {
             send(0, 0, new Frame.Ping());
+        }
+    }
+
+    /** The daemon shows it from the start, and does not blame it for late messages. */
+    private void tellPace(TrackerCore core) {
+        Frame.Paced paced = welcome.version() >= Frames.VERSION_WITH_PACE ? core.daemon().tellPace() : null;
+        if (paced != null) {
+            send(ids.get(core), 0, paced);
         }
     }
 
@@ -299,6 +308,8 @@ public final class LinkSession {
             answer(envelope, core.daemon().onCancel(cancel));
         } else if (frame instanceof Frame.Reschedule reschedule) {
             answer(envelope, core.daemon().onReschedule(reschedule));
+        } else if (frame instanceof Frame.Pace pace) {
+            answer(envelope, core.daemon().onPace(pace));
         } else if (frame instanceof Frame.LogRequest request) {
             answer(envelope, core.daemon().onLogRequest(request));
         } else if (frame instanceof Frame.Error error) {

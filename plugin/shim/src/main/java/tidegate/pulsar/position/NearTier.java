@@ -80,6 +80,18 @@ public final class NearTier {
         return heap[2];
     }
 
+    /** How many members are due up to that time. Looks at all of them. */
+    public int countDueUpTo(long timeMs) {
+        int due = 0;
+        for (int i = 0; i < count; i++) {
+            int at = i * Records.WIDTH;
+            if (heap[at] <= timeMs && members.contains(heap[at + 1], heap[at + 2])) {
+                due++;
+            }
+        }
+        return due;
+    }
+
     /** The members that are due up to that time. */
     PositionSet dueUpTo(long timeMs) {
         PositionSet due = new PositionSet();

@@ -18,6 +18,7 @@ import org.junit.jupiter.params.provider.MethodSource;
 import tidegate.pulsar.readahead.ScanPass;
 import tidegate.pulsar.wire.Frame;
 import tidegate.pulsar.wire.Position;
+import tidegate.pulsar.wire.ReleasePace;
 
 /**
  * Random histories of two machines, each with a broker and a daemon, of a connection and of a topic that moves between them; all
@@ -30,6 +31,7 @@ import tidegate.pulsar.wire.Position;
 class ModelTest {
     private static final int STEPS = 300;
     private static final int ALL = Integer.MAX_VALUE;
+    private static final int NOT_PAUSED = -1;
 
     static List<Long> seeds() {
         List<Long> seeds = new ArrayList<>();
@@ -45,7 +47,7 @@ class ModelTest {
     }
 
     /** Faults of a history, and operations on the topic. */
-    private enum Fault { CONNECTION, DAEMON, BROKER, CONSUMERS, RESET, MOVE, CLOCK, REBUILD, CANCEL }
+    private enum Fault { CONNECTION, DAEMON, BROKER, CONSUMERS, RESET, MOVE, CLOCK, REBUILD, CANCEL, PACE }
 
     private static final class History {
         final Random random;
@@ -67,6 +69,9 @@ class ModelTest {
         final Map<Long, Map<Position, Integer>> asked = new HashMap<>();
         final Map<Frame.Standing, Integer> answers = new EnumMap<>(Frame.Standing.class);
         long requests;
+        /** The delivery from which on nothing leaves for the first time; none while that is not certain. */
+        int pausedFrom = NOT_PAUSED;
+        int heldBack;
         long nextEntry;
         long ledger = 1;
         /** The cursor's record omitted acknowledgements; the model does not track if they are in it again. */
@@ -121,6 +126,9 @@ class ModelTest {
             if (may(Fault.CANCEL) && chance(15)) {
                 takeBack();
             }
+            if (may(Fault.PACE) && chance(8)) {
+                pace(chance(50) ? ReleasePace.PAUSED : chance(50) ? ReleasePace.NONE : ReleasePace.rate(1 + random.nextInt(50)));
+            }
             ToyWorld machine = chance(75) ? world() : machines[1 - owner];
             switch (random.nextInt(14)) {
                 case 0, 1 -> publish();
@@ -150,6 +158,38 @@ class ModelTest {
                 default -> fault();
             }
             wake();
+            checkPause();
+        }
+
+        /** It is in force when that is answered. It may be in force without an answer, and is not known then. */
+        private void pace(ReleasePace pace) {
+            ToyWorld machine = world();
+            if (!machine.isConnected()) {
+                return;
+            }
+            pausedFrom = NOT_PAUSED;
+            machine.daemon.paced.clear();
+            machine.daemon.pace(++requests, false, pace);
+            machine.toShim(ALL);
+            broker().runCursor();
+            machine.toDaemon();
+            Frame.Paced answer = machine.daemon.paced.get(requests);
+            if (answer != null) {
+                assertEquals(answer.pace(), broker().disk.pace, "a crash would bring another pace");
+                pausedFrom = answer.pace().isPaused() ? broker().deliveries.size() : NOT_PAUSED;
+                heldBack += answer.heldBack();
+            }
+        }
+
+        /** While paused only messages without a delivery time come, and those that have come before. */
+        private void checkPause() {
+            List<ToyBroker.Delivery> deliveries = broker().deliveries;
+            for (; pausedFrom != NOT_PAUSED && pausedFrom < deliveries.size(); pausedFrom++) {
+                ToyBroker.Delivery delivery = deliveries.get(pausedFrom);
+                assertTrue(delivery.deliverAtMs() < 0
+                        || deliveries.subList(0, pausedFrom).stream().anyMatch(one -> one.position().equals(delivery.position())),
+                        () -> delivery + " left while paused");
+            }
         }
 
         private void advance(long ms) {
@@ -492,6 +532,10 @@ class ModelTest {
             }
             long end = world().now() + 200_000;
             while (!broker().isFullyAcknowledged() && world().now() < end) {
+                if (may(Fault.PACE)) {
+                    checkPause();
+                    pace(ReleasePace.NONE);
+                }
                 world().runUntil(world().now() + 500);
                 world().acknowledgeAll();
                 if (broker().consumers.isEmpty()) {
@@ -617,6 +661,18 @@ class ModelTest {
 
     @ParameterizedTest
     @MethodSource("seeds")
+    void whatIsPausedComesAfterwards(long seed) {
+        run(seed, Set.of(Fault.PACE, Fault.CONNECTION));
+    }
+
+    @ParameterizedTest
+    @MethodSource("seeds")
+    void pausedAmidFaults(long seed) {
+        run(seed, Set.of(Fault.PACE, Fault.CONNECTION, Fault.CONSUMERS, Fault.DAEMON, Fault.BROKER, Fault.MOVE, Fault.CLOCK));
+    }
+
+    @ParameterizedTest
+    @MethodSource("seeds")
     void everythingBreaks(long seed) {
         run(seed, Set.of(Fault.values()));
     }
@@ -629,6 +685,7 @@ class ModelTest {
         int cancelled = 0;
         Map<Frame.Standing, Integer> answers = new EnumMap<>(Frame.Standing.class);
         long ahead = 0;
+        int heldBack = 0;
         for (long seed = 0; seed < 20; seed++) {
             History history = new History(seed, Set.of(Fault.values()));
             for (int step = 0; step < STEPS; step++) {
@@ -637,12 +694,14 @@ class ModelTest {
             deliveries += history.broker().deliveries.size();
             ahead += history.takenAhead();
             cancelled += history.cancelled;
+            heldBack += history.heldBack;
             history.answers.forEach((standing, count) -> answers.merge(standing, count, Integer::sum));
             again += (int) history.due.values().stream().filter(from -> from > 0).count();
         }
         assertTrue(deliveries > 500, deliveries + " deliveries");
         assertTrue(ahead > 30, ahead + " taken that were read ahead");
         assertTrue(cancelled > 100, cancelled + " cancelled");
+        assertTrue(heldBack > 100, heldBack + " held back");
         assertTrue(again > 500, again + " taken back by resets");
         assertTrue(answers.get(Frame.Standing.SETTLED) > 100, answers + " answers to cancels");
         assertTrue(answers.get(Frame.Standing.NO_ROOM) > 10, answers + " answers to cancels");

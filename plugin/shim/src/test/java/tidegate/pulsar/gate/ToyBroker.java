@@ -18,6 +18,7 @@ import tidegate.pulsar.position.PositionSet;
 import tidegate.pulsar.wire.Frame;
 import tidegate.pulsar.wire.Ownership;
 import tidegate.pulsar.wire.Position;
+import tidegate.pulsar.wire.ReleasePace;
 
 /**
  * A Pulsar topic with one Shared subscription as one owner has it, reduced to the parts that a tracker sees: a log, a cursor that
@@ -41,6 +42,7 @@ public class ToyBroker implements TrackerHost {
         NavigableSet<Position> deleted = new TreeSet<>();
         long seal = Seal.NONE;
         Ownership ownership;
+        ReleasePace pace = ReleasePace.NONE;
         public int version;
     }
 
@@ -69,6 +71,7 @@ public class ToyBroker implements TrackerHost {
     private long deletions;
     private final boolean loadedSealed;
     private Ownership ownership;
+    private ReleasePace pace;
     private int version;
     private Position resettingTo;
     private boolean cursorClosed;
@@ -147,6 +150,7 @@ public class ToyBroker implements TrackerHost {
         seal = disk.seal;
         loadedSealed = seal != Seal.NONE;
         ownership = disk.ownership;
+        pace = disk.pace;
         version = disk.version;
         rewind();
     }
@@ -284,7 +288,27 @@ public class ToyBroker implements TrackerHost {
     }
 
     @Override
+    public ReleasePace pace() {
+        return pace;
+    }
+
+    @Override
+    public void putPace(ReleasePace next, Consumer<Written> done) {
+        put(() -> {
+            disk.pace = next;
+            pace = next;
+        }, done);
+    }
+
+    @Override
     public void putOwnership(Ownership next, Consumer<Written> done) {
+        put(() -> {
+            disk.ownership = next;
+            ownership = next;
+        }, done);
+    }
+
+    private void put(Runnable write, Consumer<Written> done) {
         cursorCalls.add(() -> {
             if (!mayPutOwnership()) {
                 done.accept(Written.UNATTENDED);
@@ -293,8 +317,7 @@ public class ToyBroker implements TrackerHost {
             boolean first = metadataConflicts-- <= 0 && disk.version == version;
             metadataConflicts = Math.max(0, metadataConflicts);
             if (first) {
-                disk.ownership = next;
-                ownership = next;
+                write.run();
                 version = ++disk.version;
             }
             done.accept(first ? Written.DONE : Written.CONFLICT);

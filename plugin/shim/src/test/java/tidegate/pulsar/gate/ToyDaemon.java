@@ -9,6 +9,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.function.Consumer;
 import tidegate.pulsar.wire.Frame;
 import tidegate.pulsar.wire.Frame.Envelope;
 import tidegate.pulsar.wire.FrameReader;
@@ -19,6 +20,7 @@ import tidegate.pulsar.wire.Position;
 import tidegate.pulsar.wire.Positions;
 import tidegate.pulsar.wire.ProtocolException;
 import tidegate.pulsar.wire.Records;
+import tidegate.pulsar.wire.ReleasePace;
 
 /**
  * A daemon in memory that follows docs/protocol.md to the letter, for tests: one connection, bytes in and out.
@@ -97,6 +99,8 @@ public final class ToyDaemon {
     public final List<String> violations = new ArrayList<>();
     /** The shim's answers to {@link #cancel}, by number. */
     final Map<Long, Frame.Cancelled> cancelled = new HashMap<>();
+    /** The shim's answers to {@link #pace}, by number; that to a new stream has number 0. */
+    final Map<Long, Frame.Paced> paced = new HashMap<>();
     final List<Frame> received = new ArrayList<>();
     int maxHeldPerFrame = 1000;
     /** A stream keeps no more credit than this. */
@@ -166,8 +170,17 @@ public final class ToyDaemon {
         for (Position position : positions) {
             asked.add(position.ledgerId(), position.entryId());
         }
+        newest(stream -> send(stream.id, seq, new Frame.Cancel(ask, asked)));
+    }
+
+    /** As {@link #cancel}, for another pace; its answer will be in {@link #paced}. */
+    void pace(long seq, boolean ask, ReleasePace pace) {
+        newest(stream -> send(stream.id, seq, new Frame.Pace(ask, pace)));
+    }
+
+    private void newest(Consumer<Stream> action) {
         streams.values().stream().filter(stream -> !stream.closing).max(Comparator.comparingInt(stream -> stream.id))
-                .ifPresent(stream -> send(stream.id, seq, new Frame.Cancel(ask, asked)));
+                .ifPresent(action);
     }
 
     private void send(int stream, long seq, Frame frame) {
@@ -195,6 +208,10 @@ public final class ToyDaemon {
                 // Perhaps behind the CLOSE that it has crossed; of a stream that has ended, nobody waits for it.
                 if (stream != null) {
                     cancelled.put(envelope.seq(), answer);
+                }
+            } else if (frame instanceof Frame.Paced answer) {
+                if (stream != null) {
+                    paced.put(envelope.seq(), answer);
                 }
             } else if (stream == null || stream.closing) {
                 violations.add(frame.name() + " on stream " + envelope.stream() + ", which is not open");

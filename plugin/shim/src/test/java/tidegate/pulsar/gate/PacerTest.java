@@ -1,0 +1,273 @@
+package tidegate.pulsar.gate;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.util.List;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+import tidegate.pulsar.position.NearTier;
+import tidegate.pulsar.wire.Frame;
+import tidegate.pulsar.wire.Position;
+import tidegate.pulsar.wire.ReleasePace;
+
+/** Due messages leave at the subscription's pace: held back and never lost, and as told. */
+class PacerTest extends TrackerScenario {
+    private Frame.Paced pace(ReleasePace pace) {
+        return ask(false, pace);
+    }
+
+    private Frame.Paced ask(boolean ask, ReleasePace pace) {
+        world.daemon.paced.clear();
+        world.daemon.pace(7, ask, pace);
+        world.toShim(Integer.MAX_VALUE);
+        world.broker.runCursor();
+        world.toDaemon();
+        return world.daemon.paced.get(7L);
+    }
+
+    /** With a tracker, which comes with the first delayed message. */
+    private void startTracking() {
+        start();
+        publish(0, 3_600_000);
+        world.settle();
+    }
+
+    private static Frame.Paced inForce(ReleasePace pace, int heldBack) {
+        return new Frame.Paced(pace, heldBack, "");
+    }
+
+    private void publishMany(int count, long delayMs) {
+        for (int entry = 1; entry <= count; entry++) {
+            publish(entry, delayMs);
+        }
+    }
+
+    private void consumeAll(long forMs) {
+        for (long end = world.now() + forMs; world.now() < end; ) {
+            world.runUntil(Math.min(end, world.now() + 10));
+            world.acknowledgeAll();
+        }
+    }
+
+    @Test
+    void nothingLeavesWhilePausedAndEverythingAfter() {
+        start();
+        publishMany(10, 1_000);
+        world.settle();
+        assertEquals(inForce(ReleasePace.PAUSED, 0), pace(ReleasePace.PAUSED));
+        publish(11, 0);
+        publish(12, -1);
+        world.runUntil(world.now() + 60_000);
+        assertEquals(List.of(12L), delivered(), "a message without a delivery time");
+        assertEquals(inForce(ReleasePace.PAUSED, 11), ask(true, ReleasePace.NONE));
+        assertEquals(11, world.core().stats().heldBack());
+        assertEquals(inForce(ReleasePace.NONE, 0), pace(ReleasePace.NONE));
+        consumeAll(1_000);
+        assertEquals(List.of(12L, 1L, 2L, 3L, 4L, 11L, 5L, 6L, 7L, 8L, 9L, 10L), delivered(), "the oldest five first");
+    }
+
+    @Test
+    void aPausedTrackerWakesNobodyAndIsAskedForNothing() {
+        start();
+        publishMany(5, 1_000);
+        world.settle();
+        pace(ReleasePace.PAUSED);
+        world.runUntil(world.now() + 2_000);
+        int rounds = world.broker.rounds;
+        world.runUntil(world.now() + 60_000);
+        assertEquals(NearTier.NONE, world.broker.wakeMs);
+        assertEquals(rounds, world.broker.rounds);
+        assertFalse(world.core().dispatcher().hasDue());
+        assertTrue(world.core().dispatcher().contains(1, 1));
+    }
+
+    @Test
+    void itOutlivesCrashesOfBothAndAnUnload() {
+        start();
+        publishMany(5, 1_000);
+        world.settle();
+        pace(ReleasePace.PAUSED);
+        world.daemon.commit();
+        world.crashDaemon();
+        world.crashBroker();
+        world.broker.connect();
+        world.daemon.paced.clear();
+        world.runUntil(world.now() + 5_000);
+        assertEquals(inForce(ReleasePace.PAUSED, 0), world.daemon.paced.get(0L), "told right after OPEN");
+        world.unload(0);
+        world.broker.connect();
+        world.runUntil(world.now() + 5_000);
+        world.wipeDaemon();
+        world.runUntil(world.now() + 5_000);
+        assertEquals(List.of(), delivered());
+        assertEquals(inForce(ReleasePace.NONE, 0), pace(ReleasePace.NONE));
+        consumeAll(1_000);
+        assertEquals(List.of(1L, 2L, 3L, 4L, 5L), delivered());
+    }
+
+    @Test
+    void anOwnerThatDecidesAloneKeepsThePause() {
+        world.daemonWaitMs = 500;
+        start();
+        publishMany(5, 1_000);
+        world.settle();
+        pace(ReleasePace.PAUSED);
+        world.daemonUp = false;
+        world.crashBroker();
+        world.broker.connect();
+        world.runUntil(world.now() + 10_000);
+        assertEquals(List.of(), delivered());
+        world.daemonUp = true;
+        world.runUntil(world.now() + 2_000);
+        assertEquals(List.of(), delivered());
+        pace(ReleasePace.NONE);
+        consumeAll(1_000);
+        assertEquals(5, delivered().size());
+    }
+
+    @Test
+    void whatWaitsForAConsumerIsTakenBackAndWhatOneHadComesAgain() {
+        world.broker.permits = 2;
+        start();
+        publishMany(5, 100);
+        world.runUntil(world.now() + 300);
+        assertEquals(List.of(1L, 2L), delivered(), "the others were given to the dispatcher");
+        pace(ReleasePace.PAUSED);
+        ToyBroker.ToyConsumer consumer = world.broker.consumers.get(0);
+        world.broker.negativeAcknowledge(consumer, new Position(1, 1));
+        world.broker.acknowledge(consumer, new Position(1, 2));
+        world.runUntil(world.now() + 5_000);
+        assertEquals(List.of(1L, 2L, 1L), delivered(), "a consumer gave it back");
+        pace(ReleasePace.NONE);
+        consumeAll(1_000);
+        assertEquals(List.of(1L, 2L, 1L, 3L, 4L, 5L), delivered());
+    }
+
+    @Test
+    void afterTheLastConsumerWhatItHadWaitsToo() {
+        start();
+        publishMany(3, 100);
+        world.runUntil(world.now() + 300);
+        pace(ReleasePace.PAUSED);
+        world.broker.disconnectAll();
+        world.broker.connect();
+        world.runUntil(world.now() + 5_000);
+        assertEquals(List.of(1L, 2L, 3L), delivered());
+        pace(ReleasePace.NONE);
+        consumeAll(1_000);
+        assertEquals(6, delivered().size());
+    }
+
+    @Test
+    void itIsInForceOnceItIsStored() {
+        start();
+        publishMany(3, 1_000);
+        world.settle();
+        world.broker.metadataConflicts = 1;
+        Frame.Paced refused = pace(ReleasePace.PAUSED);
+        assertEquals(ReleasePace.NONE, refused.pace());
+        assertFalse(refused.why().isEmpty());
+        world.runUntil(world.now() + 2_000);
+        assertEquals(List.of(1L, 2L, 3L), delivered());
+    }
+
+    @Test
+    void aNewSubscriptionNeedsAConsumer() {
+        start();
+        publishMany(3, 3_000);
+        world.settle();
+        world.broker.isStored = false;
+        world.broker.disconnectAll();
+        assertTrue(pace(ReleasePace.PAUSED).why().contains("once a consumer is connected"));
+        world.broker.connect();
+        world.settle();
+        assertEquals("", pace(ReleasePace.PAUSED).why());
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {1, 3, 20, 500})
+    void aRateLetsSoManyLeaveASecond(int rate) {
+        world.broker.permits = 1_000;
+        world.broker.readBatch = 100;
+        world.credit = 3_000;
+        startTracking();
+        pace(ReleasePace.rate(rate));
+        publishMany(rate * 4, 1_000);
+        world.settle();
+        consumeAll(1_000 + 2_100);
+        int bucket = Math.max(1, rate / 20);
+        int got = delivered().size();
+        assertTrue(got >= 2 * rate - bucket && got <= 2.1 * rate + bucket, got + " came at " + rate + " a second");
+        consumeAll(3_000);
+        assertEquals(rate * 4, delivered().size());
+        world.broker.deliveries.forEach(one -> assertTrue(one.atMs() >= one.deliverAtMs()));
+        for (int i = 0; i < got; i++) {
+            assertEquals(i + 1, delivered().get(i), "the oldest first");
+        }
+    }
+
+    @Test
+    void aRateStartsAnewAndLetsNothingOutAtOnce() {
+        world.broker.permits = 1_000;
+        start();
+        publishMany(50, 1_000);
+        world.settle();
+        pace(ReleasePace.rate(2));
+        for (int i = 0; i < 10; i++) {
+            consumeAll(400);
+            world.crashBroker();
+            world.broker.connect();
+        }
+        assertTrue(delivered().size() <= 10, delivered() + " came in 4 s");
+    }
+
+    @Test
+    void aClockSetBackStopsARateForAMomentOnly() {
+        world.broker.permits = 1_000;
+        startTracking();
+        pace(ReleasePace.rate(10));
+        publishMany(50, 0);
+        consumeAll(1_000);
+        int before = delivered().size();
+        assertTrue(before <= 11, before + " came in a second");
+        world.clock.set(world.now() - 30_000);
+        pace(ReleasePace.rate(10));
+        publish(60, -1);
+        consumeAll(500);
+        // Those that were due are not, by this clock; they are when it is right again.
+        world.clock.set(world.now() + 30_000);
+        consumeAll(1_000);
+        assertTrue(delivered().size() >= before + 10, delivered().size() + " after " + before);
+    }
+
+    @Test
+    void anOlderDaemonHearsOfNoPace() {
+        start();
+        publishMany(3, 1_000);
+        world.settle();
+        assertNull(world.core().daemon().tellPace());
+        pace(ReleasePace.PAUSED);
+        assertEquals(inForce(ReleasePace.PAUSED, 0), world.core().daemon().tellPace());
+    }
+
+    @Test
+    void nearStaysWithinItsBoundWhilePaused() {
+        world.credit = 4;
+        world.nearMaxEntries = 6;
+        startTracking();
+        pace(ReleasePace.PAUSED);
+        publishMany(100, 500);
+        world.runUntil(world.now() + 5_000);
+        assertTrue(world.core().stats().near() <= 10, world.core().stats().near() + " are near");
+        assertEquals(List.of(), delivered());
+        pace(ReleasePace.NONE);
+        world.broker.permits = 1_000;
+        consumeAll(5_000);
+        assertEquals(100, delivered().stream().distinct().count());
+        assertEquals(100, delivered().size());
+    }
+}
