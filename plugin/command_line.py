@@ -64,6 +64,13 @@ _COMMANDS = {
     "cancel": _Command("tidegate.plugin.commands.cancel", "Take messages back before they are delivered."),
     "release": _Command("tidegate.plugin.commands.release", "Have messages delivered now."),
     "reschedule": _Command("tidegate.plugin.commands.reschedule", "Have messages delivered at another time."),
+    "pause": _Command("tidegate.plugin.commands.pace", "Let no delayed message leave until tidegate resume."),
+    "resume": _Command(
+        "tidegate.plugin.commands.pace", "Let messages leave as they come due, after a pause or pace."
+    ),
+    "pace": _Command(
+        "tidegate.plugin.commands.pace", "Show or set the pace at which delayed messages leave."
+    ),
     "audit": _Command(
         "tidegate.pipeline.commands.audit", "Judge deliveries: what was lost, early, late or repeated."
     ),

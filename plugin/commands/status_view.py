@@ -14,6 +14,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from tidegate.plugin.commands.pace import pace_text
 from tidegate.plugin.durations import duration
 from tidegate.plugin.shown import one_line, shown
 
@@ -37,6 +38,8 @@ def render(answer: dict[str, Any], console: Console) -> None:
     if not answer["brokers"]:
         say(console, "no broker is connected")
     for line in _bypassed(answer.get("bypassed")):  # absent from an older daemon
+        say(console, line)
+    for line in _paced(answer.get("paced")):  # absent from an older daemon
         say(console, line)
     if "attached" in answer:
         say(console, attachment_line(answer["attached"]))
@@ -76,6 +79,23 @@ def _bypassed(bypassed: dict[str, Any] | None) -> list[str]:
     ]
     more = bypassed["dispatchers"] - len(lines)
     return [*lines, f"BYPASSED: and {more:,} dispatchers more"] if more > 0 else lines
+
+
+def _paced(paced: dict[str, Any] | None) -> list[str]:
+    """A line for each subscription that is held back on purpose, and one for all without a name."""
+    if paced is None:
+        return []
+    lines = [
+        (
+            f"PAUSED: {shown(one['topic'])}:{shown(one['subscription'])}: "
+            "nothing leaves until tidegate resume"
+            if one["paused"]
+            else f"PACE: {shown(one['topic'])}:{shown(one['subscription'])}: {pace_text(one)}"
+        )
+        for one in paced["named"]
+    ]
+    more = paced["subscriptions"] - len(lines)
+    return [*lines, f"PACE: and {more:,} subscriptions more"] if more > 0 else lines
 
 
 def _say_rows(rows: list[_Row], console: Console) -> None:
@@ -120,7 +140,7 @@ class _Row:
         self.next_due = _next_due(one["next_due_ms"], now_ms)
         self.width = _width(one)
         self.remarks = [
-            *([_NO_CREDIT] if one["credit"] == 0 and one["overdue_ms"] else []),
+            *([_NO_CREDIT] if one["credit"] == 0 and one["overdue_ms"] and not _is_paced(one) else []),
             *_log(one.get("index_log")),
         ]
         self.slices = [
@@ -149,6 +169,11 @@ class _Row:
         if self.slices_omitted:
             said.append(f"  … {self.slices_omitted} more slices")
         return said
+
+
+def _is_paced(one: dict[str, Any]) -> bool:
+    pace = one.get("pace")  # absent from an older daemon
+    return pace is not None and any(pace.values())
 
 
 def _fits(table: Table, console: Console) -> bool:

@@ -53,6 +53,7 @@ from tidegate.plugin.wire.messages import (
     Message,
     Move,
     Open,
+    Paced,
     Ping,
     Pong,
     Query,
@@ -387,7 +388,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._engine.bypassed(self, message)
             case Open() if self.hello.role == Role.BROKER:
                 self._streams.open(frame.stream, message)
-            case Credit() | Add() | Move() | Ack() | Unack() | MarkDelete() | Clear() | Close() if (
+            case Paced() | Credit() | Add() | Move() | Ack() | Unack() | MarkDelete() | Clear() | Close() if (
                 self.hello.role == Role.BROKER
             ):
                 self._added = self._added or isinstance(message, Add)

@@ -48,6 +48,7 @@ from tidegate.plugin.daemon.ingestion import Ingestion
 from tidegate.plugin.daemon.looking import Looking
 from tidegate.plugin.daemon.maintenance import Maintenance
 from tidegate.plugin.daemon.ownership import Ownership
+from tidegate.plugin.daemon.pacing import Pacing
 from tidegate.plugin.daemon.queries import Queries
 from tidegate.plugin.daemon.reading_pace import ReadingPace
 from tidegate.plugin.daemon.rescheduling import Rescheduling
@@ -70,6 +71,7 @@ from tidegate.plugin.wire.messages import (
     Ingest,
     Move,
     Open,
+    Paced,
     Rescheduled,
     Role,
     Welcome,
@@ -122,6 +124,8 @@ class DaemonEngine:
         self._cancelling = Cancelling(catalog, clock, self.ownership, self)
         looking = Looking(catalog, clock, look_executor)
         self._rescheduling = Rescheduling(catalog, clock, self.ownership, self, looking.find_entries)
+        self.count_due = looking.count_due
+        self._pacing = Pacing(catalog, clock, self.ownership, looking.count_due)
         self._queries = Queries(
             self,
             Ingestion(catalog, self, executor=commit_executor, log=log),
@@ -137,6 +141,7 @@ class DaemonEngine:
                 metrics=metrics,
                 log=log,
             ),
+            pacing=self._pacing,
             log=log,
         )
         self._handing_out = HandingOut(
@@ -387,6 +392,7 @@ class DaemonEngine:
         self._handing_out.end(stream)
         self._cancelling.ended(stream)
         self._rescheduling.ended(stream)
+        self._pacing.ended(stream)
         self._committer.forget(stream)
         if self._logs is not None:
             self._logs.end(stream)
@@ -444,6 +450,10 @@ class DaemonEngine:
             self._cancelling.answered(stream, seq, answer)
         else:
             self._rescheduling.answered(stream, seq, answer)
+
+    def paced(self, stream: Stream, seq: int, told: Paced) -> None:
+        """See ``stream.Engine``."""
+        self._pacing.told(stream, seq, told)
 
     # --- what the broker decides ------------------------------------------------------------------
 

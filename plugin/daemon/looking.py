@@ -115,6 +115,15 @@ class Looking:
             return of_topic(self._catalog, topic)
         return named(self._catalog, topic, subscription)
 
+    async def count_due(self, index: DelayIndex) -> int:
+        """How many held entries are due now, handed out or not. Raises ``UserError``."""
+        now_ms = self._clock.now_ms()
+        try:
+            outline = index.outline()
+        except BlockAwayError as error:
+            raise _away(index) from error
+        return int((await self._tide(index, outline, np.array([now_ms, now_ms + 1]))).before)
+
     async def _tide(self, index: DelayIndex, outline: Outline, edges: Int64Array) -> Tide:
         return await self._read(index, lambda one: one.tide(edges), outline)
 

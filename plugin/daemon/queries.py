@@ -21,6 +21,7 @@ from tidegate.plugin.daemon.audit_log import IDS_MAX, AuditLog
 from tidegate.plugin.daemon.cancelling import Cancelling, with_state
 from tidegate.plugin.daemon.ingestion import Ingestion, refusal
 from tidegate.plugin.daemon.looking import Looking
+from tidegate.plugin.daemon.pacing import Pacing
 from tidegate.plugin.daemon.recorder import Recorder
 from tidegate.plugin.daemon.rescheduling import Rescheduling
 from tidegate.plugin.daemon.selection import name_of, named, of_partition
@@ -44,6 +45,7 @@ _KNOWN = (
     "cancel",
     "reschedule",
     "release",
+    "pace",
     "take-in",
     "index",
     "positions",
@@ -80,6 +82,7 @@ class Queries:
         loop: asyncio.AbstractEventLoop,
         *,
         audit_log: AuditLog,
+        pacing: Pacing,
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         self._asked = asked
@@ -88,6 +91,7 @@ class Queries:
         self._cancelling = cancelling
         self._audit_log = audit_log
         self._rescheduling = rescheduling
+        self._pacing = pacing
         self._loop = loop
         self._log = log
         self._seldom = Seldom(asked.clock.monotonic_ns)
@@ -138,7 +142,7 @@ class Queries:
                     self._answer(connection, self._recorded(connection, request), reply)
                 case "tide" | "waiting" | "show":
                     self._answer(connection, self._looked(request), reply)
-                case "cancel" | "reschedule" | "release":
+                case "cancel" | "reschedule" | "release" | "pace":
                     self._do(connection, self._changed(request, reply, connection.process))
                 case what:
                     raise UserError(f"unknown query {what!r}, known: {', '.join(map(repr, _KNOWN))}")
@@ -242,6 +246,8 @@ class Queries:
                 return await self._change(request, peer, self._rescheduling.reschedule, "rescheduled")
             case "release":
                 return await self._change(request, peer, self._rescheduling.release, "released")
+            case "pace":
+                return await self._pace(request)
             case what:
                 raise UserError(f"unknown query {what!r}")
 
@@ -290,6 +296,13 @@ class Queries:
         indexes = named(self._asked.catalog, *name_of(request))
         for one in partitions[:PARTITIONS_MAX]:
             of_partition(indexes, one)
+
+    async def _pace(self, request: dict[str, object]) -> dict[str, Any]:
+        answer = await self._pacing.pace(request)
+        if "kind" in request:
+            asked = {name: request.get(name) for name in ("topic", "subscription", "kind", "amount")}
+            self._log.info("pace of release set", done=answer["done"], **asked)
+        return answer
 
     async def _entries(self, request: dict[str, object]) -> AsyncIterator[bytes]:
         yield json_body(await self._ingestion.entries(request))

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from tidegate.index import PositionSet, SubscriptionName
 from tidegate.plugin.daemon.homes.broker_home import LogRequests
+from tidegate.plugin.daemon.release import Release
 from tidegate.plugin.daemon.session import Change, Session
 from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.wire.messages import (
@@ -20,6 +21,8 @@ from tidegate.plugin.wire.messages import (
     Ingest,
     Message,
     Open,
+    Paced,
+    ReleasePace,
     Rescheduled,
     Welcome,
 )
@@ -29,15 +32,16 @@ class Stream:
     """A session on a connection.
 
     ``answer_sent``: its last HELD has been written; ``session.answer_begun``: the answer is fixed.
-    ``untold``: positions held since, between the two.
+    ``untold``: positions held since, between the two. ``release``: the pace that its broker keeps.
     """
 
-    __slots__ = ("answer_sent", "connection", "session", "untold")
+    __slots__ = ("answer_sent", "connection", "release", "session", "untold")
 
     def __init__(self, connection: Link, session: Session) -> None:
         self.connection = connection
         self.session = session
         self.answer_sent = False
+        self.release = Release()
         self.untold = PositionSet()
 
     @property
@@ -49,6 +53,11 @@ class Stream:
     def credit(self) -> int:
         """The number of further entries that the broker has room for."""
         return self.session.credit
+
+    @property
+    def pace(self) -> ReleasePace:
+        """The pace in force at its broker."""
+        return self.release.pace
 
     @property
     def name(self) -> SubscriptionName:
@@ -168,6 +177,10 @@ class Engine(Protocol):
 
     def decided(self, stream: Stream, seq: int, answer: Cancelled | Rescheduled) -> None:
         """The broker has answered a CANCEL or RESCHEDULE."""
+        ...
+
+    def paced(self, stream: Stream, seq: int, told: Paced) -> None:
+        """The broker says which pace of release is in force, in answer to a PACE or by itself."""
         ...
 
     def credit(self, stream: Stream, more: int) -> None:

@@ -22,7 +22,7 @@ from tidegate.plugin.daemon.session import Change
 from tidegate.plugin.daemon.stream import Engine, Link, Stream
 from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
 from tidegate.plugin.wire.frames import Frame
-from tidegate.plugin.wire.messages import Cancelled, Close, Credit, Error, Open, Rescheduled
+from tidegate.plugin.wire.messages import Cancelled, Close, Credit, Error, Open, Paced, Rescheduled
 
 if TYPE_CHECKING:
     import structlog
@@ -37,7 +37,7 @@ class Opening:
 
     request: Open
     task: asyncio.Task[None]
-    later: list[tuple[Frame, Credit | Change]] = field(default_factory=list)
+    later: list[tuple[Frame, Credit | Paced | Change]] = field(default_factory=list)
     size_bytes: int = 0
 
 
@@ -162,7 +162,7 @@ class Streams:
 
     # --- frames -----------------------------------------------------------------------------------
 
-    def take(self, frame: Frame, message: Credit | Change, received_ns: int) -> None:
+    def take(self, frame: Frame, message: Credit | Paced | Change, received_ns: int) -> None:
         """A frame has come on a stream. Raises ``ProtocolError``."""
         stream_id = frame.stream
         opening = self._opening.get(stream_id)
@@ -173,7 +173,10 @@ class Streams:
                 opening.task.cancel()  # the broker has read so far that it needs no log any more
             return
         stream = self._open.get(stream_id)
-        if stream is None:
+        if isinstance(message, Paced):
+            if stream is not None:  # else it has crossed CLOSE or ERROR, and nobody waits for it
+                self._engine.paced(stream, frame.seq, message)
+        elif stream is None:
             if stream_id not in self._ended:
                 self._connection.send(Error(ErrorCode.UNKNOWN_STREAM, "the stream is not open"), stream_id)
         elif isinstance(message, Credit):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from tidegate.plugin.shown import shown
 from tidegate.plugin.telemetry.collectors import Collector, Count, CountByLabel, Distribution
 from tidegate.plugin.wire.frames import FrameType
+from tidegate.plugin.wire.messages import ReleasePace
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -74,6 +75,8 @@ class SubscriptionGauges:
     acknowledged: int
     next_due_ms: int | None
     slice_width_ms: int
+    pace: ReleasePace = field(default_factory=ReleasePace)
+    held_back: int = 0
 
     @property
     def namespace(self) -> str:
@@ -121,6 +124,8 @@ class Gauges:
     streams: int
     streams_without_credit: int
     uncommitted_entries: int
+    subscriptions_paced: int
+    subscriptions_paused: int
     index_logs: int
     index_logs_failing: int
     index_log_waiting_bytes: int
@@ -192,6 +197,16 @@ class _GaugeCollector:
                 state.streams_without_credit,
             ),
             ("uncommitted_entries", "Entries received that are not durable yet", state.uncommitted_entries),
+            (
+                "subscriptions_paced",
+                "Subscriptions whose messages leave at a pace, the paused ones too",
+                state.subscriptions_paced,
+            ),
+            (
+                "subscriptions_paused",
+                "Subscriptions of which nothing leaves until somebody resumes them",
+                state.subscriptions_paused,
+            ),
             ("index_logs", "Index logs that are written here", state.index_logs),
             (
                 "index_logs_failing",
@@ -270,6 +285,24 @@ class _GaugeCollector:
             "Width of the slices that new entries go to",
             labels=labels,
         )
+        paused = GaugeMetricFamily(
+            "tidegate_subscription_paused", "1 if nothing leaves until somebody resumes it", labels=labels
+        )
+        rate = GaugeMetricFamily(
+            "tidegate_subscription_release_rate",
+            "Entries that leave a second at most, 0 for any",
+            labels=labels,
+        )
+        spread = GaugeMetricFamily(
+            "tidegate_subscription_release_spread_seconds",
+            "The time over which a burst is spread, 0 for none",
+            labels=labels,
+        )
+        held_back = GaugeMetricFamily(
+            "tidegate_subscription_entries_held_back",
+            "Due entries of a subscription with a pace: held back, or with consumers",
+            labels=labels,
+        )
         for one in series:
             # Escaped: Prometheus accepts no zero byte, and one series must not break a whole scrape.
             values = [shown(one.namespace), shown(one.topic), shown(one.subscription)]
@@ -278,7 +311,11 @@ class _GaugeCollector:
             acknowledged.add_metric(values, one.acknowledged)
             due.add_metric(values, math.nan if one.next_due_ms is None else one.next_due_ms / 1_000)
             width.add_metric(values, one.slice_width_ms / 1_000)
-        yield from (held, in_flight, acknowledged, due, width)
+            paused.add_metric(values, int(one.pace.is_paused))
+            rate.add_metric(values, one.pace.rate or 0)
+            spread.add_metric(values, (one.pace.spread_ms or 0) / 1_000)
+            held_back.add_metric(values, one.held_back)
+        yield from (held, in_flight, acknowledged, due, width, paused, rate, spread, held_back)
 
 
 class Metrics:
@@ -304,6 +341,9 @@ class Metrics:
         self.reconnects = self._count("reconnects", "Connections of a broker that had been connected before")
         self.entries_added = self._count("entries_added", "Entries in ADD frames, and new ones of a rebuild")
         self.entries_due = self._count("entries_due", "Entries handed out in DUE frames")
+        self.entries_held_back = self._count(
+            "entries_held_back", "Entries handed out late because of a pause or another pace"
+        )
         self.credit_exhausted = self._count("credit_exhausted", "Times that a stream ran out of credit")
         self.read_pause_seconds = self._count(
             "read_pause_seconds", "Time that connections were not read, because spilling was behind"
@@ -362,10 +402,18 @@ class Metrics:
         """One commit ended, ``ok`` or ``failed``."""
         self._commits.inc(result)
 
-    def observe_due(self, deliver_at_ms: npt.NDArray[np.int64], now_ms: int) -> None:
-        """Entries with these times were handed out at ``now_ms``."""
+    def observe_due(
+        self, deliver_at_ms: npt.NDArray[np.int64], now_ms: int, excused_until_ms: float = -math.inf
+    ) -> None:
+        """Entries with these times were handed out at ``now_ms``.
+
+        excused_until_ms: late ones that were due by then are not counted as late.
+        """
         self.entries_due.inc(len(deliver_at_ms))
-        self._lateness.observe_all(np.maximum(now_ms - deliver_at_ms, 0) / 1_000)
+        late_ms = np.maximum(now_ms - deliver_at_ms, 0)
+        held_back = (late_ms > 0) & (deliver_at_ms <= excused_until_ms)
+        self.entries_held_back.inc(int(np.count_nonzero(held_back)))
+        self._lateness.observe_all(late_ms[~held_back] / 1_000)
 
     def exposition(self, state: Gauges) -> bytes:
         """The text that Prometheus scrapes."""

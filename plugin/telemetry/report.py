@@ -18,12 +18,13 @@ from tidegate.plugin.telemetry.health import Health
 from tidegate.plugin.telemetry.metrics import BypassGauge, Gauges, SubscriptionGauges
 from tidegate.plugin.telemetry.survey import MOST_HELD, Surveyor, in_turns
 from tidegate.plugin.wire.frames import LENGTH_MAX
-from tidegate.plugin.wire.messages import BYPASSED_MAX
+from tidegate.plugin.wire.messages import BYPASSED_MAX, ReleasePace
 
 SCHEMA = 1
 SUBSCRIPTIONS_MAX = MOST_HELD  # with SLICES_MAX each, and topics of usual length, well below 4 MiB
 PAGE_SUBSCRIPTIONS = 500  # a browser asks every few seconds
 SLICES_MAX = 24
+PACED_MAX = 32
 NEAR_DUE_MS = 60_000
 _HEAD_BYTES = 196_608  # all but the subscriptions; a longer head leaves room for fewer of them
 _ANSWER_BYTES = LENGTH_MAX - 262_144
@@ -60,6 +61,16 @@ class Stream(Protocol):
     @property
     def credit(self) -> int:
         """The number of further entries that its broker has room for."""
+        ...
+
+    @property
+    def name(self) -> SubscriptionName:
+        """The subscription that it serves."""
+        ...
+
+    @property
+    def pace(self) -> ReleasePace:
+        """The pace of release that its broker keeps."""
         ...
 
 
@@ -231,6 +242,10 @@ class Daemon(Protocol):
         """Received entries and positions that no commit covers yet."""
         ...
 
+    async def count_due(self, index: DelayIndex) -> int:
+        """The number of held entries that are due, handed out or not."""
+        ...
+
     def log_of(self, name: SubscriptionName) -> Log | None:
         """The index log of a served subscription, None if it has none."""
         ...
@@ -283,6 +298,7 @@ async def status(daemon: Daemon, subscriptions_max: int, *, by_due: bool = False
                 for broker, one in islice(daemon.bypasses.named(), BYPASSED_MAX)
             ],
         },
+        "paced": _paced(daemon),
         "totals": survey.totals._asdict()
         | {"uncommitted_entries": daemon.uncommitted_entries, "damaged_bytes": survey.damaged_bytes},
     }
@@ -293,6 +309,20 @@ async def status(daemon: Daemon, subscriptions_max: int, *, by_due: bool = False
         lambda index: _subscription(daemon, index, now_ms),
         survey.totals.subscriptions,
     )
+
+
+def _paced(daemon: Daemon) -> dict[str, Any]:
+    """The subscriptions with a pace of release, the first of them by name, paused ones before others."""
+    paced = [one for one in daemon.ownership if one.pace.is_on]
+    first = heapq.nsmallest(PACED_MAX, paced, key=lambda one: (not one.pace.is_paused, one.name))
+    return {
+        "subscriptions": len(paced),
+        "paused": sum(one.pace.is_paused for one in paced),
+        "named": [
+            {"topic": one.name.topic, "subscription": one.name.subscription, **one.pace.as_json()}
+            for one in first
+        ],
+    }
 
 
 async def with_subscriptions(
@@ -332,6 +362,7 @@ def _subscription(daemon: Daemon, index: DelayIndex, now_ms: int) -> dict[str, A
         "subscription": index.name.subscription,
         "broker": None if stream is None else stream.broker,
         "credit": None if stream is None else stream.credit,
+        "pace": None if stream is None else stream.pace.as_json(),
         "held": stats.held,
         "in_flight": stats.in_flight,
         "acknowledged": stats.acknowledged,
@@ -374,7 +405,11 @@ async def gauges(daemon: Daemon) -> Gauges:
     streams = list(daemon.ownership)
     logs = daemon.log_states()
     names = heapq.nsmallest(daemon.settings.metrics_subscriptions, (index.name for index in daemon.catalog))
-    series = [_series(index) async for index in in_turns(map(daemon.catalog.get, names)) if index is not None]
+    series = [
+        await _series(daemon, index)
+        async for index in in_turns(map(daemon.catalog.get, names))
+        if index is not None
+    ]
     return Gauges(
         subscriptions=totals.subscriptions,
         held=totals.held,
@@ -401,6 +436,8 @@ async def gauges(daemon: Daemon) -> Gauges:
         streams=len(streams),
         streams_without_credit=sum(stream.credit == 0 for stream in streams),
         uncommitted_entries=daemon.uncommitted_entries,
+        subscriptions_paced=sum(stream.pace.is_on for stream in streams),
+        subscriptions_paused=sum(stream.pace.is_paused for stream in streams),
         index_logs=len(logs),
         index_logs_failing=sum(bool(log.failure) for log in logs),
         index_log_waiting_bytes=sum(log.waiting_bytes for log in logs),
@@ -416,8 +453,11 @@ async def gauges(daemon: Daemon) -> Gauges:
     )
 
 
-def _series(index: DelayIndex) -> SubscriptionGauges:
+async def _series(daemon: Daemon, index: DelayIndex) -> SubscriptionGauges:
     stats = index.stats()
+    stream = daemon.ownership.get(index.name)
+    pace = ReleasePace() if stream is None else stream.pace
+    held_back = await daemon.count_due(index) if pace.is_on else 0
     return SubscriptionGauges(
         index.name.topic,
         index.name.subscription,
@@ -426,4 +466,6 @@ def _series(index: DelayIndex) -> SubscriptionGauges:
         stats.acknowledged,
         stats.next_due_ms,
         stats.slice_width_ms,
+        pace,
+        held_back,
     )

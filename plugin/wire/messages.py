@@ -285,6 +285,30 @@ class ReleasePace:
     kind: PaceKind = PaceKind.NONE
     amount: int = 0
 
+    @property
+    def is_on(self) -> bool:
+        """True if due entries may have to wait."""
+        return self.kind != PaceKind.NONE
+
+    @property
+    def is_paused(self) -> bool:
+        """True if nothing leaves."""
+        return self.kind == PaceKind.PAUSED
+
+    @property
+    def rate(self) -> int | None:
+        """The entries that leave a second at most."""
+        return self.amount if self.kind == PaceKind.RATE else None
+
+    @property
+    def spread_ms(self) -> int | None:
+        """The time over which a burst is spread."""
+        return self.amount if self.kind == PaceKind.SPREAD else None
+
+    def as_json(self) -> dict[str, Any]:
+        """For answers: `paused`, `rate` and `spread_ms`."""
+        return {"paused": self.is_paused, "rate": self.rate, "spread_ms": self.spread_ms}
+
 
 @dataclass(frozen=True, slots=True)
 class Pace:

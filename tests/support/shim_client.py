@@ -41,6 +41,8 @@ from tidegate.plugin.wire.messages import (
     Message,
     Move,
     Open,
+    Pace,
+    Paced,
     Ping,
     Pong,
     Reschedule,
@@ -86,6 +88,8 @@ class ClientStream:
         self.error: DaemonError | None = None
         self.seq = 0
         self.cancels: list[tuple[int, Cancel]] = []
+        self.paces: list[tuple[int, Pace]] = []
+        self.on_pace: Callable[[Pace], Paced] | None = None  # None: nothing is answered
         self.on_cancel: Callable[[Cancel], Cancelled] | None = None  # None: nothing is answered
         self.reschedules: list[tuple[int, Reschedule]] = []
         self.on_reschedule: Callable[[Reschedule], Rescheduled] | None = None  # None: nothing is answered
@@ -173,6 +177,10 @@ class ClientStream:
                 self.reschedules.append((seq, message))
                 if self.on_reschedule is not None:
                     self.client.send(self.on_reschedule(message), self.stream_id, seq)
+            case Pace():
+                self.paces.append((seq, message))
+                if self.on_pace is not None:
+                    self.client.send(self.on_pace(message), self.stream_id, seq)
             case Error():
                 self.error = DaemonError(message.code, message.message)
             case LogRequest():

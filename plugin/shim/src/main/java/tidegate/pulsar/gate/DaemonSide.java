@@ -287,11 +287,12 @@ public final class DaemonSide {
     /** Somebody wants another pace, or to know the one in force. It is stored first; the answer comes on any thread. */
     public CompletableFuture<Frame.Paced> onPace(Frame.Pace asked) {
         synchronized (lock) {
+            if (!stream.takesMore() || ending.hasBegun() || host.isClosed()) {
+                // The next owner may have set another one.
+                return CompletableFuture.completedFuture(paced("the broker lets the topic go, or opens it anew"));
+            }
             if (asked.ask() || asked.pace().equals(pacer.pace())) {
                 return CompletableFuture.completedFuture(paced(""));
-            }
-            if (!stream.takesMore() || ending.hasBegun()) {
-                return CompletableFuture.completedFuture(paced("the broker is about to let the topic go, or to open it anew"));
             }
         }
         CompletableFuture<Frame.Paced> answer = new CompletableFuture<>();

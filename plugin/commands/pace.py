@@ -1,0 +1,120 @@
+"""``tidegate pause``, ``resume`` and ``pace``: the pace at which the messages of a subscription leave.
+
+Invariant: it counts as set only if the broker of every partition has answered that it is in force.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tidegate.plugin.commands.options import Json, Socket, Subscription, Topic
+from tidegate.plugin.durations import duration
+from tidegate.plugin.environment import own_default_socket
+from tidegate.plugin.errors import UserError
+from tidegate.plugin.shown import one_line
+from tidegate.plugin.wire.client import ask_socket
+from tidegate.plugin.wire.messages import RATE_MAX
+
+_TIMEOUT_S = 60.0
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    app.command(epilog="Example: tidegate pause orders billing --json")(pause)
+    app.command(epilog="Example: tidegate resume orders billing")(resume)
+    app.command(epilog="Example: tidegate pace orders billing --rate 500")(pace)
+
+
+def pause(topic: Topic, subscription: Subscription, socket: Socket = None, json_output: Json = False) -> None:
+    """Let no delayed message leave until tidegate resume.
+
+    Everything is kept, through restarts of broker and daemon. Exit code 1: it is not paused, 3: no daemon
+    answers.
+    """
+    _ask(topic, subscription, socket, {"kind": "paused"}, json_output=json_output)
+
+
+def resume(
+    topic: Topic, subscription: Subscription, socket: Socket = None, json_output: Json = False
+) -> None:
+    """Let messages leave as they come due, after a pause or another pace.
+
+    What was held back leaves at once, the oldest first. Exit code 1: it is not resumed, 3: no daemon answers.
+    """
+    _ask(topic, subscription, socket, {"kind": "none"}, json_output=json_output)
+
+
+def pace(
+    topic: Topic,
+    subscription: Subscription,
+    rate: Annotated[
+        str | None,
+        typer.Option(metavar="N", help="Let at most N messages leave a second, the oldest first."),
+    ] = None,
+    socket: Socket = None,
+    json_output: Json = False,
+) -> None:
+    """Show or set the pace at which delayed messages leave.
+
+    It ends a pause; tidegate resume ends it. Exit code 1: it is not set, 3: no daemon answers.
+    """
+    asked = {} if rate is None else {"kind": "rate", "amount": _rate(rate)}
+    _ask(topic, subscription, socket, asked, json_output=json_output)
+
+
+def _rate(text: str) -> int:
+    try:
+        rate = int(text)
+    except ValueError:
+        rate = 0
+    if not 1 <= rate <= RATE_MAX:
+        raise typer.BadParameter(
+            f"a rate is a whole number of messages a second, 1 to {RATE_MAX}; "
+            "to hold everything back use tidegate pause"
+        )
+    return rate
+
+
+def _ask(
+    topic: str, subscription: str, socket: Path | None, asked: dict[str, Any], *, json_output: bool
+) -> None:
+    request = {"what": "pace", "topic": topic, "subscription": subscription, **asked}
+    answer = ask_socket(socket or own_default_socket(), request, _TIMEOUT_S)
+    try:
+        _say(answer, json_output=json_output)
+        done = bool(answer["done"])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"the daemon answers in a form that this version does not know: {error}") from error
+    if not done:
+        raise typer.Exit(1)
+
+
+def _say(answer: dict[str, Any], *, json_output: bool) -> None:
+    if json_output:
+        print(json.dumps({name: value for name, value in answer.items() if name != "schema"}))
+    for one in answer["subscriptions"]:
+        name = one_line(f"{one['topic']}:{one['subscription']}")
+        if not json_output and "paused" in one:
+            print(f"{name}: {pace_text(one)}{_held_back(one)}")
+        if "why" in one:
+            print(f"tidegate: {name}: {one_line(one['why'])}", file=sys.stderr)
+
+
+def pace_text(one: dict[str, Any]) -> str:
+    """A pace, of an answer of the daemon, in words."""
+    if one["paused"]:
+        return "PAUSED, nothing leaves"
+    if one["rate"] is not None:
+        return f"at most {one['rate']:,} a second leave"
+    if one["spread_ms"] is not None:
+        return f"a burst is spread over {duration(one['spread_ms'])}"
+    return "messages leave as they come due"
+
+
+def _held_back(one: dict[str, Any]) -> str:
+    return f", {one['held_back']:,} held back" if one["held_back"] else ""

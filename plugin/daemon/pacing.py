@@ -1,0 +1,143 @@
+"""The pace at which messages leave: set by the broker that serves the subscription, shown here.
+
+Invariants:
+
+- the broker keeps the setting, and says which is in force; nothing is remembered here;
+- a pace counts as set when the broker has answered that it is in force and stored;
+- a stream that ends, or a broker that cannot store it yet, is asked again of the next one, for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from tidegate.index import Catalog, Clock, DelayIndex
+from tidegate.plugin.daemon.ownership import Ownership
+from tidegate.plugin.daemon.selection import name_of, named
+from tidegate.plugin.daemon.stream import Stream
+from tidegate.plugin.errors import UserError
+from tidegate.plugin.wire.messages import (
+    PACE_AMOUNTS,
+    PACE_VERSION,
+    Pace,
+    Paced,
+    PaceKind,
+    ReleasePace,
+)
+
+SCHEMA = 1
+PATIENCE_S = 10.0
+AGAIN_S = 0.1
+NS_PER_SECOND = 1_000_000_000
+_NO_BROKER = "no broker serves it now: subscribe a consumer, and ask again"
+_NO_ANSWER = "the broker has not answered: ask again"
+_KINDS = {kind.name.lower(): kind for kind in PaceKind}
+
+
+class Pacing:
+    """The requests for another pace that are under way. count_due: how many entries of an index are due."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        clock: Clock,
+        ownership: Ownership[Stream],
+        count_due: Callable[[DelayIndex], Awaitable[int]],
+    ) -> None:
+        self._catalog = catalog
+        self._clock = clock
+        self._ownership = ownership
+        self._count_due = count_due
+        self._waiting: dict[tuple[Stream, int], asyncio.Future[Paced | None]] = {}
+        self._last_seq = 0
+
+    # ---- what the broker says
+
+    def told(self, stream: Stream, seq: int, paced: Paced) -> None:
+        """The broker says which pace is in force."""
+        stream.release.tell(paced.pace, self._clock.now_ms())
+        asked = self._waiting.get((stream, seq))
+        if asked is not None and not asked.done():
+            asked.set_result(paced)
+
+    def ended(self, stream: Stream) -> None:
+        """It answers nothing more on this stream."""
+        for (of, _), asked in self._waiting.items():
+            if of is stream and not asked.done():
+                asked.set_result(None)
+
+    # ---- requests
+
+    async def pace(self, request: dict[str, object]) -> dict[str, Any]:
+        """The query `pace`. Raises ``UserError``; what was set until then stays set."""
+        wanted = _wanted(request)
+        said = [await self._of_index(index, wanted) for index in named(self._catalog, *name_of(request))]
+        return {
+            "schema": SCHEMA,
+            "done": all("why" not in one for one in said),
+            "held_back": sum(one.get("held_back", 0) for one in said),
+            "subscriptions": said,
+        }
+
+    async def _of_index(self, index: DelayIndex, wanted: ReleasePace | None) -> dict[str, Any]:
+        answer: dict[str, Any] = {"topic": index.name.topic, "subscription": index.name.subscription}
+        paced, why = await self._asked(index, wanted)
+        if paced is not None:
+            waiting = 0
+            if paced.pace.is_on:
+                # The broker has the earliest, as many as there is credit for; the rest waits here.
+                waiting = max(0, await self._count_due(index) - index.stats().in_flight)
+            answer |= paced.pace.as_json() | {"held_back": paced.held_back + waiting}
+        return answer | ({"why": why} if why else {})
+
+    async def _asked(self, index: DelayIndex, wanted: ReleasePace | None) -> tuple[Paced | None, str]:
+        """The broker's last answer, if any, and the reason why the pace is not the one wanted."""
+        until_ns = self._clock.monotonic_ns() + int(PATIENCE_S * NS_PER_SECOND)
+        paced: Paced | None = None
+        why = _NO_BROKER
+        while True:
+            stream = self._ownership.get(index.name)
+            if stream is not None and stream.answer_sent and not stream.session.closing:
+                if stream.connection.version < PACE_VERSION:
+                    raise UserError(
+                        "the broker has a shim that knows no pace: restart it with this version's jar"
+                    )
+                said = await self._ask(stream, wanted, until_ns)
+                if said is not None:
+                    paced, why = said, said.why
+                elif paced is None:
+                    why = _NO_ANSWER
+            if not why or self._clock.monotonic_ns() >= until_ns:
+                return paced, why
+            await asyncio.sleep(AGAIN_S)
+
+    async def _ask(self, stream: Stream, wanted: ReleasePace | None, until_ns: int) -> Paced | None:
+        """The broker's answer; None if there is none."""
+        self._last_seq += 1
+        key = stream, self._last_seq
+        answer: asyncio.Future[Paced | None] = asyncio.get_running_loop().create_future()
+        self._waiting[key] = answer
+        stream.send(Pace(wanted or ReleasePace(), ask=wanted is None), seq=key[1])
+        left_s = max(0, until_ns - self._clock.monotonic_ns()) / NS_PER_SECOND
+        try:
+            async with asyncio.timeout(left_s):
+                return await answer
+        except TimeoutError:
+            return None
+        finally:
+            del self._waiting[key]
+
+
+def _wanted(request: dict[str, object]) -> ReleasePace | None:
+    """The pace to set; None if the request only asks. Raises ``UserError``."""
+    kind, amount = request.get("kind"), request.get("amount", 0)
+    if kind is None:
+        return None
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise UserError(f"kind must be one of {', '.join(_KINDS)}")
+    least, most = PACE_AMOUNTS[_KINDS[kind]]
+    if not isinstance(amount, int) or isinstance(amount, bool) or not least <= amount <= most:
+        raise UserError(f"the amount of a pace of kind {kind} must be a whole number, {least} to {most}")
+    return ReleasePace(_KINDS[kind], amount)
