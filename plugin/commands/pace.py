@@ -13,12 +13,12 @@ from typing import Annotated, Any
 import typer
 
 from tidegate.plugin.commands.options import Json, Socket, Subscription, Topic
-from tidegate.plugin.durations import duration
+from tidegate.plugin.durations import duration, milliseconds
 from tidegate.plugin.environment import own_default_socket
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.shown import one_line
 from tidegate.plugin.wire.client import ask_socket
-from tidegate.plugin.wire.messages import RATE_MAX
+from tidegate.plugin.wire.messages import RATE_MAX, SPREAD_MS_MAX, SPREAD_MS_MIN
 
 _TIMEOUT_S = 60.0
 
@@ -49,12 +49,18 @@ def resume(
     _ask(topic, subscription, socket, {"kind": "none"}, json_output=json_output)
 
 
-def pace(
+def pace(  # noqa: PLR0917 the flags
     topic: Topic,
     subscription: Subscription,
     rate: Annotated[
         str | None,
         typer.Option(metavar="N", help="Let at most N messages leave a second, the oldest first."),
+    ] = None,
+    spread: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Let what comes due together leave evenly over this time, as in 10m."
+        ),
     ] = None,
     socket: Socket = None,
     json_output: Json = False,
@@ -63,7 +69,13 @@ def pace(
 
     It ends a pause; tidegate resume ends it. Exit code 1: it is not set, 3: no daemon answers.
     """
-    asked = {} if rate is None else {"kind": "rate", "amount": _rate(rate)}
+    if rate is not None and spread is not None:
+        raise typer.BadParameter("give --rate or --spread, not both")
+    asked: dict[str, Any] = {}
+    if rate is not None:
+        asked = {"kind": "rate", "amount": _rate(rate)}
+    elif spread is not None:
+        asked = {"kind": "spread", "amount": _spread(spread)}
     _ask(topic, subscription, socket, asked, json_output=json_output)
 
 
@@ -78,6 +90,18 @@ def _rate(text: str) -> int:
             "to hold everything back use tidegate pause"
         )
     return rate
+
+
+def _spread(text: str) -> int:
+    try:
+        spread_ms = milliseconds(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    if not SPREAD_MS_MIN <= spread_ms <= SPREAD_MS_MAX:
+        raise typer.BadParameter(
+            f"a spread is {duration(SPREAD_MS_MIN)} to {duration(SPREAD_MS_MAX)}, not {text}"
+        )
+    return spread_ms
 
 
 def _ask(

@@ -214,6 +214,7 @@ class DaemonEngine:
         if self._logs is not None:
             self._logs.stop()
         self._queries.stop()
+        self._pacing.stop()
 
     # --- connections ------------------------------------------------------------------------------
 

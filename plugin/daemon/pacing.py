@@ -10,6 +10,7 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -21,6 +22,7 @@ from tidegate.plugin.errors import UserError
 from tidegate.plugin.wire.messages import (
     PACE_AMOUNTS,
     PACE_VERSION,
+    Behind,
     Pace,
     Paced,
     PaceKind,
@@ -30,6 +32,8 @@ from tidegate.plugin.wire.messages import (
 SCHEMA = 1
 PATIENCE_S = 10.0
 AGAIN_S = 0.1
+COUNT_S = 1.0
+BEHIND_MAX = 2**32 - 1
 NS_PER_SECOND = 1_000_000_000
 _NO_BROKER = "no broker serves it now: subscribe a consumer, and ask again"
 _NO_ANSWER = "the broker has not answered: ask again"
@@ -52,21 +56,50 @@ class Pacing:
         self._count_due = count_due
         self._waiting: dict[tuple[Stream, int], asyncio.Future[Paced | None]] = {}
         self._last_seq = 0
+        self._counting: dict[Stream, asyncio.Task[None]] = {}
+
+    def stop(self) -> None:
+        """Count nothing any more."""
+        for task in self._counting.values():
+            task.cancel()
 
     # ---- what the broker says
 
     def told(self, stream: Stream, seq: int, paced: Paced) -> None:
         """The broker says which pace is in force."""
         stream.release.tell(paced.pace, self._clock.now_ms())
+        if paced.pace.kind == PaceKind.SPREAD and stream not in self._counting:
+            task = asyncio.get_running_loop().create_task(self._tell_behind(stream))
+            self._counting[stream] = task
+            task.add_done_callback(lambda _: self._counting.pop(stream, None))
         asked = self._waiting.get((stream, seq))
         if asked is not None and not asked.done():
             asked.set_result(paced)
 
     def ended(self, stream: Stream) -> None:
         """It answers nothing more on this stream."""
+        if stream in self._counting:
+            self._counting[stream].cancel()
         for (of, _), asked in self._waiting.items():
             if of is stream and not asked.done():
                 asked.set_result(None)
+
+    async def _tell_behind(self, stream: Stream) -> None:
+        """Tell a broker that spreads a burst how much of it is still here, each second."""
+        told = 0
+        while stream.pace.kind == PaceKind.SPREAD:
+            behind = 0
+            if stream.answer_sent and stream.credit == 0 and self._ownership.get(stream.name) is stream:
+                with contextlib.suppress(UserError):
+                    behind = await self._behind(stream.session.index)
+            if behind != told:
+                stream.send(Behind(min(behind, BEHIND_MAX)))
+                told = behind
+            await asyncio.sleep(COUNT_S)
+
+    async def _behind(self, index: DelayIndex) -> int:
+        """About how many due entries the broker has no room for; it has the earliest."""
+        return max(0, await self._count_due(index) - index.stats().in_flight)
 
     # ---- requests
 
@@ -87,8 +120,7 @@ class Pacing:
         if paced is not None:
             waiting = 0
             if paced.pace.is_on:
-                # The broker has the earliest, as many as there is credit for; the rest waits here.
-                waiting = max(0, await self._count_due(index) - index.stats().in_flight)
+                waiting = await self._behind(index)
             answer |= paced.pace.as_json() | {"held_back": paced.held_back + waiting}
         return answer | ({"why": why} if why else {})
 

@@ -40,6 +40,7 @@ from tidegate.plugin.wire.messages import (
     PACE_AMOUNTS,
     Ack,
     Add,
+    Behind,
     Bypassed,
     BypassedDispatcher,
     Cancel,
@@ -322,6 +323,7 @@ _DECODERS: dict[FrameType, Callable[[_Reader, int], Message]] = {
     FrameType.MOVE: lambda r, flags: Move(r.records(), bool(flags & FLAG_NEAR)),
     FrameType.PACE: lambda r, flags: Pace(r.pace(), ask=bool(flags & FLAG_ASK)),
     FrameType.PACED: lambda r, _: Paced(r.pace(), r.u32(), r.string()),
+    FrameType.BEHIND: lambda r, _: Behind(r.u32()),
     FrameType.LOG_REQUEST: _read_log_request,
     FrameType.LOG_ANSWER: _read_log_answer,
     FrameType.BYPASSED: _read_bypassed,
@@ -395,8 +397,8 @@ def encode(message: Message, stream: int = 0, seq: int = 0) -> bytes:  # noqa: P
         case Add() | Move() | Due():
             payload = _records(message.entries)
             flags = FLAG_NEAR if not isinstance(message, Due) and message.near else 0
-        case Credit():
-            payload = _U32.pack(message.more)
+        case Credit() | Behind():
+            payload = _U32.pack(message.more if isinstance(message, Credit) else message.entries)
         case Ack() | Unack() | Unheld():
             payload = message.positions.serialize()
         case Cancel():

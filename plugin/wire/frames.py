@@ -69,6 +69,7 @@ class FrameType(IntEnum):
     RESCHEDULED = 0x43
     PACE = 0x44
     PACED = 0x45
+    BEHIND = 0x46
 
 
 _TYPES = {int(kind): kind for kind in FrameType}

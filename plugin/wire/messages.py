@@ -334,6 +334,14 @@ class Paced:
     why: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """So many due entries wait with the daemon for credit; a spread counts them, too."""
+
+    type: ClassVar[FrameType] = FrameType.BEHIND
+    entries: int
+
+
 class LogOp(IntEnum):
     """The daemon's requests to a home of index logs."""
 
@@ -480,6 +488,7 @@ Message = (
     | Move
     | Pace
     | Paced
+    | Behind
     | LogRequest
     | LogAnswer
     | Bypassed

@@ -26,6 +26,7 @@ from tidegate.plugin.wire.frames import VERSION_MAX, VERSION_MIN, FrameDecoder
 from tidegate.plugin.wire.messages import (
     Ack,
     Add,
+    Behind,
     Cancel,
     Cancelled,
     Clear,
@@ -88,6 +89,7 @@ class ClientStream:
         self.error: DaemonError | None = None
         self.seq = 0
         self.cancels: list[tuple[int, Cancel]] = []
+        self.behind: list[int] = []
         self.paces: list[tuple[int, Pace]] = []
         self.on_pace: Callable[[Pace], Paced] | None = None  # None: nothing is answered
         self.on_cancel: Callable[[Cancel], Cancelled] | None = None  # None: nothing is answered
@@ -177,6 +179,8 @@ class ClientStream:
                 self.reschedules.append((seq, message))
                 if self.on_reschedule is not None:
                     self.client.send(self.on_reschedule(message), self.stream_id, seq)
+            case Behind():
+                self.behind.append(message.entries)
             case Pace():
                 self.paces.append((seq, message))
                 if self.on_pace is not None:

@@ -200,6 +200,22 @@ async def test_a_broker_of_an_older_version_is_not_asked(start: StartDaemon, soc
         assert stream.paces == []
 
 
+async def test_a_spread_hears_what_there_is_no_credit_for(start: StartDaemon, socket_path: Path) -> None:
+    async with start(), await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC, "sub", credit=10)
+        stream.on_pace = Broker()
+        assert (await ask(socket_path, kind="spread", amount=600_000))["subscriptions"][0][
+            "spread_ms"
+        ] == 600_000
+        stream.add(entries(25, now_ms() - 1_000))
+        await stream.take_due(10)
+        await stream.until(lambda: stream.behind == [15])
+        stream.give_credit(100)
+        await stream.take_due(15)
+        await stream.until(lambda: stream.behind == [15, 0])
+        assert (await ask(socket_path, kind="rate", amount=1_000))["done"]
+
+
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
@@ -242,10 +258,19 @@ async def test_the_commands(start: StartDaemon, socket_path: Path) -> None:
         assert [one["rate"] for one in answer["subscriptions"]] == [500, 500]
         assert answer["held_back"] == 11
         assert "at most 500 a second leave" in (await command("pace", *where)).stdout
+        answer = json.loads((await command("pace", *where, "--spread", "10m", "--json")).stdout)
+        assert [one["spread_ms"] for one in answer["subscriptions"]] == [600_000, 600_000]
+        assert "a burst is spread over 10m" in (await command("pace", *where)).stdout
         said = await command("resume", *where)
         assert "messages leave as they come due" in said.stdout
         assert [broker.pace for broker in brokers] == [NONE, NONE]
         for bad in ("0.5", "0", "many", "-1", "1000001"):
             said = await command("pace", *where, f"--rate={bad}")
             assert_one_line(said, "to hold everything back use tidegate pause", 2)
+        for options, why in (
+            (("--spread", "10"), "is not a duration"),
+            (("--spread", "5ms"), "a spread is 1s to 7d, not 5ms"),
+            (("--spread", "10m", "--rate", "5"), "not both"),
+        ):
+            assert_one_line(await command("pace", *where, *options), why, 2)
     assert (await command("pause", *where)).returncode == 3

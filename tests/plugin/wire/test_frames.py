@@ -22,6 +22,7 @@ from tidegate.plugin.wire.messages import (
     PACE_AMOUNTS,
     Ack,
     Add,
+    Behind,
     Cancel,
     Cancelled,
     Clear,
@@ -165,6 +166,7 @@ on_stream = st.one_of(
     st.builds(Reschedule, some_entries, st.booleans()),
     st.builds(Rescheduled, positions, positions, positions, st.sampled_from(Standing)),
     st.builds(Pace, paces, st.booleans()),
+    st.builds(Behind, u32),
     st.builds(Paced, paces, u32, strings),
 )
 on_stream_with_seq = st.one_of(

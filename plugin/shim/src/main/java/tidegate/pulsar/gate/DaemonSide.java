@@ -324,6 +324,14 @@ public final class DaemonSide {
         return paced;
     }
 
+    /** The daemon has more due entries than there is credit for: a spread counts them, too. */
+    public void onBehind(Frame.Behind told) {
+        synchronized (lock) {
+            pacer.tellBehind(told.entries());
+            alarm.arm();
+        }
+    }
+
     private Frame.Paced paced(String why) {
         return new Frame.Paced(pacer.pace(), pacer.heldBack(), why);
     }
@@ -359,6 +367,7 @@ public final class DaemonSide {
         CompletableFuture<Void> cleared;
         synchronized (lock) {
             stream.lost();
+            pacer.tellBehind(0);
             if (positions.isDecided()) {
                 outbox.gateHere(positions::gateAgain);
                 alarm.arm();

@@ -13,9 +13,17 @@ import tidegate.pulsar.wire.ReleasePace;
  *
  * <p>Example: at 1,000 a second 50 leave at once, and 50 more each 50 ms. At 2 a second one leaves each 500 ms.
  *
+ * <p>A spread is a rate that is found anew all the time: what is due now, here and with the daemon, divided by what is left of
+ * the spread of the oldest. So a burst leaves evenly, and at its end; a steady stream is late by half of the spread.
+ *
  * <p>A clock that is set back stops nothing for longer than one permit takes. Guarded by the tracker's lock.
  */
 final class Pacer {
+    /** The interval at which a spread counts what is due, and the one at which something may have changed for it. */
+    private static final long MEASURE_MS = 200;
+    private static final long LOOK_MS = 1000;
+    /** The last hundredth of a spread lasts: what is left then leaves no faster. */
+    private static final int LAST_PART = 100;
     private static final long BUCKET_NS = TimeUnit.MILLISECONDS.toNanos(50);
     private static final long NS_PER_SECOND = TimeUnit.SECONDS.toNanos(1);
     private static final long NS_PER_MS = TimeUnit.MILLISECONDS.toNanos(1);
@@ -24,12 +32,19 @@ final class Pacer {
     private final Clock clock;
     private ReleasePace pace;
     /** The time of a permit, and how many the bucket holds. */
-    private long permitNs;
-    private long permits;
-    /** When the first permit of the bucket came. */
+    private long permitNs = 1;
+    private long permits = 1;
+    /** When the last permit came that was taken. */
+    private long takenNs;
+    /** When the next one came, or comes. */
     private long permitAtNs;
     /** True while what is in the bucket leaves. */
     private boolean flows;
+    /** When the spread began, and when it was measured last; {@link NearTier#NONE} if it is to be measured now. */
+    private long beganMs;
+    private long measuredMs;
+    /** Due entries that the daemon has no credit for. */
+    private long behind;
 
     Pacer(NearTier near, Clock clock, ReleasePace pace) {
         this.near = near;
@@ -52,26 +67,38 @@ final class Pacer {
 
     void set(ReleasePace next) {
         pace = next;
+        // A bucket that is empty: whoever sets a pace again and again gains nothing by it.
+        takenNs = nowNs();
+        flows = false;
+        beganMs = clock.millis();
+        measuredMs = NearTier.NONE;
         if (next.kind() == ReleasePace.Kind.RATE) {
-            permitNs = NS_PER_SECOND / next.amount();
-            permits = Math.max(1, BUCKET_NS / permitNs);
-            // A bucket that is empty: whoever sets a pace again and again gains nothing by it.
-            permitAtNs = nowNs() + permitNs;
-            flows = false;
+            permitEvery(NS_PER_SECOND / next.amount());
         }
     }
 
-    /** When the next entry may leave, in ms; {@link NearTier#NONE} if none is near, or none may. */
+    /** The daemon has so many due entries that it has no credit for. */
+    void tellBehind(long entries) {
+        behind = entries;
+        measuredMs = NearTier.NONE;
+    }
+
+    /** When the next entry may leave, in ms, or earlier; {@link NearTier#NONE} if none is near, or none may. */
     long headMs() {
         long headMs = near.headMs();
-        if (headMs == NearTier.NONE || pace.isPaused()) {
-            return NearTier.NONE;
-        }
-        if (pace.kind() != ReleasePace.Kind.RATE) {
+        if (headMs == NearTier.NONE || !isOn()) {
             return headMs;
         }
-        refill();
-        return flows ? headMs : Math.max(headMs, toMs(fullNs()));
+        if (pace.isPaused()) {
+            return NearTier.NONE;
+        }
+        refill(headMs);
+        if (flows) {
+            return headMs;
+        }
+        long fullMs = toMs(permitAtNs + (permits - 1) * permitNs);
+        boolean mayChange = pace.kind() == ReleasePace.Kind.SPREAD;
+        return Math.max(headMs, mayChange ? Math.min(fullMs, clock.millis() + LOOK_MS) : fullMs);
     }
 
     /** Takes a permit if the next entry may leave now. */
@@ -79,7 +106,8 @@ final class Pacer {
         if (headMs() > nowMs) {
             return false;
         }
-        if (pace.kind() == ReleasePace.Kind.RATE) {
+        if (isOn()) {
+            takenNs = permitAtNs;
             permitAtNs += permitNs;
             flows = permitAtNs <= nowNs();
         }
@@ -91,16 +119,31 @@ final class Pacer {
         return isOn() ? near.countDueUpTo(clock.millis()) : 0;
     }
 
-    private void refill() {
+    private void refill(long headMs) {
+        if (pace.kind() == ReleasePace.Kind.SPREAD) {
+            measure(headMs);
+        }
         long nowNs = nowNs();
         long fullSinceNs = nowNs - (permits - 1) * permitNs;
-        permitAtNs = Math.max(fullSinceNs, Math.min(permitAtNs, nowNs + permitNs));
+        permitAtNs = Math.max(fullSinceNs, Math.min(takenNs + permitNs, nowNs + permitNs));
         flows |= permitAtNs == fullSinceNs;
     }
 
-    /** When the bucket is full. */
-    private long fullNs() {
-        return permitAtNs + (permits - 1) * permitNs;
+    private void measure(long headMs) {
+        long nowMs = clock.millis();
+        if (measuredMs <= nowMs && nowMs - measuredMs < MEASURE_MS) {
+            return;
+        }
+        measuredMs = nowMs;
+        long dueForMs = nowMs - Math.max(headMs, beganMs);
+        long leftMs = Math.max(pace.amount() - Math.max(0, dueForMs), pace.amount() / LAST_PART);
+        long due = Math.max(1, near.countDueUpTo(nowMs) + behind);
+        permitEvery(Math.max(1, leftMs * NS_PER_MS / due));
+    }
+
+    private void permitEvery(long everyNs) {
+        permitNs = everyNs;
+        permits = Math.max(1, BUCKET_NS / everyNs);
     }
 
     private long nowNs() {
@@ -111,9 +154,9 @@ final class Pacer {
         return -Math.floorDiv(-ns, NS_PER_MS);
     }
 
-    /** @throws IllegalStateException if more permits have come than the bucket holds */
+    /** @throws IllegalStateException if a permit takes no time, or the bucket holds none */
     void check() {
-        if (pace.kind() == ReleasePace.Kind.RATE && (permits < 1 || permitNs < 1)) {
+        if (permits < 1 || permitNs < 1 || behind < 0) {
             throw new IllegalStateException("a pace of " + pace + " with " + permits + " permits of " + permitNs + " ns");
         }
     }

@@ -369,6 +369,16 @@ public sealed interface Frame {
         }
     }
 
+    /** The daemon has so many due entries that it has no credit for. */
+    record Behind(long entries) implements Frame {
+        static final int TYPE = 0x46;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
     /** The daemon requests an operation on the index log; the answer carries the same seq. */
     record LogRequest(int op, long ledgerId, long first, long last, String oldPointer, String newPointer, ByteBuffer entry)
             implements Frame {

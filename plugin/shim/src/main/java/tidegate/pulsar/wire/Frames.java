@@ -152,6 +152,8 @@ public final class Frames {
             return recordsBytes(f.records());
         } else if (frame instanceof Frame.Pace) {
             return PACE_BYTES;
+        } else if (frame instanceof Frame.Behind) {
+            return Integer.BYTES;
         } else if (frame instanceof Frame.Paced f) {
             return PACE_BYTES + Integer.BYTES + stringBytes(f.why());
         } else if (frame instanceof Frame.MarkDelete) {
@@ -221,6 +223,8 @@ public final class Frames {
             writeRecords(f.records(), out);
         } else if (frame instanceof Frame.Pace f) {
             writePace(f.pace(), out);
+        } else if (frame instanceof Frame.Behind f) {
+            out.putInt((int) f.entries());
         } else if (frame instanceof Frame.Paced f) {
             writePace(f.pace(), out);
             out.putInt(f.heldBack());
@@ -288,6 +292,7 @@ public final class Frames {
                     Positions.read(in), Positions.read(in));
             case Frame.Move.TYPE -> new Frame.Move((flags & Frame.Move.NEAR) != 0, readTimes(in));
             case Frame.Pace.TYPE -> new Frame.Pace((flags & Frame.Pace.ASK) != 0, readPace(in));
+            case Frame.Behind.TYPE -> new Frame.Behind(Integer.toUnsignedLong(in.getInt()));
             case Frame.Paced.TYPE -> new Frame.Paced(readPace(in), in.getInt(), readString(in));
             case Frame.LogRequest.TYPE -> new Frame.LogRequest(Byte.toUnsignedInt(in.get()), in.getLong(), in.getLong(),
                     in.getLong(), readString(in), readString(in), readBytes(in, in.remaining()));

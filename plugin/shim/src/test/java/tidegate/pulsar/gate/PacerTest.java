@@ -211,6 +211,59 @@ class PacerTest extends TrackerScenario {
     }
 
     @Test
+    void aBurstIsSpreadEvenlyAndHasLeftAtTheEnd() {
+        world.broker.permits = 1_000;
+        world.broker.readBatch = 100;
+        world.credit = 3_000;
+        startTracking();
+        assertEquals("", pace(ReleasePace.spread(10_000)).why());
+        publishMany(400, 1_000);
+        world.settle();
+        consumeAll(1_000);
+        for (int second = 1; second <= 10; second++) {
+            consumeAll(1_000);
+            int got = delivered().size();
+            assertTrue(Math.abs(got - 40 * second) <= 20, got + " have come after " + second + " s");
+        }
+        consumeAll(1_000);
+        assertEquals(400, delivered().size());
+    }
+
+    @Test
+    void aSpreadCountsWhatTheDaemonHasNoCreditFor() {
+        world.broker.permits = 1_000;
+        world.broker.readBatch = 100;
+        world.credit = 20;
+        startTracking();
+        pace(ReleasePace.spread(10_000));
+        world.nearMaxEntries = 0;
+        publishMany(400, 5_000);
+        consumeAll(5_000);
+        for (int second = 1; second <= 10; second++) {
+            world.core().daemon().onBehind(new Frame.Behind(Math.max(0, 380 - delivered().size())));
+            consumeAll(1_000);
+            int got = delivered().size();
+            assertTrue(Math.abs(got - 40 * second) <= 40, got + " have come after " + second + " s");
+        }
+        consumeAll(2_000);
+        assertEquals(400, delivered().size());
+    }
+
+    @Test
+    void aSteadyStreamIsLateByNoMoreThanTheSpread() {
+        world.broker.permits = 1_000;
+        startTracking();
+        pace(ReleasePace.spread(4_000));
+        for (int entry = 1; entry <= 200; entry++) {
+            publish(entry, entry * 100L);
+        }
+        consumeAll(25_000);
+        assertEquals(200, delivered().size());
+        world.broker.deliveries.forEach(one -> assertTrue(one.atMs() >= one.deliverAtMs() && one.atMs() <= one.deliverAtMs() + 4_100,
+                () -> one + " was late"));
+    }
+
+    @Test
     void aRateStartsAnewAndLetsNothingOutAtOnce() {
         world.broker.permits = 1_000;
         start();

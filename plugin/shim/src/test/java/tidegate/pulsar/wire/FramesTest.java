@@ -93,6 +93,7 @@ class FramesTest {
         frames.put("44_pace_paused", frame(7, 63, new Frame.Pace(false, ReleasePace.PAUSED)));
         frames.put("45_paced", frame(7, 0, new Frame.Paced(ReleasePace.spread(600_000), 17, "")));
         frames.put("45_paced_not", frame(7, 63, new Frame.Paced(ReleasePace.NONE, 0, "no room")));
+        frames.put("46_behind", frame(7, 0, new Frame.Behind(1_000_000)));
         return frames;
     }
 
