@@ -116,13 +116,12 @@ class Looking:
         return named(self._catalog, topic, subscription)
 
     async def count_due(self, index: DelayIndex) -> int:
-        """How many held entries are due now, handed out or not. Raises ``UserError``."""
+        """How many held entries are due now, handed out or not; 0 while the index cannot be read."""
         now_ms = self._clock.now_ms()
         try:
-            outline = index.outline()
-        except BlockAwayError as error:
-            raise _away(index) from error
-        return int((await self._tide(index, outline, np.array([now_ms, now_ms + 1]))).before)
+            return int((await self._tide(index, index.outline(), np.array([now_ms, now_ms + 1]))).before)
+        except (BlockAwayError, UserError):
+            return 0
 
     async def _tide(self, index: DelayIndex, outline: Outline, edges: Int64Array) -> Tide:
         return await self._read(index, lambda one: one.tide(edges), outline)

@@ -10,7 +10,6 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -90,8 +89,7 @@ class Pacing:
         while stream.pace.kind == PaceKind.SPREAD:
             behind = 0
             if stream.answer_sent and stream.credit == 0 and self._ownership.get(stream.name) is stream:
-                with contextlib.suppress(UserError):
-                    behind = await self._behind(stream.session.index)
+                behind = await self._behind(stream.session.index)
             if behind != told:
                 stream.send(Behind(min(behind, BEHIND_MAX)))
                 told = behind

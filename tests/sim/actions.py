@@ -429,6 +429,18 @@ def width(world: World, daemon: int, width_ms: int) -> None:
 
 
 @action
+def pause(world: World, subscription: int = 0) -> None:
+    """Somebody pauses a subscription: nothing leaves from the answer on."""
+    world.pace(subscription, pauses=True)
+
+
+@action
+def resume(world: World, subscription: int = 0) -> None:
+    """Somebody resumes a subscription."""
+    world.pace(subscription, pauses=False)
+
+
+@action
 def rebuild(
     world: World,
     subscription: int = 0,

@@ -147,6 +147,7 @@ class Backups:
             subscription.info = None if cursor.info is None else cursor.info.copied()
             subscription.last_version = cursor.last_version
             subscription.forward = None
+            subscription.pace.forget(may_be_paused=True)
             subscription.obligations.put_back(cursor.account)
         for client in cluster.clients:
             client.left_over.clear()

@@ -96,6 +96,38 @@ class Subscription:
     gone_until_ns: int = 0
     last_version: int = 0
     forward: ForwardMove | None = None
+    pace: Pace = field(default_factory=lambda: Pace())  # noqa: PLW0108 made below
+
+
+@dataclass(slots=True)
+class Pace:
+    """What is known of a subscription's pause. `paused`: nothing leaves for the first time, for certain.
+    `may_be_paused`: it may have to be resumed. `unanswered`: requests that may be carried out at any time.
+    `sent`: what has left at least once. `changed_ns`: when it was last asked for, or answered."""
+
+    paused: bool = False
+    may_be_paused: bool = False
+    unanswered: int = 0
+    sent: set[Position] = field(default_factory=set)
+    changed_ns: int = 0
+
+    def asked(self, now_ns: int) -> None:
+        """Somebody asks for another: it may be in force before the answer."""
+        self.paused, self.may_be_paused = False, True
+        self.unanswered += 1
+        self.changed_ns = now_ns
+
+    def answered(self, now_ns: int, *, done: bool, pauses: bool) -> None:
+        """The request is over; `done`: it is in force, and stored."""
+        self.unanswered -= 1
+        self.changed_ns = now_ns
+        if done and not self.unanswered:
+            self.paused = self.may_be_paused = pauses
+
+    def forget(self, *, may_be_paused: bool) -> None:
+        """Another life of the subscription, or an earlier state of Pulsar."""
+        self.paused, self.may_be_paused = False, may_be_paused or self.may_be_paused
+        self.sent.clear()
 
 
 @dataclass(slots=True)

@@ -26,6 +26,8 @@ from tests.sim.wire import ClientEnd, Wire, WireOptions
 
 TOPIC = "persistent://public/default/simulated"
 OWNER = "#pulsar.internal.tidegate.owner"
+PACE = "#pulsar.internal.tidegate.pace"
+PAUSED = "PAUSED:0"
 SEAL = "#pulsar.internal.tidegate.generation"
 
 _CLEAR_TIMEOUT_NS = 5 * NS_PER_S
@@ -401,7 +403,15 @@ class ServedSubscription:
     # ---- lateness
 
     def _judge_lateness(self, position: Position) -> None:
-        """A message is sent. Raises Violation if that comes too late, and it is the first time."""
+        """A message is sent. Raises Violation if that comes too late, or from a paused subscription, and it
+        is the first time."""
+        pace, is_delayed = (
+            self.subscription.pace,
+            self.broker.bookkeeper.log.deliver_at_ms[position] != NO_DELAY,
+        )
+        if pace.paused and is_delayed and position not in pace.sent and self.broker.owns():
+            raise Violation(f"{position} of {self.subscription.name} leaves while it is paused")
+        pace.sent.add(position)
         if not self.subscription.obligations.fates[position].receipts:
             self._require_in_time(position, "is sent")
 
@@ -419,6 +429,8 @@ class ServedSubscription:
         tracker, deliver_at_ms = self.tracker, log.deliver_at_ms[position]
         if tracker is None or not tracker.decided or tracker.stream is not Stream.OPEN or tracker.closing:
             return
+        if tracker.is_paused or self.subscription.pace.may_be_paused:
+            return
         if deliver_at_ms == NO_DELAY or not self.broker.owns() or self.broker.daemon.disk.damaged:
             return
         now_ns = kernel.now_ns
@@ -427,6 +439,7 @@ class ServedSubscription:
             self.subscription.obligations.fates[position].published_ms * NS_PER_MS,
             kernel.disturbed_until_ns,
             self.dispatcher.settled_ns,
+            self.subscription.pace.changed_ns,
         )
         allowed_ns = self.broker.options.patience.allows_ns(len(log.positions))
         if now_ns - since_ns > allowed_ns:
@@ -503,6 +516,12 @@ class ServedSubscription:
 
     def put_owner(self, owner: Owner, done: Callable[[bool], None]) -> None:
         self.properties.put(OWNER, owner.text(), done)
+
+    def is_paused(self) -> bool:
+        return self.cursor.cursor_properties.get(PACE) == PAUSED
+
+    def put_pause(self, paused: bool, done: Callable[[bool], None]) -> None:
+        self.properties.put(PACE, PAUSED if paused else "", done)
 
     def reopen_topic(self) -> None:
         self.broker.reopen_topic()

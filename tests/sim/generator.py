@@ -19,11 +19,11 @@ Fault = tuple[str, dict[str, Any]]
 FAULTS = (
     *("crash", "move", "consumer", "seek", "wire", "clock", "disk", "damage", "freeze", "power", "width"),
     *("home", "subscription", "rebuild", "log", "reads", "objects", "settings", "clear", "backup", "persist"),
-    *("answers", "behind", "forward", "undone"),
+    *("answers", "behind", "forward", "undone", "pause"),
 )
 _LATER = ("backup", "answers")  # not drawn with the others, so that older seeds have their kinds
 # Put into a drawn history, so that older seeds keep their steps.
-_PUT_IN = ("persist", "behind", "forward", "undone")
+_PUT_IN = ("persist", "behind", "forward", "undone", "pause")
 _PUT_IN_SHARE = 0.33  # of the histories, unless there is no other kind
 _KINDS = (1, 2, 2, 3, 3, 4, 11)  # of a history; with more at once each of them is seldom met
 RESET = (
@@ -69,6 +69,8 @@ class _Generator:
         self.moves_forward = "forward" in faults and (not wanted or self._forward.random() < _PUT_IN_SHARE)
         self._undone = random.Random(f"undone resets of {seed}")  # noqa: S311 a simulation
         self.undoes_resets = "undone" in faults and (not wanted or self._undone.random() < _PUT_IN_SHARE)
+        self._pauses = random.Random(f"pauses of {seed}")  # noqa: S311 a simulation
+        self.pauses = "pause" in faults and (not wanted or self._pauses.random() < _PUT_IN_SHARE)
         self._third = random.Random(f"third subscription of {seed}")  # noqa: S311 a simulation
 
     def history(self) -> History:
@@ -88,6 +90,12 @@ class _Generator:
             for _ in range(self._undone.randint(1, 3)):
                 at = self._undone.randint(0, len(steps))
                 steps[at:at] = self._undone_reset()
+        if self.pauses:
+            for _ in range(self._pauses.randint(1, 3)):
+                at = self._pauses.randint(0, len(steps))
+                steps[at:at] = self._pause(resumes=False)
+                at = self._pauses.randint(at, len(steps))
+                steps[at:at] = self._pause(resumes=True)
         return History(self.config, tuple(steps), self.seed)
 
     def _later(self, wanted: list[str]) -> list[str]:
@@ -209,6 +217,27 @@ class _Generator:
             (luck.choice((0, 1_100)), ("seek", seek)),
             (luck.randint(0, 3 * io_ms), ends),
             *((luck.randint(0, 60), ("connect", {"client": each})) for each in clients),
+        ]
+        return [Step(after_ms, do, args, luck.getrandbits(32)) for after_ms, (do, args) in steps]
+
+    def _pause(self, *, resumes: bool) -> list[Step]:
+        """Somebody pauses or resumes a subscription; perhaps something dies soon after the answer."""
+        luck = self._pauses
+        number = luck.randrange(self.config.subscriptions)
+        delays = [luck.randint(0, 1_500) for _ in range(luck.randint(1, 10))]
+        dies: Fault = luck.choice(
+            (
+                ("kill_both", {"broker": 0, "down_ms": luck.choice((0, 50))}),
+                ("kill_broker", {"broker": luck.randrange(2), "down_ms": luck.choice((0, 50))}),
+                ("unload", {"to": luck.randrange(2)}),
+                ("wait", {}),
+            )
+        )
+        steps: list[tuple[int, Fault]] = [
+            (luck.choice((0, 100, 1_000)), ("publish", {"delays_ms": delays})),
+            (luck.choice((0, 100, 1_000)), ("resume" if resumes else "pause", {"subscription": number})),
+            (luck.choice((0, 100, 1_000)), dies),
+            (luck.choice((0, 1_000, 3_000)), ("wait", {})),
         ]
         return [Step(after_ms, do, args, luck.getrandbits(32)) for after_ms, (do, args) in steps]
 

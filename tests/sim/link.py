@@ -32,6 +32,7 @@ from tidegate.plugin.wire.messages import (
     MarkDelete,
     Message,
     Open,
+    Pace,
     Ping,
     Pong,
     Role,
@@ -321,6 +322,9 @@ class Session:
             self._unopened.pop(tracker, None)
             self._send(request, stream_id)
             self._watches[stream_id] = self._link._promises().opened(self._wire, request)
+            paced = tracker.tell_pace()
+            if paced is not None:
+                self._send(paced, stream_id)
 
     def drain(self, tracker: Tracker) -> None:
         """Send what the tracker has to send."""
@@ -375,6 +379,10 @@ class Session:
             )
         if isinstance(message, LogRequest):
             self._on_log_request(tracker, watch, message, stream_id, seq)
+            return
+        if isinstance(message, Pace):
+            if tracker is not None:
+                tracker.on_pace(message, lambda answer: self._send(answer, stream_id, seq))
             return
         watch.received(message, seq)
         if isinstance(message, Error) and ErrorCode(message.code) not in _EXPECTED_ERRORS:

@@ -51,7 +51,7 @@ from tidegate.plugin.daemon.index_logs.fetching import BlockFetch
 from tidegate.plugin.daemon.index_logs.index_logs import IndexLogs
 from tidegate.plugin.daemon.index_logs.last_words import LastWords
 from tidegate.plugin.daemon.session import Session
-from tidegate.plugin.wire.messages import Unheld
+from tidegate.plugin.wire.messages import Pace, Paced, PaceKind, Unheld
 
 
 @contextmanager
@@ -485,6 +485,38 @@ def brings_what_was_dropped() -> Iterator[None]:
 
 
 @contextmanager
+def _pause_not_stored() -> Iterator[None]:
+    """A pause is in force and answered, and the cursor's properties do not have it."""
+
+    def on_pace(self: Any, asked: Pace, answer: Callable[[Paced], None]) -> None:
+        if not asked.ask and asked.pace.kind == PaceKind.PAUSED:
+            self.is_paused = True
+            answer(Paced(asked.pace))
+        else:
+            original(self, asked, answer)
+
+    original = ShimTracker.on_pace
+    with replaced(ShimTracker, "on_pace", on_pace):
+        yield
+
+
+@contextmanager
+def _read_leaves_while_paused() -> Iterator[None]:
+    """The near tier is held back, and what the dispatcher reads when it is due already is not."""
+
+    def add_found(self: Any, position: Any, deliver_at_ms: int) -> bool:
+        paused, self.is_paused = self.is_paused, False
+        try:
+            return original(self, position, deliver_at_ms)
+        finally:
+            self.is_paused = paused
+
+    original = ShimTracker._add_found
+    with replaced(ShimTracker, "_add_found", add_found):
+        yield
+
+
+@contextmanager
 def _former_life() -> Iterator[None]:
     """A subscription that was deleted and is made again has the index of its former life."""
 
@@ -827,6 +859,13 @@ PLANTS = (
         claims_not_compared,
         "but it must be unknown to it",
         ("backup", "crash"),
+    ),
+    Plant("a pause is not stored", _pause_not_stored, "leaves while it is paused", ("pause",)),
+    Plant(
+        "what is read when it is due leaves while paused",
+        _read_leaves_while_paused,
+        "leaves while it is paused",
+        ("pause",),
     ),
     Plant(
         "what was acknowledged before Pulsar was put back is deleted",

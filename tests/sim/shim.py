@@ -20,7 +20,7 @@ from tests.sim.outbox import Change, Kind, Outbox
 from tests.sim.seal import Claim, ClaimHost, Owner, Seal, SealHost
 from tidegate.index.positions import PositionSet
 from tidegate.plugin.wire.codec import CLAIMS_MAX
-from tidegate.plugin.wire.messages import Due, Held, Open, Unheld
+from tidegate.plugin.wire.messages import Due, Held, Open, Pace, Paced, PaceKind, ReleasePace, Unheld
 
 if TYPE_CHECKING:
     from tests.sim.log_home import LogHome
@@ -76,6 +76,8 @@ class Host(SealHost, ClaimHost, Protocol):
     def frames_waiting(self) -> None: ...
     def unsettle(self) -> None: ...
     def log(self) -> LogHome: ...
+    def is_paused(self) -> bool: ...
+    def put_pause(self, paused: bool, done: Callable[[bool], None]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,8 @@ class Tracker:
         self._delete_max = _DELETE_CHUNK
         self._awaiting = False
         self._paused = False
+        self.is_paused = host.is_paused()
+        self._given: set[Position] = set()  # delivered, and no consumer has gone with all others since
 
     # ---- who owns the subscription, and resets of the cursor
 
@@ -186,8 +190,8 @@ class Tracker:
             return True  # acknowledged while it was read
         if was_reported:
             self._on_reset()  # or it would not have been read
-        if deliver_at_ms <= now_ms:
-            self._hand_out(position)
+        if deliver_at_ms <= now_ms and not self.is_paused:
+            self._give(position)
             return False
         self._track(position, deliver_at_ms, now_ms)
         return True
@@ -202,13 +206,22 @@ class Tracker:
                 self.host.is_outstanding(position) or self.host.is_deleted(position)
             ):
                 return True  # read twice for one delivery
-            self._hand_out(position)
+            if self.is_paused and position not in self._given:
+                if position in self.handed_out:  # and nobody has got it
+                    self.handed_out.discard(position)
+                    self._put_near(position, deliver_at_ms, credited=False)
+                return True
+            self._give(position)
             return False
         if position in self.handed_out:
             self.handed_out.discard(position)  # the clock was set back meanwhile
             self._put_near(position, deliver_at_ms, credited=False)
             self._arm()
         return True
+
+    def _give(self, position: Position) -> None:
+        self._hand_out(position)
+        self._given.add(position)
 
     def _hand_out(self, position: Position) -> None:
         self._leave_near(position)
@@ -297,6 +310,7 @@ class Tracker:
         for position in self.handed_out:  # due at once: a time by a clock that is set right would be far
             self._put_near(position, 0, credited=False)
         self.handed_out.clear()
+        self._given.clear()
 
     @property
     def delayed(self) -> int:
@@ -748,6 +762,32 @@ class Tracker:
         if pending > allowed:
             raise Violation(f"{pending} entries wait for DURABLE, {allowed} are allowed")
 
+    # ---- the pace of release: paused or not
+
+    def tell_pace(self) -> Paced | None:
+        """What is told a new stream."""
+        return Paced(self._pace()) if self.is_paused else None
+
+    def on_pace(self, asked: Pace, answer: Callable[[Paced], None]) -> None:
+        """Somebody pauses or resumes the subscription: in force once it is stored, and answered then."""
+        pauses = asked.pace.kind == PaceKind.PAUSED
+        if self.stream is not Stream.OPEN or self._reopen or self.closing or self.host.cursor_closed():
+            answer(Paced(self._pace(), 0, "the broker lets the topic go"))
+        elif asked.ask or pauses == self.is_paused:
+            answer(Paced(self._pace()))
+        else:
+            self.host.put_pause(pauses, lambda written: self._on_pause_put(written, pauses, answer))
+
+    def _on_pause_put(self, written: bool, pauses: bool, answer: Callable[[Paced], None]) -> None:
+        if written:
+            self.is_paused = self.host.is_paused()
+            if self.has_due():
+                self.host.read_more()
+        answer(Paced(self._pace(), 0, "" if written and pauses == self.is_paused else "it was not stored"))
+
+    def _pace(self) -> ReleasePace:
+        return ReleasePace(PaceKind.PAUSED if self.is_paused else PaceKind.NONE)
+
     # ---- near
 
     def _put_near(self, position: Position, deliver_at_ms: int, *, credited: bool) -> None:
@@ -768,6 +808,8 @@ class Tracker:
         heap = self._near_heap
         while heap and self.near.get(heap[0][1]) != heap[0][0]:
             heapq.heappop(heap)
+        if self.is_paused:
+            return None
         return heap[0][0] if heap else None
 
     def _arm(self) -> None:

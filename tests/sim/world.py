@@ -22,6 +22,7 @@ from tests.sim.log_beliefs import LogBeliefs
 from tests.sim.log_home import POINTER, LogBookies, LogDamage, current_ledger
 from tests.sim.objects import SimObjects
 from tests.sim.obligations import Cause, Obligations
+from tests.sim.operator import Operator
 from tests.sim.promises import Promises
 from tests.sim.rebuild import Rebuild
 from tests.sim.store import Disk, Trouble
@@ -68,6 +69,7 @@ class World:
         self.brokers = [self._make_broker(number) for number in range(2)]
         self.backups = Backups(self)
         self._rebuilds: list[Rebuild] = []
+        self._operators: dict[str, Operator] = {}
         self._session_ends: dict[Process, Event] = {}
         self.subscriptions = [self._make_subscription(number) for number in range(config.subscriptions)]
         self.clients = [self._make_client(number) for number in range(config.clients * config.subscriptions)]
@@ -154,6 +156,26 @@ class World:
             if ends_ms >= 0:
                 self.kernel.after(ends_ms * NS_PER_MS, process, rebuild.end)
 
+    def pace(self, subscription: int, *, pauses: bool) -> None:
+        """Somebody pauses or resumes a subscription, at the daemon of the topic's owner."""
+        wanted = self.subscriptions[subscription % len(self.subscriptions)]
+        served = next((each for each in self.served() if each.subscription is wanted), None)
+        if served is None or self.backups.down:
+            return
+        operator = Operator(self.kernel, TOPIC, wanted, pauses=pauses)
+        wire = served.broker.daemon.connect(operator, operator.process, self.config.broker_options().wire)
+        if wire is not None:
+            self._operators[wanted.name] = operator
+            operator.begin(wire)
+
+    def _resume(self) -> None:
+        """Nothing stays paused: asked again until that is answered."""
+        for number, subscription in enumerate(self.subscriptions):
+            operator = self._operators.get(subscription.name)
+            is_done = operator is not None and operator.done and not operator.pauses
+            if subscription.pace.may_be_paused and not is_done and (operator is None or operator.over):
+                self.pace(number, pauses=False)
+
     def end_rebuilds(self) -> None:
         """Hang up, wherever they are."""
         for rebuild in self._rebuilds:
@@ -219,6 +241,7 @@ class World:
         number = subscription.obligations.begin_reset(to)
         self.bookkeeper.make(subscription, self.bookkeeper.log.before(to), (number,))
         subscription.obligations.complete_reset(number)
+        subscription.pace.forget(may_be_paused=False)
         self.kernel.note(f"{subscription.name} is made again at {to}, reset {number}")
         owner.load_subscription(subscription)
 
@@ -416,6 +439,7 @@ class World:
         while kernel.now_ns < end_ns:
             kernel.run_until(kernel.now_ns + _FINISH_STEP_NS)
             self._keep_up()
+            self._resume()
             self._check_budgets()
             if any(served.dispatcher.waits_for_traffic for served in self.served()):
                 self.publish([NO_DELAY])
