@@ -247,7 +247,8 @@ class Queries:
             case "release":
                 return await self._change(request, peer, self._rescheduling.release, "released")
             case "pace":
-                return await self._pace(request)
+                change = self._pace(request)
+                return await (self._audited(request, peer, change) if "kind" in request else change)
             case what:
                 raise UserError(f"unknown query {what!r}")
 

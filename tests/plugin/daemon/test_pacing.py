@@ -112,6 +112,9 @@ async def test_the_broker_keeps_it_and_everything_shows_it(start: StartDaemon, s
         await scraped(daemon, f"tidegate_subscription_release_rate{{{labels}}} 500.0")
         await ask(socket_path, kind="none")
         assert "PACE" not in (await command("status", "--socket", str(socket_path))).stdout
+        audited = (daemon.engine.settings.data / "audit.jsonl").read_text("utf-8").splitlines()
+        changes = [(one["command"], one["kind"], one["done"]) for one in map(json.loads, audited)]
+        assert changes == [("pace", kind, True) for kind in ("paused", "rate", "none")]
 
 
 async def test_what_was_held_back_is_not_late(start: StartDaemon, socket_path: Path) -> None:
