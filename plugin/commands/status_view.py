@@ -82,7 +82,7 @@ def _bypassed(bypassed: dict[str, Any] | None) -> list[str]:
 
 
 def _paced(paced: dict[str, Any] | None) -> list[str]:
-    """A line for each subscription that is held back on purpose, and one for all without a name."""
+    """A line for each subscription that waits on purpose, and one for all without a name."""
     if paced is None:
         return []
     lines = [

@@ -1,4 +1,4 @@
-"""What a stream's broker says about the pace of release, and since when that excuses late messages."""
+"""The pace of release that a stream's broker has told, and until when that excuses late messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidegate.plugin.wire.messages import ReleasePace
 class Release:
     """The pace in force at a broker, as it was told last.
 
-    excused_until_ms: entries that were due by then may be late, because something held them back.
+    excused_until_ms: entries that were due by then may be late: the pace held them.
     """
 
     __slots__ = ("excused_until_ms", "pace")

@@ -101,8 +101,8 @@ class Subscription:
 
 @dataclass(slots=True)
 class Pace:
-    """What is known of a subscription's pause. `paused`: nothing leaves for the first time, for certain.
-    `may_be_paused`: it may have to be resumed. `unanswered`: requests that may be carried out at any time.
+    """The knowledge of a subscription's pause. `paused`: nothing leaves for the first time, for certain.
+    `may_be_paused`: it may have to be resumed. `unanswered`: requests that may take effect at any time.
     `sent`: what has left at least once. `changed_ns`: when it was last asked for, or answered."""
 
     paused: bool = False

@@ -502,7 +502,7 @@ def _pause_not_stored() -> Iterator[None]:
 
 @contextmanager
 def _read_leaves_while_paused() -> Iterator[None]:
-    """The near tier is held back, and what the dispatcher reads when it is due already is not."""
+    """The near tier waits, and messages that the dispatcher reads when they are due leave."""
 
     def add_found(self: Any, position: Any, deliver_at_ms: int) -> bool:
         paused, self.is_paused = self.is_paused, False

@@ -765,7 +765,7 @@ class Tracker:
     # ---- the pace of release: paused or not
 
     def tell_pace(self) -> Paced | None:
-        """What is told a new stream."""
+        """The pace to tell a new stream."""
         return Paced(self._pace()) if self.is_paused else None
 
     def on_pace(self, asked: Pace, answer: Callable[[Paced], None]) -> None:

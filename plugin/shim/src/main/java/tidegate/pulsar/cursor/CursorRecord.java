@@ -39,8 +39,8 @@ public final class CursorRecord {
     }
 
     /**
-     * The pace of release that a cursor's properties tell. What cannot be read pauses: that shows, and can be taken back, while
-     * what has left cannot.
+     * The pace of release that a cursor's properties tell. An unreadable one pauses: that shows, and somebody can undo it, while
+     * nobody can undo a delivery.
      */
     public static ReleasePace pace(ManagedCursor cursor) {
         Map<String, String> properties = cursor.getCursorProperties();

@@ -16,7 +16,7 @@ import tidegate.pulsar.wire.ReleasePace;
  * <p>A spread is a rate that is found anew all the time: what is due now, here and with the daemon, divided by what is left of
  * the spread of the oldest. So a burst leaves evenly, and at its end; a steady stream is late by half of the spread.
  *
- * <p>A clock that is set back stops nothing for longer than one permit takes. Guarded by the tracker's lock.
+ * <p>A backward step of the clock stops nothing for longer than one permit takes. Guarded by the tracker's lock.
  */
 final class Pacer {
     /** The interval at which a spread counts what is due, and the one at which something may have changed for it. */
@@ -114,7 +114,7 @@ final class Pacer {
         return true;
     }
 
-    /** How many near entries are due and held back. */
+    /** How many near entries are due, and wait for the pace. */
     int heldBack() {
         return isOn() ? near.countDueUpTo(clock.millis()) : 0;
     }
