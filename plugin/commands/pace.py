@@ -44,7 +44,8 @@ def resume(
 ) -> None:
     """Let messages leave as they come due, after a pause or another pace.
 
-    Everything that has waited leaves at once, the oldest first. Exit code 1: it is not resumed, 3: no daemon answers.
+    Everything that has waited leaves at once, the oldest first. Exit code 1: it is not resumed, 3: no daemon
+    answers.
     """
     _ask(topic, subscription, socket, {"kind": "none"}, json_output=json_output)
 
