@@ -135,7 +135,7 @@ class HandingOut:
         self._readable(stream)
         if len(entries):
             stream.send(Due(entries))
-            self._metrics.observe_due(entries.deliver_at_ms, now_ms, stream.release.excused_until_ms)
+            self._metrics.observe_due(entries.deliver_at_ms, now_ms, stream.told_pace.excused_until_ms)
             if session.credit == 0:
                 self._metrics.credit_exhausted.inc()
         again_at_ms = self._next_look(stream)

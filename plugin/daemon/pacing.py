@@ -66,7 +66,7 @@ class Pacing:
 
     def told(self, stream: Stream, seq: int, paced: Paced) -> None:
         """The broker says which pace is in force."""
-        stream.release.tell(paced.pace, self._clock.now_ms())
+        stream.told_pace.tell(paced.pace, self._clock.now_ms())
         if paced.pace.kind == PaceKind.SPREAD and stream not in self._counting:
             task = asyncio.get_running_loop().create_task(self._tell_behind(stream))
             self._counting[stream] = task

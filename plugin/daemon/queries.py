@@ -240,6 +240,11 @@ class Queries:
                 return await self._looking.entries(request)
             case "show":
                 return await self._show(request)
+            case _:
+                return await self._answer_change(request, peer)
+
+    async def _answer_change(self, request: dict[str, object], peer: str | None) -> dict[str, Any]:
+        match request.get("what"):
             case "cancel":
                 return await self._change(request, peer, self._cancelling.change, "cancelled")
             case "reschedule":

@@ -11,8 +11,8 @@ from typing import Protocol
 
 from tidegate.index import PositionSet, SubscriptionName
 from tidegate.plugin.daemon.homes.broker_home import LogRequests
-from tidegate.plugin.daemon.release import Release
 from tidegate.plugin.daemon.session import Change, Session
+from tidegate.plugin.daemon.told_pace import ToldPace
 from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.wire.messages import (
     Bypassed,
@@ -32,16 +32,16 @@ class Stream:
     """A session on a connection.
 
     ``answer_sent``: its last HELD has been written; ``session.answer_begun``: the answer is fixed.
-    ``untold``: positions held since, between the two. ``release``: the pace that its broker keeps.
+    ``untold``: positions held since, between the two. ``told_pace``: the pace that its broker keeps.
     """
 
-    __slots__ = ("answer_sent", "connection", "release", "session", "untold")
+    __slots__ = ("answer_sent", "connection", "session", "told_pace", "untold")
 
     def __init__(self, connection: Link, session: Session) -> None:
         self.connection = connection
         self.session = session
         self.answer_sent = False
-        self.release = Release()
+        self.told_pace = ToldPace()
         self.untold = PositionSet()
 
     @property
@@ -57,7 +57,7 @@ class Stream:
     @property
     def pace(self) -> ReleasePace:
         """The pace in force at its broker."""
-        return self.release.pace
+        return self.told_pace.pace
 
     @property
     def name(self) -> SubscriptionName:

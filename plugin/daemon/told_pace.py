@@ -7,7 +7,7 @@ import math
 from tidegate.plugin.wire.messages import ReleasePace
 
 
-class Release:
+class ToldPace:
     """The pace in force at a broker, as it was told last.
 
     excused_until_ms: entries that were due by then may be late: the pace held them.
