@@ -252,8 +252,7 @@ class Queries:
             case "release":
                 return await self._change(request, peer, self._rescheduling.release, "released")
             case "pace":
-                change = self._pace(request)
-                return await (self._audited(request, peer, change) if "kind" in request else change)
+                return await self._pace(request, peer)
             case what:
                 raise UserError(f"unknown query {what!r}")
 
@@ -303,11 +302,12 @@ class Queries:
         for one in partitions[:PARTITIONS_MAX]:
             of_partition(indexes, one)
 
-    async def _pace(self, request: dict[str, object]) -> dict[str, Any]:
+    async def _pace(self, request: dict[str, object], peer: str | None) -> dict[str, Any]:
         answer = await self._pacing.pace(request)
         if "kind" in request:
             asked = {name: request.get(name) for name in ("topic", "subscription", "kind", "amount")}
             self._log.info("pace of release set", done=answer["done"], **asked)
+            await self._audit_log.write(request, [], {"done": answer["done"]}, peer)
         return answer
 
     async def _entries(self, request: dict[str, object]) -> AsyncIterator[bytes]:
