@@ -155,11 +155,7 @@ class Place:
     def _subscription(self) -> dict[str, Any] | None:
         """The owner's stats of the subscription."""
         url = self.owner().broker.admin_url
-        asked = StandAdmin(lambda: url)
-        try:
-            return asked.subscription(TOPIC, SUBSCRIPTION)
-        finally:
-            asked.close()
+        return StandAdmin(lambda: url).subscription(TOPIC, SUBSCRIPTION)
 
     def entries_read(self) -> int:
         """Entries of the topic that its owner has read from the bookie since it opened the topic."""

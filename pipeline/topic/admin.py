@@ -6,40 +6,36 @@ to ``base_url`` and to the topic's owner when an answer redirects there.
 
 from __future__ import annotations
 
-import http.client
-import json
-import ssl
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 from tidegate.pipeline.errors import NoTopicError, OptionError, TopicError, UnreachableError, WireError
 from tidegate.pipeline.topic.access import Access, check_no_password
 from tidegate.pipeline.topic.names import TopicName
-
-_ANSWER_MAX_BYTES = 512 * 1024 * 1024
-"""A cursor with a million ranges of acknowledgements takes some 30 MB."""
-_REDIRECTS_MAX = 10
-_TIMEOUT_S = 60.0
-_SHOWN = 200
+from tidegate.plugin.rest import (
+    Answer,
+    RedirectError,
+    RestClient,
+    RestError,
+    UnansweredError,
+    UntrustedError,
+    port_of,
+)
 
 
 class Admin:
-    """Calls on the cluster that answers at ``base_url``; a context manager.
-
-    With the standard library: loading an HTTP library takes as long as all calls of a small job.
-    """
+    """Calls on the cluster that answers at ``base_url``; a context manager."""
 
     def __init__(self, base_url: str, access: Access) -> None:
         check_no_password("an admin URL", base_url)
         parts = urlsplit(base_url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or _port(base_url) is None:
+        if parts.scheme not in ("http", "https") or not parts.hostname or port_of(base_url) is None:
             raise OptionError(
                 f"{base_url[:80]!r} is no admin URL: write http://HOST:8080 or https://HOST:8443"
             )
         self._base_url = base_url.rstrip("/")
-        self._access = access
-        self._tls = access.tls() if parts.scheme == "https" else None
+        self._client = RestClient(access.token, access.tls() if parts.scheme == "https" else None)
 
     def __enter__(self) -> Self:
         """Nothing is opened before the first call."""
@@ -101,64 +97,27 @@ class Admin:
         return document
 
     def _ask(self, path: str, topic: TopicName) -> Any:
-        url = f"{self._base_url}{path}"
+        here = self._base_url
         try:
-            for _ in range(_REDIRECTS_MAX):
-                status, location, body = self._request(url)
-                if status in (301, 302, 303, 307, 308) and location:
-                    url = self._redirected(url, location)
-                    continue
-                return self._checked(status, body, topic)
-        except ssl.SSLCertVerificationError as error:
+            answer = self._client.request("GET", f"{here}{path}")
+        except UntrustedError as error:
             raise TopicError(
-                f"the certificate of {self._base_url} is not trusted: {error.verify_message}; "
-                "give tls_ca_file"
+                f"the certificate of {here} is not trusted: {error}; give tls_ca_file"
             ) from error
-        except (OSError, http.client.HTTPException) as error:
-            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise UnreachableError(f"the admin API at {self._base_url} does not answer: {reason}") from error
-        raise UnreachableError(f"{self._base_url} redirects in circles for {topic}")
+        except UnansweredError as error:
+            raise UnreachableError(f"the admin API at {here} does not answer: {error}") from error
+        except RedirectError as error:
+            raise UnreachableError(f"{here} {error}") from error
+        except RestError as error:
+            raise WireError(f"{here} {error}") from error
+        return self._checked(answer, topic)
 
-    def _request(self, url: str) -> tuple[int, str | None, bytes]:
-        token = self._access.token()
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        parts = urlsplit(url)
-        if not parts.hostname or _port(url) is None:
-            raise WireError(f"{self._base_url} redirects to {url[:_SHOWN]!r}, which is no URL")
-        connection = (
-            http.client.HTTPConnection(parts.hostname, parts.port, timeout=_TIMEOUT_S)
-            if self._tls is None
-            else http.client.HTTPSConnection(
-                parts.hostname, parts.port, timeout=_TIMEOUT_S, context=self._tls
-            )
-        )
-        try:
-            connection.request(
-                "GET", parts._replace(scheme="", netloc="", fragment="").geturl(), headers=headers
-            )
-            response = connection.getresponse()
-            body = response.read(_ANSWER_MAX_BYTES + 1)
-            if len(body) > _ANSWER_MAX_BYTES:
-                raise WireError(f"{url} answers with more than {_ANSWER_MAX_BYTES >> 20} MiB")
-            if response.length:
-                raise http.client.IncompleteRead(body, response.length)
-            return response.status, response.getheader("location"), body
-        finally:
-            connection.close()
-
-    def _redirected(self, url: str, location: str) -> str:
-        target, scheme = urljoin(url, location), urlsplit(self._base_url).scheme
-        if urlsplit(target).scheme != scheme:
-            raise UnreachableError(
-                f"{self._base_url} redirects from {scheme} to another scheme: give the admin URL of that one"
-            )
-        return target
-
-    def _checked(self, status: int, body: bytes, topic: TopicName) -> Any:
+    def _checked(self, answer: Answer, topic: TopicName) -> Any:
+        status = answer.status
         if status == 200:
             try:
-                return json.loads(body)
-            except (ValueError, RecursionError) as error:
+                return answer.json()
+            except ValueError as error:
                 raise WireError(
                     f"{self._base_url} does not answer with JSON: is it a Pulsar broker?"
                 ) from error
@@ -172,24 +131,4 @@ class Admin:
             raise TopicError(f"no permission to see the ledgers of {topic}: ask for it, or use another token")
         if status == 404:
             raise NoTopicError(f"there is no topic {topic}, says {self._base_url}")
-        reason = _reason(body)
-        raise UnreachableError(f"{self._base_url} answers {status} for {topic}: {reason}")
-
-
-def _port(url: str) -> int | None:
-    """The port in a URL, 0 if it has none; None if the text there is no port."""
-    try:
-        return urlsplit(url).port or 0
-    except ValueError:
-        return None
-
-
-def _reason(body: bytes) -> str:
-    """The broker's reason, as one bounded line."""
-    try:
-        document = json.loads(body)
-        text = str(document.get("reason", "")) if isinstance(document, dict) else ""
-    except (ValueError, RecursionError):
-        text = body[: 4 * _SHOWN].decode("utf-8", "replace")
-    line = " ".join(text.split())
-    return "".join(one if one.isprintable() else "?" for one in line)[:_SHOWN] or "no reason given"
+        raise UnreachableError(f"{self._base_url} answers {status} for {topic}: {answer.reason}")

@@ -123,12 +123,9 @@ def test_the_first_consumer_of_a_backlog(lane: Lane, keys: pulsar.CryptoKeyReade
     # More than any two of the three kinds: some of each.
     lane.wait_read_ahead(2 * FAR + 1)
     read_ahead = int(lane.metrics(OURS)["read_ahead_entries"])
+    name = "pulsar_delayed_tidegate_read_ahead_entries"
     asked = StandAdmin(lambda: lane.admin.base_url)
-    try:
-        name = "pulsar_delayed_tidegate_read_ahead_entries"
-        assert asked.gauge(name, f"persistent://{lane.topic}") == read_ahead
-    finally:
-        asked.close()
+    assert asked.gauge(name, f"persistent://{lane.topic}") == read_ahead
     # What is behind the open transaction is not to be seen before that has timed out.
     assert_exactly(inbox.arrivals, expected)
     lane.not_early(inbox.arrivals)

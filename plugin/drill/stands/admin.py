@@ -4,30 +4,18 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
-import httpx
-
 from tidegate.plugin.drill.fault import FaultError
+from tidegate.plugin.rest import Answer, RestClient, RestError
 
 _TIMEOUT_S = 10.0
 _LOOKUP_TIMEOUT_S = 2.0
 _IN_USE_TIMEOUT_S, _IN_USE_POLL_S = 10.0, 0.2
-
-
-class _Bearer(httpx.Auth):
-    """A token, also for the broker that the first one redirects to."""
-
-    def __init__(self, token: str) -> None:
-        self._token = token
-
-    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        """Add it to a request."""
-        request.headers["Authorization"] = f"Bearer {self._token}"
-        yield request
 
 
 class StandAdmin:
@@ -35,22 +23,18 @@ class StandAdmin:
 
     def __init__(self, base_url: Callable[[], str], token: str | None = None) -> None:
         self._base_url = base_url
-        self._client = httpx.Client(
-            timeout=_TIMEOUT_S,
-            trust_env=False,
-            follow_redirects=True,
-            auth=None if token is None else _Bearer(token),
-        )
+        self._client = RestClient(lambda: token)
 
-    def close(self) -> None:
-        """Release the connections."""
-        self._client.close()
-
-    def request(self, method: str, path: str, body: object = None) -> httpx.Response | None:
+    def request(self, method: str, path: str, body: object = None) -> Answer | None:
         """One request below ``/admin/v2``; None without an answer."""
+        return self._ask(method, f"{self._base_url()}/admin/v2{path}", body)
+
+    def _ask(
+        self, method: str, url: str, body: object = None, timeout_s: float = _TIMEOUT_S
+    ) -> Answer | None:
         try:
-            return self._client.request(method, f"{self._base_url()}/admin/v2{path}", json=body)
-        except httpx.HTTPError:
+            return self._client.request(method, url, body, timeout_s=timeout_s)
+        except RestError:
             return None
 
     def subscription(self, topic: str, subscription: str) -> dict[str, Any] | None:
@@ -74,7 +58,7 @@ class StandAdmin:
         """Delete the topic with all of its data, if it exists and the broker allows it."""
         self.request("DELETE", f"/{topic_path(topic)}?force=true")
 
-    def delete_unused(self, topic: str) -> httpx.Response | None:
+    def delete_unused(self, topic: str) -> Answer | None:
         """Delete the topic unless it is in use; returns the broker's last answer, None without one.
 
         A busy broker still counts a client that has just closed, so the request is repeated for some seconds.
@@ -82,7 +66,7 @@ class StandAdmin:
         deadline_s = time.monotonic() + _IN_USE_TIMEOUT_S
         while True:
             answer = self.request("DELETE", f"/{topic_path(topic)}")
-            in_use = answer is not None and answer.status_code == httpx.codes.PRECONDITION_FAILED
+            in_use = answer is not None and answer.status == HTTPStatus.PRECONDITION_FAILED
             if not in_use or time.monotonic() > deadline_s:
                 return answer
             time.sleep(_IN_USE_POLL_S)
@@ -98,7 +82,7 @@ class StandAdmin:
         if answer is None:
             raise FaultError(f"the admin interface does not answer: {method} {path}")
         if answer.is_error:
-            raise FaultError(f"the broker refused {method} {path}: {answer.status_code} {answer.text[:200]}")
+            raise FaultError(f"the broker refused {method} {path}: {answer.status} {answer.text[:200]}")
 
     def text(self, path: str) -> str | None:
         """The text at a path of the broker's HTTP server; None if it is not available."""
@@ -113,11 +97,8 @@ class StandAdmin:
         return self._text(f"{base}{path}") if found is None else found
 
     def _text(self, url: str) -> str | None:
-        try:
-            answer = self._client.get(url)
-        except (httpx.HTTPError, httpx.InvalidURL):
-            return None
-        return answer.text if answer.is_success else None
+        answer = self._ask("GET", url)
+        return answer.text if answer is not None and answer.is_success else None
 
     def gauge(self, name: str, topic: str) -> int | None:
         """A metric of the topic, summed over its subscriptions; None if it is missing.
@@ -140,14 +121,11 @@ class StandAdmin:
             return None
         return parsedate_to_datetime(answer.headers["date"]).timestamp()
 
-    def lookup(self, topic: str, timeout_s: float = _LOOKUP_TIMEOUT_S) -> httpx.Response | None:
+    def lookup(self, topic: str, timeout_s: float = _LOOKUP_TIMEOUT_S) -> Answer | None:
         """The answer to a look-up of the topic's owner; None without one."""
         domain, _, rest = topic.partition("://")
-        try:
-            url = f"{self._base_url()}/lookup/v2/topic/{domain}/{quote(rest, safe='/')}"
-            return self._client.get(url, timeout=timeout_s)
-        except httpx.HTTPError:
-            return None
+        url = f"{self._base_url()}/lookup/v2/topic/{domain}/{quote(rest, safe='/')}"
+        return self._ask("GET", url, timeout_s=timeout_s)
 
     def owner(self, topic: str) -> str | None:
         """The service URL of the topic's owner; None while it is unknown."""
@@ -155,7 +133,7 @@ class StandAdmin:
         return None if answer is None else broker_of(answer)
 
 
-def broker_of(answer: httpx.Response) -> str | None:
+def broker_of(answer: Answer) -> str | None:
     """The service URL in the answer to a look-up; None without one."""
     if not answer.is_success:
         return None
@@ -168,7 +146,7 @@ def broker_of(answer: httpx.Response) -> str | None:
     return url
 
 
-def _http_of(answer: httpx.Response, *, tls: bool) -> str | None:
+def _http_of(answer: Answer, *, tls: bool) -> str | None:
     """The HTTP address of the broker that a look-up names; None if it is missing."""
     try:
         url: str | None = answer.json().get("httpUrlTls" if tls else "httpUrl")

@@ -121,7 +121,6 @@ class ClusterStand:
     def end(self) -> None:
         """End everything."""
         self.cluster.end()
-        self._admin.close()
 
     def part(self, name: str) -> Part:
         """``bookie``; ``broker``, ``daemon`` or ``machine`` (both), the owner's or as in ``broker-a``."""
@@ -277,15 +276,12 @@ class ClusterStand:
         # Ask the new owner: it knows itself.
         asked = StandAdmin(lambda: node.broker.admin_url)
         unload = f"/namespaces/{NAMESPACE}/{_BUNDLE}/unload?destinationBroker={node.broker.broker_id}"
-        try:
-            begun_s = time.monotonic()
-            for turn in range(math.ceil(_MOVE_TIMEOUT_S / _MOVE_AGAIN_S)):
-                # A client that looks the topic up at that moment can move it elsewhere.
-                asked.must("PUT", unload)
-                while time.monotonic() - begun_s < (turn + 1) * _MOVE_AGAIN_S:
-                    if asked.owner(topic) == node.broker.service_url:
-                        return
-                    self._pause(_POLL_S)
-            raise FaultError(f"{topic} did not move to broker {node.name}")
-        finally:
-            asked.close()
+        begun_s = time.monotonic()
+        for turn in range(math.ceil(_MOVE_TIMEOUT_S / _MOVE_AGAIN_S)):
+            # A client that looks the topic up at that moment can move it elsewhere.
+            asked.must("PUT", unload)
+            while time.monotonic() - begun_s < (turn + 1) * _MOVE_AGAIN_S:
+                if asked.owner(topic) == node.broker.service_url:
+                    return
+                self._pause(_POLL_S)
+        raise FaultError(f"{topic} did not move to broker {node.name}")

@@ -13,11 +13,11 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import httpx
 import pulsar
 
 from tidegate.plugin.drill.fault import FaultError, Need, Part, State
@@ -25,6 +25,7 @@ from tidegate.plugin.drill.reach import reach
 from tidegate.plugin.drill.stands.admin import StandAdmin, broker_of, topic_path
 from tidegate.plugin.drill.stands.hook import HookPart
 from tidegate.plugin.errors import ConfigError, UserError
+from tidegate.plugin.rest import Answer
 
 OWN = "own"
 _SEEN_TIMEOUT_S = 30.0
@@ -119,7 +120,7 @@ class OwnStand:
         answer = self._admin.lookup(own.topic, _OPERATION_TIMEOUT_S)
         if answer is None:
             raise ConfigError(f"nobody answers on {own.admin_url}: correct --admin-url")
-        if answer.status_code in {401, 403}:
+        if answer.status in {401, 403}:
             advice = "give --token-file" if own.token is None else "give the token of somebody who may"
             raise ConfigError(f"{own.admin_url} does not let us use {own.topic}: {advice}")
         if answer.is_error:
@@ -130,7 +131,7 @@ class OwnStand:
         if broker_of(answer) is None:
             raise ConfigError(f"what answers on {own.admin_url} is no Pulsar: correct --admin-url")
         stats = self._admin.request("GET", f"/{topic_path(own.topic)}/stats")
-        self._is_new = stats is not None and stats.status_code == httpx.codes.NOT_FOUND
+        self._is_new = stats is not None and stats.status == HTTPStatus.NOT_FOUND
 
     def _check_client(self) -> None:
         own = self._own
@@ -155,10 +156,9 @@ class OwnStand:
                 self.left.append(f"the {name} is {part.state()}: it was not brought back")
         if self._is_new:
             answer = self._admin.delete_unused(self._own.topic)
-            if answer is None or (answer.is_error and answer.status_code != httpx.codes.NOT_FOUND):
+            if answer is None or (answer.is_error and answer.status != HTTPStatus.NOT_FOUND):
                 said = "nobody answers" if answer is None else _reason(answer)
                 self.left.append(f"{self._own.topic}, which was not there before: {said}")
-        self._admin.close()
 
     def part(self, name: str) -> Part:
         """``broker`` or ``daemon``, through the hook."""
@@ -253,7 +253,7 @@ class OwnStand:
                 time.sleep(_POLL_S)
             path = f"/{topic_path(topic)}/subscription/{quote(subscription, safe='')}?force=true"
             answer = self._admin.request("DELETE", path)
-            if answer is not None and (answer.is_success or answer.status_code == httpx.codes.NOT_FOUND):
+            if answer is not None and (answer.is_success or answer.status == HTTPStatus.NOT_FOUND):
                 return
         # Without access to the admin interface, unsubscribe as a consumer.
         try:
@@ -353,9 +353,6 @@ class OwnStand:
         return [float(value) for labels, value in figure.findall(text or "") if mine in labels]
 
 
-def _reason(answer: httpx.Response) -> str:
+def _reason(answer: Answer) -> str:
     """The reason for a refusal, in Pulsar's words if there are any."""
-    try:
-        return f"{answer.status_code} {answer.json()['reason']}"
-    except (ValueError, KeyError, TypeError):
-        return f"{answer.status_code} {answer.reason_phrase}"
+    return f"{answer.status} {answer.reason}"

@@ -169,7 +169,6 @@ class Standalone:
             self._disk.close()
         for clock in self._clocks.values():
             clock.close()
-        self._admin.close()
 
     def part(self, name: str) -> Part:
         """``broker`` or ``daemon``."""
@@ -305,11 +304,7 @@ def home_for(own: Path, newer_home: Path | None, *, newer: bool) -> Path:
 def counted_reads(run: str, counters_port: int, admin_url: str, topic: str) -> dict[str, int]:
     """The entries of a topic that one run of a broker read from storage, by its cursors and ahead of them."""
     counts = {run: entries_read(counters_port, topic.rpartition("/")[2])}
-    asked = StandAdmin(lambda: admin_url)
-    try:
-        ahead = asked.gauge(_READ_AHEAD, topic)
-    finally:
-        asked.close()
+    ahead = StandAdmin(lambda: admin_url).gauge(_READ_AHEAD, topic)
     return counts if ahead is None else counts | {f"{run}, ahead": ahead}
 
 
