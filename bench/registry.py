@@ -8,6 +8,7 @@ from bench.daemon import bench as daemon
 from bench.harness.driver import Bench
 from bench.harness.errors import BenchError
 from bench.index import bench as index
+from bench.journal import bench as journal
 from bench.libraries import bench as libraries
 from bench.peers import bench as peers
 from bench.profile import bench as profile
@@ -35,6 +36,7 @@ BENCHES: dict[str, Bench] = {
         peers,
         profile,
         bounds,
+        journal,
         libraries,
         tuning,
         rebuild,

@@ -1,0 +1,1 @@
+"""The journal in RocksDB beside an append-only file of our own."""
