@@ -1,7 +1,7 @@
 """``tidegate demo``: delayed messages on a real Pulsar broker, through kill -9 of the broker and of the
 daemon.
 
-This module is the command line: flags, checks, signals, output. ``plugin.demo.course`` is the demo itself.
+This module is the command line: flags, checks, signals, output. The demo is a preset of the drills.
 Exit codes: 0 nothing early or lost, 1 an early or lost message or a failed start, 2 a bad value or a missing
 part, 128 + n ended by signal n.
 """
@@ -11,28 +11,44 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import sys
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.plugin.commands.running import check_home, check_jar, leave_at_once, signals_stop
+from tidegate.plugin.commands.running import check_home, check_jar, leave_at_once, now_us, signals_stop
 from tidegate.plugin.errors import ConfigError, UserError
 from tidegate.plugin.local import toolchain
 from tidegate.plugin.shown import one_line
 
 if TYPE_CHECKING:
-    from tidegate.plugin.demo.course import Demo
-    from tidegate.plugin.demo.run import Options, Outcome
+    from tidegate.plugin.drill.session import Options, Result, Session
 
 MESSAGES_MAX = 1_000_000
 # The broker's own files take a quarter of a gigabyte; a message is in a journal and in a ledger.
 DISK_BASE_BYTES = 300 * 2**20
 DISK_MESSAGE_BYTES = 1_000
+_FILE_WIDTH = 140
 SECONDS_MIN, SECONDS_MAX = 5.0, 3_600.0
 _TRACKERS = ("tidegate", "in-memory", "bucket")
 _FORMER_NAMES = {"pulsar": "in-memory"}
+
+
+@dataclass(frozen=True)
+class _Output:
+    """Where the report goes, besides the screen."""
+
+    json_file: str | None
+    plain: bool
+
+    @property
+    def json_to_stdout(self) -> bool:
+        """True if everything else goes to standard error."""
+        return self.json_file == "-"
 
 
 def demo(  # noqa: PLR0917 the flags
@@ -66,36 +82,41 @@ def demo(  # noqa: PLR0917 the flags
     could not be run, 2 a bad value or a missing part.
     """
     # Imported here: the client loads slowly, and every command would wait for it.
-    from tidegate.plugin.demo.run import Options  # noqa: PLC0415
+    from tidegate.plugin.demo.preset import demo_drill  # noqa: PLC0415
+    from tidegate.plugin.drill.session import Options  # noqa: PLC0415
 
     tracker = _FORMER_NAMES.get(tracker, tracker)
     _check_values(messages, seconds, far, tracker)
     _check_json(json_file)
     options = Options(
-        messages=messages,
-        seconds=seconds,
-        far=far,
-        tracker=tracker,
+        drills=[demo_drill(messages, seconds, far, tracker)],
+        trackers=[tracker],
+        rounds=1,
+        messages=None,
         pulsar_home=check_home(pulsar_home),
         jar=check_jar() if tracker == "tidegate" else None,
         out_dir=out.absolute(),
-        keep=keep,
+        seed=1,
+        watched=True,
     )
     _check_paths(options)
     _check_disk(options.out_dir, messages + far)
-    course = _course(options)
+    output = _Output(json_file, plain)
+    session = _session(options)
     try:
-        outcome = _run(course, plain=plain, json_to_stdout=json_file == "-")
-        _report(outcome, json_file)
+        began_s = time.monotonic()
+        result = _run(session, output)
+        _report(result, session, options.out_dir, output, time.monotonic() - began_s)
     except UserError as error:
-        if course.stuck:
+        if session.stuck:
             print(f"tidegate: {one_line(str(error))}", file=sys.stderr)
             leave_at_once(error.exit_code)
         raise
-    if keep:
-        outcome.recorder.save(outcome.options.out_dir / "work" / "record.npz")
-    exit_code = 0 if outcome.passed else 1
-    if course.stuck:
+    if result.passed and not keep:
+        # After a failure the logs stay, until the next run.
+        shutil.rmtree(options.out_dir / "work", ignore_errors=True)
+    exit_code = 0 if result.passed else 1
+    if session.stuck:
         leave_at_once(exit_code)
     raise typer.Exit(exit_code)
 
@@ -146,41 +167,55 @@ def _check_disk(out_dir: Path, messages: int) -> None:
         raise UserError(problem.text)
 
 
-def _course(options: Options) -> Demo:
-    from tidegate.plugin.demo.course import Demo  # noqa: PLC0415
+def _session(options: Options) -> Session:
+    from tidegate.plugin.drill.session import Session  # noqa: PLC0415
     from tidegate.plugin.stop import Stop  # noqa: PLC0415
 
-    return Demo(options, Stop("the demo"))
+    return Session(options, Stop("the demo"), now_us)
 
 
-def _run(course: Demo, *, plain: bool, json_to_stdout: bool) -> Outcome:
+def _run(session: Session, output: _Output) -> Result:
+    """The result of the one drill. Raises ``UserError`` if it could not begin."""
     from rich.console import Console  # noqa: PLC0415
 
-    from tidegate.plugin.demo.view import live_view, plain_view  # noqa: PLC0415
+    from tidegate.plugin.drill.view import live_view, plain_view  # noqa: PLC0415
 
-    console = Console(stderr=json_to_stdout)
-    lines = plain or not console.is_terminal
-    view = (plain_view if lines else live_view)(course.progress, console)
-    with signals_stop(course.stop), view:
-        return course.run()
+    console = Console(stderr=output.json_to_stdout)
+    lines = output.plain or not console.is_terminal
+    progress = session.progress
+    view = (
+        plain_view(progress, console, now_us, every_s=1)
+        if lines
+        else live_view(progress, console, now_us, transient=False)
+    )
+    with signals_stop(session.stop), view:
+        (result,) = session.run()
+    if not result.verdicts:
+        raise UserError("; ".join(result.failures))
+    return result
 
 
-def _report(outcome: Outcome, json_file: str | None) -> None:
+def _report(result: Result, session: Session, out_dir: Path, output: _Output, total_s: float) -> None:
     from rich.console import Console  # noqa: PLC0415
 
-    from tidegate.plugin.demo.plot import write_plots  # noqa: PLC0415
-    from tidegate.plugin.demo.report import as_json, as_text  # noqa: PLC0415
+    from tidegate.plugin.demo.picture import write_pictures  # noqa: PLC0415
+    from tidegate.plugin.demo.report import as_text  # noqa: PLC0415
+    from tidegate.plugin.drill.report import as_json  # noqa: PLC0415
 
-    plots = [_shown(path) for path in write_plots(outcome, outcome.options.out_dir)]
-    report = json.dumps(as_json(outcome, plots), indent=2) + "\n"
-    _write(outcome.options.out_dir / "report.json", report)
-    if json_file == "-":
+    watch = session.progress.watch
+    plots = [_shown(path) for path in write_pictures(result, [] if watch is None else watch.history, out_dir)]
+    run = {"total_seconds": round(total_s, 3), "plots": [str(path) for path in plots]}
+    report = json.dumps(as_json(result) | run, indent=2) + "\n"
+    _write(out_dir / "report.json", report)
+    if output.json_to_stdout:
         sys.stdout.write(report)
-    elif json_file is not None:
-        _write(Path(json_file), report)
-    console = Console(stderr=json_file == "-")
-    # A file or a pipe has no width: the report is not cut.
-    console.print(as_text(outcome, plots), width=None if console.is_terminal else 140, highlight=False)
+    elif output.json_file is not None:
+        _write(Path(output.json_file), report)
+    console = Console(stderr=output.json_to_stdout)
+    if not console.is_terminal:
+        # A file or a pipe has no width: the report is not cut.
+        console = Console(stderr=output.json_to_stdout, width=_FILE_WIDTH)
+    console.print(as_text(result, plots, total_s), highlight=False)
 
 
 def _shown(path: Path) -> Path:

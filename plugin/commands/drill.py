@@ -12,7 +12,6 @@ import re
 import shlex
 import sys
 import tempfile
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,6 +23,7 @@ from tidegate.plugin.commands.running import (
     check_jar,
     check_newer_home,
     leave_at_once,
+    now_us,
     signals_stop,
 )
 from tidegate.plugin.errors import ConfigError, UserError
@@ -312,15 +312,11 @@ def _check_report(report: Path) -> None:
                 path.rmdir()
 
 
-def _now_us() -> int:
-    return time.time_ns() // 1000
-
-
 def _session(options: Options) -> Session:
     from tidegate.plugin.drill.session import Session  # noqa: PLC0415
     from tidegate.plugin.stop import Stop  # noqa: PLC0415
 
-    return Session(options, Stop("the drills"), _now_us)
+    return Session(options, Stop("the drills"), now_us)
 
 
 def _run(session: Session, *, as_json: bool, plain: bool) -> list[Result]:
@@ -331,7 +327,7 @@ def _run(session: Session, *, as_json: bool, plain: bool) -> list[Result]:
     console = Console(stderr=as_json)
     lines = plain or not console.is_terminal
     progress = session.progress
-    view = plain_view(progress, console) if lines else live_view(progress, console, _now_us)
+    view = plain_view(progress, console, now_us) if lines else live_view(progress, console, now_us)
     results = []
     with signals_stop(session.stop), view:
         for result in session.run():

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -26,6 +27,11 @@ class MissingPartError(UserError):
     """A part that ``tidegate setup`` installs is missing."""
 
     exit_code = 2
+
+
+def now_us() -> int:
+    """Microseconds since the epoch."""
+    return time.time_ns() // 1000
 
 
 def check_home(chosen: Path | None) -> Path:

@@ -1,1 +1,1 @@
-"""The demo: delayed messages on a real broker through kill -9 of broker and daemon, and their audit."""
+"""The demo: a preset of the drills, its report and its picture."""

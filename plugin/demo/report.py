@@ -1,13 +1,9 @@
-"""The demo's result: a table for people, JSON for programs, both from one ``Outcome``.
-
-The JSON has a schema number; within one number fields are only added. Its fields are in ``docs/demo.md``.
-"""
+"""The demo's result in words, from the one verdict of its drill."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -15,190 +11,105 @@ from rich.table import Table
 from rich.text import Text
 
 from tidegate.plugin.checks import Lateness
-from tidegate.plugin.demo.audit import REPEAT_WINDOW_MS, Cause, Recovery
-from tidegate.plugin.demo.run import Outcome
-from tidegate.plugin.demo.view import BAD_MS, GOOD_MS, duration
-from tidegate.plugin.demo.workload import Kind
+from tidegate.plugin.drill.report import reasons_of, seconds
+from tidegate.plugin.drill.session import Result
+from tidegate.plugin.drill.verdict import Cause, Recovery, Verdict, Wait
+from tidegate.plugin.drill.view import colour
+from tidegate.plugin.durations import in_words
 
-SCHEMA = 1
 _STEADY = "· and not of the burst"
-
-_CAUSES = {
-    Cause.NORMAL: "outside_outages",
-    Cause.BROKER_DOWN: "broker_down",
-    Cause.DAEMON_DOWN: "daemon_down",
-    Cause.CATCHING_UP: "catching_up",
-    Cause.STORED_LATE: "stored_late",
-}
-_KINDS = {
-    Kind.PLAIN: "plain",
-    Kind.RETRY: "retries",
-    Kind.TIMEOUT: "order_timeouts",
-    Kind.BURST: "burst",
-    Kind.FAR: "due_tomorrow",
+_REPEATS = {
+    Cause.PLAIN: "without a delay, whose acknowledgements Pulsar itself forgets",
+    Cause.IN_FLIGHT: "not acknowledged when the kill came",
+    Cause.UNPERSISTED: "acknowledged within the second before the kill",
+    Cause.HOLE: "acknowledged longer before it",
+    Cause.TRACKER: "without a kill",
 }
 
 
-def as_json(outcome: Outcome, plots: Sequence[Path] = ()) -> dict[str, Any]:
-    """The report as a JSON object."""
-    audit, options = outcome.audit, outcome.options
-    repeats = audit.repeats
-    return {
-        "schema": SCHEMA,
-        "tracker": options.tracker,
-        "passed": outcome.passed,
-        "run": {
-            "messages": options.messages,
-            "seconds": options.seconds,
-            "far": options.far,
-            "setup_seconds": round(outcome.setup_s, 3),
-            "total_seconds": round(outcome.total_s, 3),
-        },
-        "planned": {name: outcome.workload.count(kind) for kind, name in _KINDS.items()},
-        "sent": audit.sent,
-        "unconfirmed": audit.unconfirmed,
-        "delivered": audit.delivered,
-        "early": {"count": audit.early, "earliest_ms": round(audit.earliest_ms, 3)},
-        "lost": audit.lost,
-        "duplicated": {
-            "count": repeats.total,
-            "plain_messages": repeats.plain,
-            "not_acknowledged_before_kill": repeats.unacknowledged,
-            "acknowledged_before_kill": repeats.acknowledged,
-            "acknowledged_longer_than_200_ms_before_kill": repeats.acknowledged_too_old,
-            "oldest_acknowledgement_before_kill_ms": round(repeats.oldest_ack_ms, 3),
-            "without_a_kill": repeats.other,
-            "sent_twice_by_the_producer": audit.resent,
-        },
-        "lateness_ms": {
-            "overall": _lateness(audit.overall),
-            "outside_outages_without_burst": _lateness(audit.steady),
-            **{name: _lateness(audit.by_cause[cause]) for cause, name in _CAUSES.items()},
-        },
-        "lateness_by_kind_ms": {
-            name: _lateness(audit.by_kind[kind]) for kind, name in _KINDS.items() if kind in audit.by_kind
-        },
-        "kills": [_recovery(one) for one in audit.recoveries],
-        "due_tomorrow": {"sent": outcome.far_sent, "held": outcome.far_held},
-        "plots": [str(path) for path in plots],
-    }
+def told_of(verdict: Verdict) -> str:
+    """The faults in a few words."""
+    return ", ".join(strike.what for strike in verdict.strikes) or "no fault"
 
 
-def as_text(outcome: Outcome, plots: Sequence[Path] = ()) -> RenderableType:
+def as_text(result: Result, plots: Sequence[Path], total_s: float) -> RenderableType:
     """The report for a console."""
-    parts: list[RenderableType] = [Text(), _verdict(outcome), _counts(outcome), _lateness_table(outcome)]
-    if outcome.audit.recoveries:
-        parts.append(_kills(outcome))
+    (verdict,) = result.verdicts
+    parts: list[RenderableType] = [Text(), _verdict(result, verdict), _counts(verdict), _lateness(verdict)]
+    if verdict.recoveries:
+        parts.append(_faults(verdict))
     parts += [Text(f"plot: {path}") for path in plots]
-    parts.append(
-        Text(f"{outcome.total_s:.0f} s in all, {outcome.setup_s:.0f} s of it until the first message", "dim")
-    )
+    parts.append(Text(f"{total_s:.0f} s in all", "dim"))
     return Group(*parts)
 
 
-def _verdict(outcome: Outcome) -> Text:
-    audit = outcome.audit
-    if outcome.passed:
-        killed = " and ".join(f"kill -9 of the {one.what}" for one in audit.recoveries)
-        return Text(f"PASSED  no message early, none lost, through {killed}", "bold green")
-    wrong = [
-        text
-        for count, text in (
-            (audit.early, f"{audit.early:,} early (by up to {duration(audit.earliest_ms)})"),
-            (audit.lost, f"{audit.lost:,} lost"),
-            (audit.unconfirmed, f"{audit.unconfirmed:,} never confirmed by the broker"),
-            (
-                outcome.far_sent - outcome.far_held,
-                f"{outcome.far_held:,} of {outcome.far_sent:,} due tomorrow still held",
-            ),
-        )
-        if count > 0
-    ]
-    return Text("FAILED  " + ", ".join(wrong), "bold red")
+def _verdict(result: Result, verdict: Verdict) -> Text:
+    if result.passed:
+        return Text(f"PASSED  no message early, none lost, through {told_of(verdict)}", "bold green")
+    return Text("FAILED  " + "; ".join(reasons_of(result)), "bold red")
 
 
-def _counts(outcome: Outcome) -> Table:
-    audit, workload = outcome.audit, outcome.workload
-    repeats = audit.repeats
-    kinds = ", ".join(
-        f"{workload.count(kind):,} {kind.title}" for kind in reversed(Kind) if workload.count(kind)
-    )
+def _counts(verdict: Verdict) -> Table:
+    kinds = ", ".join(f"{count:,} {kind.title}" for kind, count in verdict.planned.items())
     table = _table("", "", "")
     table.columns[0].style = "bold"
     table.columns[1].justify = "right"
     table.show_header = False
-    table.add_row("sent", f"{audit.sent:,}", kinds)
-    table.add_row("delivered", f"{audit.delivered:,}", f"{outcome.far_held:,} are held for tomorrow")
-    table.add_row("early", _judged(audit.early), "received before their deliver_at")
-    table.add_row("lost", _judged(audit.lost), "due and never received")
-    table.add_row("duplicated", f"{repeats.total:,}", _repeats_in_words(outcome))
-    if audit.resent:
-        table.add_row("sent twice", f"{audit.resent:,}", "by the producer: the kill took the confirmation")
+    table.add_row("sent", f"{verdict.sent + verdict.not_due:,}", kinds)
+    held = "" if verdict.not_due_held is None else f"{verdict.not_due_held:,} are held for tomorrow"
+    table.add_row("received", f"{verdict.received:,}", held)
+    table.add_row("early", _judged(verdict.early), "received before their deliver_at")
+    table.add_row("lost", _judged(verdict.lost), "due and never received")
+    again = [
+        f"{verdict.repeated_by_cause[cause]:,} {words}"
+        for cause, words in _REPEATS.items()
+        if verdict.repeated_by_cause[cause]
+    ]
+    table.add_row("repeated", f"{verdict.repeated:,}", ", ".join(again) or "received again")
+    if verdict.sent_twice:
+        table.add_row(
+            "sent twice", f"{verdict.sent_twice:,}", "by the producer: the kill took the confirmation"
+        )
     return table
 
 
-def _repeats_in_words(outcome: Outcome) -> str:
-    repeats = outcome.audit.repeats
-    if not repeats.total:
-        return "delivered again"
-    words = []
-    if repeats.plain:
-        words.append(f"{repeats.plain:,} plain ones, whose acknowledgements Pulsar itself forgets")
-    if repeats.unacknowledged:
-        words.append(f"{repeats.unacknowledged:,} were not acknowledged when the kill came")
-    if repeats.acknowledged:
-        words.append(
-            f"{repeats.acknowledged:,} acknowledged at most {duration(repeats.oldest_ack_ms)} before the kill"
-        )
-    if repeats.acknowledged_too_old:
-        words.append(f"{repeats.acknowledged_too_old:,} of these more than {REPEAT_WINDOW_MS} ms before")
-    if repeats.other:
-        words.append(f"{repeats.other:,} without a kill")
-    return ", ".join(words)
-
-
-def _lateness_table(outcome: Outcome) -> Table:
-    audit = outcome.audit
+def _lateness(verdict: Verdict) -> Table:
     table = _table("how late", "messages", "p50", "p99", "max", numbers_from=1)
-    rows = [
-        ("all that were due", audit.overall),
-        ("due outside the outages", audit.by_cause[Cause.NORMAL]),
-        (_STEADY, audit.steady),
-        ("waited while the broker was down", audit.by_cause[Cause.BROKER_DOWN]),
-        ("waited while the daemon was down", audit.by_cause[Cause.DAEMON_DOWN]),
-        ("due while these were caught up with", audit.by_cause[Cause.CATCHING_UP]),
-        ("stored only after they were due", audit.by_cause[Cause.STORED_LATE]),
+    rows: list[tuple[str, Lateness]] = [
+        ("due outside the outages", verdict.waits[Wait.USUAL]),
+        (_STEADY, verdict.steady),
+        *((f"waited through {one.strike.what}", one.waited) for one in verdict.recoveries),
+        ("due while these were caught up with", verdict.waits[Wait.CATCHING_UP]),
+        ("stored only after they were due", verdict.waits[Wait.STORED_LATE]),
     ]
     for name, lateness in rows:
         if lateness.count:
             values = (lateness.p50_ms, lateness.p99_ms, lateness.max_ms)
-            style = "bold" if name == _STEADY else ""
             table.add_row(
-                Text(name, style),
+                Text(name, "bold" if name == _STEADY else ""),
                 f"{lateness.count:,}",
-                *(Text(duration(value), _colour(value)) for value in values),
+                *(Text(in_words(value), colour(value)) for value in values),
             )
     return table
 
 
-def _kills(outcome: Outcome) -> Table:
+def _faults(verdict: Verdict) -> Table:
     table = _table(
-        "kill -9", "at", "healthy after", "first due message after the kill",
-        "after recovery", "due meanwhile",
+        "fault", "at", "usable after", "first due message after it", "after it was usable", "due meanwhile",
         numbers_from=1,
     )  # fmt: skip
-    for one in outcome.audit.recoveries:
+    for one in verdict.recoveries:
+        strike = one.strike
+        usable = (strike.back_us - strike.begin_us) / 1e6 if strike.back_us >= strike.begin_us else None
         table.add_row(
-            one.what,
-            f"{one.killed_at_s:.1f} s",
-            f"{one.down_s:.1f} s",
-            _seconds(one, one.first_due_after_kill_s),
+            strike.what,
+            f"{(strike.begin_us - verdict.start_us) / 1e6:.1f} s",
+            seconds(usable),
+            _seconds(one, one.first_due_s),
             _seconds(one, one.first_due_after_usable_s),
             f"{one.due_meanwhile:,}",
         )
-    table.caption = (
-        "recovery: a consumer is subscribed again; for the daemon: the broker is connected to it again"
-    )
+    table.caption = "usable: everything runs, and the clients are connected"
     table.caption_justify = "left"
     return table
 
@@ -214,39 +125,7 @@ def _judged(count: int) -> Text:
     return Text(f"{count:,}", "bold red" if count else "bold green")
 
 
-def _colour(value_ms: float) -> str:
-    if value_ms < 0:
-        return "bold magenta"
-    return "green" if value_ms < GOOD_MS else "yellow" if value_ms < BAD_MS else "red"
-
-
 def _seconds(recovery: Recovery, value: float | None) -> str:
     if value is None:
         return "never" if recovery.due_afterwards else "nothing was due"
-    return f"{value:.2f} s"
-
-
-def _lateness(lateness: Lateness) -> dict[str, float]:
-    return {
-        "count": lateness.count,
-        "p50": round(lateness.p50_ms, 3),
-        "p99": round(lateness.p99_ms, 3),
-        "max": round(lateness.max_ms, 3),
-    }
-
-
-def _recovery(one: Recovery) -> dict[str, Any]:
-    return {
-        "what": one.what,
-        "at_seconds": round(one.killed_at_s, 3),
-        "healthy_after_seconds": round(one.down_s, 3),
-        "recovered_after_seconds": round(one.usable_after_s, 3),
-        "first_due_after_kill_seconds": _rounded(one.first_due_after_kill_s),
-        "first_due_after_recovery_seconds": _rounded(one.first_due_after_usable_s),
-        "due_meanwhile": one.due_meanwhile,
-        "delivered_meanwhile": one.delivered_meanwhile,
-    }
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 3)
+    return seconds(value)

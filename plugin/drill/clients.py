@@ -18,8 +18,9 @@ import numpy as np
 import pulsar
 
 from tidegate.plugin.drill.ledger import Ledger
-from tidegate.plugin.drill.plan import Plan, decode, encode
+from tidegate.plugin.drill.plan import BEFORE, UNDELAYED, Plan, decode, encode
 from tidegate.plugin.drill.reach import reach
+from tidegate.plugin.drill.tally import Tally
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.local.clients import PRODUCER, Answered, Sender, Workers, receive
 
@@ -43,78 +44,6 @@ class ClientError(UserError):
 
 class RefusedError(ClientError):
     """The broker refuses us: another try would not help."""
-
-
-class Tally:
-    """Live counts of a round, for a view; any thread may call every method."""
-
-    def __init__(self, plan: Plan, start_us: int) -> None:
-        self._due_us = start_us + plan.due_ms * 1000
-        self._due_order = np.sort(plan.due_ms[plan.expected]) * 1000 + start_us
-        self._start_us = start_us
-        self._expected = bytes(plan.expected)
-        self._seen = bytearray(len(plan))
-        self._confirmed = bytearray(len(plan))
-        self._again = bytearray(len(plan))
-        self._missing = sum(self._expected)
-        self._lock = threading.Lock()
-        self.sent = self.received = self.early = self.again = self.receipts = 0
-        self.worst_ms: list[float | None] = []
-        self.last_us = start_us
-
-    def confirmed(self, number: int) -> bool:
-        """The broker has stored message ``number``; True if that is news."""
-        with self._lock:
-            if self._confirmed[number]:
-                return False
-            self._confirmed[number] = 1
-            self.sent += 1
-            return True
-
-    def is_confirmed(self, number: int) -> bool:
-        """True if the broker has stored message ``number``."""
-        return bool(self._confirmed[number])
-
-    def delivered(self, number: int, at_us: int) -> None:
-        """A consumer received message ``number``."""
-        with self._lock:
-            self.receipts += 1
-            self.last_us = at_us
-            if self._expected[number] and (not self._seen[number] or self._again[number]):
-                self._missing -= 1
-            self._again[number] = 0
-            if self._seen[number]:
-                self.again += 1
-                return
-            self._seen[number] = 1
-            self.received += 1
-            late_us = at_us - self._due_us.item(number)
-            self.early += late_us < 0
-            second = max((at_us - self._start_us) // 1_000_000, 0)
-            self.worst_ms.extend([None] * (second + 1 - len(self.worst_ms)))
-            worst_ms = self.worst_ms[second]
-            self.worst_ms[second] = late_us / 1000 if worst_ms is None else max(worst_ms, late_us / 1000)
-
-    def rewinding(self) -> None:
-        """A reset of the cursor is about to begin: stored messages come again."""
-        with self._lock:
-            self._again = bytearray(self._confirmed)
-            expected, seen, again = (
-                np.frombuffer(one, np.uint8) != 0 for one in (self._expected, self._seen, self._again)
-            )
-            self._missing = int(np.count_nonzero(expected & (~seen | again)))
-
-    def due(self, now_us: int) -> int:
-        """How many messages are due at ``now_us``."""
-        return int(np.searchsorted(self._due_order, now_us, side="right"))
-
-    @property
-    def missing(self) -> int:
-        """How many messages due in the round are missing, or missing again since the cursor's reset.
-
-        Counted as receipts come: the drill asks all the time, and there may be millions.
-        """
-        return self._missing
 
 
 class Clients:
@@ -160,6 +89,7 @@ class Clients:
         self._ledger: Ledger | None = None
         self._tally: Tally | None = None
         self._start_ms = 0
+        self._started = False
         self.failure: UserError | None = None
 
     def connect(self) -> None:
@@ -193,12 +123,17 @@ class Clients:
             self._start_consumer(consumer)
         self._online.set()
 
-    def begin(self, ledger: Ledger, tally: Tally, start_us: int) -> None:
-        """Send the plan, whose times count from ``start_us``, and record receipts."""
+    def begin(self, ledger: Ledger, tally: Tally, now_us: int) -> None:
+        """Send the part of the plan before its start, and record receipts from now on."""
         self._ledger, self._tally = ledger, tally
-        self._start_ms = start_us // 1000
+        self._start_ms = now_us // 1000
         self._workers.run(self._send)
         self._workers.run(self._supervise)
+
+    def start(self, start_us: int) -> None:
+        """Send the rest of the plan, whose times count from ``start_us``."""
+        self._start_ms = start_us // 1000
+        self._started = True
 
     @property
     def unconfirmed(self) -> int:
@@ -340,17 +275,18 @@ class Clients:
         while not self._workers.closed.is_set():
             self._online.wait()
             # A whole number: with a fraction NumPy would convert the whole array at each look.
-            elapsed_ms = self._now_us() // 1000 - self._start_ms
+            elapsed_ms = self._now_us() // 1000 - self._start_ms if self._started else BEFORE
             self._sender.send_up_to(int(np.searchsorted(send_ms, elapsed_ms, side="right")))
             self._workers.closed.wait(_POLL_S)
 
     def send(self, producer: pulsar.Producer, number: int, answered: Answered) -> None:
         """See ``local.clients.Messages``."""
+        due_ms = self._plan.due_ms.item(number)
         producer.send_async(
             encode(self._run_id, number),
             answered,
             partition_key=str(self._plan.keys.item(number)),
-            deliver_at=self._start_ms + self._plan.due_ms.item(number),
+            deliver_at=None if due_ms == UNDELAYED else self._start_ms + due_ms,
         )
 
     def confirmed(self, number: int) -> None:

@@ -1,4 +1,4 @@
-"""The course of one round: connect, send, do the fault, undo it, wait for the last message, judge.
+"""The course of one round: connect, store what is due tomorrow, send, do the fault, undo it, wait, judge.
 
 Invariants:
 
@@ -15,17 +15,19 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tidegate.plugin.drill.clients import Clients, RefusedError, Tally
+from tidegate.plugin.drill.clients import Clients, RefusedError
 from tidegate.plugin.drill.drill import Drill
 from tidegate.plugin.drill.fault import Fault, FaultError, Scene, Stand
 from tidegate.plugin.drill.ledger import Forgets, Ledger, Round, read_ledger
 from tidegate.plugin.drill.plan import SENDS_PER_S, Plan, Shape, plan
+from tidegate.plugin.drill.tally import Tally
 from tidegate.plugin.drill.verdict import Verdict, judge, stored_late
+from tidegate.plugin.drill.watch import Watch
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.stop import InterruptedRunError, Stop
 
@@ -42,15 +44,21 @@ _FASTER = 1.25
 _WARMING = 1.25
 _SENDS_PER_S_MIN = 100
 _FAR_TIMEOUT_S = 60.0
+_FILL_TIMEOUT_S = 600.0
 _POLL_S = 0.1
-# Whole milliseconds, as deliver_at is: otherwise the plan and the messages differ by a fraction.
 _MS_US = 1_000
 
 
 @dataclass
 class Progress:
-    """The run's progress, for a view. Only the run writes it, one field at a time."""
+    """The run's progress, for a view. Only the run writes it, one field at a time.
 
+    ``began_us``: when its set-up began; ``start_us``: when the round did. ``marks_s``: when faults are
+    planned; ``strikes``: those done, with their times. ``down``: the present fault, until messages can come
+    again.
+    """
+
+    began_us: int = 0
     drill: str = ""
     does: str = ""
     tracker: str = ""
@@ -59,7 +67,10 @@ class Progress:
     start_us: int | None = None
     end_ms: int = 0
     tally: Tally | None = None
+    watch: Watch | None = None
     online: bool = False
+    down: str = ""
+    marks_s: Sequence[float] = ()
     events: list[tuple[float, str]] = field(default_factory=list)
     strikes: list[tuple[float, str]] = field(default_factory=list)
     finished: list[tuple[str, str, bool]] = field(default_factory=list)
@@ -103,7 +114,8 @@ class Course:
         self._now_us = now_us
         self._subscription = f"{SUBSCRIPTION}-{job.run:08x}"
         self._clients: Clients | None = None
-        self._start_us = self._back_us = 0
+        self._start_us = now_us()
+        self._back_us = 0
         self.stuck = False
 
     def run(self) -> Verdict:
@@ -111,6 +123,7 @@ class Course:
         job, stand, progress = self._job, self._stand, self._progress
         messages = plan(job.drill.load, job.seed, job.sends_per_s)
         progress.phase, progress.strikes, progress.tally = "connecting", [], None
+        progress.start_us, progress.down = None, ""
         topic = stand.topic(job.drill.name, job.number)
         clients = self._clients = Clients(
             lambda: stand.client_url(topic),
@@ -125,7 +138,6 @@ class Course:
         )
         try:
             self._connect(clients)
-            start_us = self._start_us = self._now_us() // _MS_US * _MS_US
             of = Round(
                 drill=job.drill.name,
                 tracker=stand.tracker,
@@ -133,7 +145,7 @@ class Course:
                 number=job.number,
                 seed=job.seed,
                 run=job.run,
-                start_us=start_us,
+                start_us=self._whole_ms_us(),
                 repeats_allowed=tuple(sorted(job.drill.repeats_allowed)),
                 burst=job.drill.load.shape is Shape.BURST,
             )
@@ -152,10 +164,11 @@ class Course:
 
     def _within(self, ledger: Ledger, clients: Clients, messages: Plan, topic: str) -> None:
         progress = self._progress
-        progress.start_us, progress.end_ms = self._start_us, messages.end_ms
         tally = progress.tally = Tally(messages, self._start_us)
-        clients.begin(ledger, tally, self._start_us)
+        clients.begin(ledger, tally, self._now_us())
         try:
+            self._fill(clients, tally, messages)
+            self._start(ledger, clients, tally, messages)
             progress.phase = "sending and delivering"
             self._store_burst(clients, tally, messages)
             self._strike_all(ledger, clients, messages, topic)
@@ -168,6 +181,32 @@ class Course:
             ledger.event("failure", text=str(error))
             ledger.event("end")
             self._event(f"failed: {error}")
+
+    def _fill(self, clients: Clients, tally: Tally, messages: Plan) -> None:
+        """Store the messages due tomorrow: the round begins with a backlog."""
+        if not messages.before:
+            return
+        self._progress.phase = f"sending {messages.before:,} messages that are due tomorrow"
+
+        def stored() -> bool:
+            self._check(clients)
+            return tally.sent >= messages.before
+
+        began_us = self._now_us()
+        advice = "stop what else keeps this machine busy, or ask for fewer"
+        self._stop.until("sending what is due tomorrow", stored, _FILL_TIMEOUT_S, advice)
+        took_s = (self._now_us() - began_us) / 1e6
+        self._event(f"{messages.before:,} messages that are due tomorrow were sent in {took_s:.1f} s")
+
+    def _start(self, ledger: Ledger, clients: Clients, tally: Tally, messages: Plan) -> None:
+        progress, drill = self._progress, self._job.drill
+        start_us = self._start_us = self._whole_ms_us()
+        ledger.event("start", at_us=start_us)
+        tally.begin(start_us)
+        clients.start(start_us)
+        first_s = messages.lead_ms / 1000 + drill.at_s
+        progress.marks_s = [first_s + place * drill.apart_s for place in range(len(drill.faults))]
+        progress.start_us, progress.end_ms = start_us, messages.end_ms
 
     def _store_burst(self, clients: Clients, tally: Tally, messages: Plan) -> None:
         """Check half-way, and at the end, that all of it will be stored before it is due."""
@@ -197,7 +236,10 @@ class Course:
         if drill.drained:
             self._drain(clients)
         for time_number in range(drill.times):
-            for fault in drill.faults:
+            for place, fault in enumerate(drill.faults):
+                if place and drill.apart_s:
+                    self._pause_until_ms(self._progress.marks_s[place] * 1000, clients)
+                    self._drain(clients)
                 self._strike(ledger, scene, fault, clients)
             if time_number + 1 < drill.times:
                 self._stop.pause(drill.between_s)
@@ -206,7 +248,7 @@ class Course:
         """Wait until everything due by now has come, and the broker has its acknowledgements."""
         tally = self._progress.tally
         now_us = self._now_us()
-        while tally is not None and tally.received < tally.due(now_us):
+        while tally is not None and tally.delivered_due < tally.due(now_us):
             self._check(clients)
             if given_up(self._now_us(), tally.last_us, now_us):
                 # The verdict will tell what is missing.
@@ -228,7 +270,7 @@ class Course:
             self._count_reads(ledger, scene.topic)
         begin_us = ledger.event("strike", what=fault.what, forgets=fault.forgets, rewinds=fault.rewinds)
         progress.strikes.append(((begin_us - self._start_us) / 1e6, fault.what))
-        progress.phase = fault.what
+        progress.phase = progress.down = fault.what
         self._event(fault.what)
         scene.parts.clear()
         try:
@@ -255,6 +297,7 @@ class Course:
     def _back(self, ledger: Ledger, scene: Scene, clients: Clients, begin_us: int) -> None:
         self._usable(scene, clients)
         back_us = self._back_us = ledger.event("back")
+        self._progress.down = ""
         self._event(f"usable again after {(back_us - begin_us) / 1e6:.1f} s")
 
     def _usable(self, scene: Scene, clients: Clients) -> None:
@@ -310,6 +353,10 @@ class Course:
             ledger.event("reads", counts=counts)
 
     # Small things
+
+    def _whole_ms_us(self) -> int:
+        """Now; deliver_at is in whole milliseconds, and must not differ from the plan by a fraction."""
+        return self._now_us() // _MS_US * _MS_US
 
     def _pause_until_ms(self, moment_ms: float, clients: Clients) -> None:
         while (left_s := moment_ms / 1000 - (self._now_us() - self._start_us) / 1e6) > 0:

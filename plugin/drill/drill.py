@@ -9,7 +9,7 @@ from tidegate.plugin.drill.fault import Fault, Need
 from tidegate.plugin.drill.plan import Load
 from tidegate.plugin.drill.verdict import Cause
 
-UNAVOIDABLE = frozenset({Cause.IN_FLIGHT, Cause.UNPERSISTED})
+UNAVOIDABLE = frozenset({Cause.IN_FLIGHT, Cause.UNPERSISTED, Cause.PLAIN})
 """Delivery is at least once: what was not stored as acknowledged when a process died has to come again."""
 
 
@@ -17,9 +17,11 @@ UNAVOIDABLE = frozenset({Cause.IN_FLIGHT, Cause.UNPERSISTED})
 class Drill:
     """One drill. ``at_s``: seconds after the first message is due; ``hold_s``: from a fault to its undoing.
 
-    The faults follow one another, ``times`` times with ``between_s`` in between. ``recovers``: deliveries
-    continue before the fault is undone, since another broker takes over. ``drained``: it first waits until
-    everything due by then has come and the broker has its acknowledgements.
+    The faults follow one another, ``times`` times with ``between_s`` in between. With ``apart_s`` each begins
+    so long after the one before it began, or later: once all that was due by then has come.
+    ``recovers``: deliveries continue before the fault is undone, since another broker takes over.
+    ``drained``: it first waits until everything due by then has come and the broker has its
+    acknowledgements.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Drill:
     hold_s: float = 0.0
     times: int = 1
     between_s: float = 1.0
+    apart_s: float = 0.0
     recovers: bool = False
     drained: bool = False
     repeats_allowed: frozenset[Cause] = UNAVOIDABLE

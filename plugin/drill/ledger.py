@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidegate.plugin.checks import NEVER
-from tidegate.plugin.drill.plan import Plan
+from tidegate.plugin.drill.plan import FAR_MS, Kind, Plan
 from tidegate.plugin.errors import UserError
 
 SCHEMA = 1
@@ -51,6 +51,7 @@ _U16_MAX = 65_535
 class Round:
     """Identity and rules of the round.
 
+    ``start_us``: the event *start* tells it anew, once the messages before it are stored.
     ``repeats_allowed``: the causes (by name) for which messages may come again.
 
     ``burst``: all of it must be stored before it is due.
@@ -133,7 +134,7 @@ class Ledger:
         self._now_us = now_us
         try:
             directory.mkdir(parents=True)
-            columns = np.stack([plan.send_ms, plan.due_ms])
+            columns = np.stack([plan.send_ms, plan.due_ms, plan.kind.astype(np.int64)])
             np.save(directory / "plan.npy", columns, allow_pickle=False)
             self._confirmations, self._receipts, self._events = (
                 os.open(directory / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -203,7 +204,7 @@ def read_ledger(directory: Path) -> Record:
         lead_ms = head.pop("lead_ms")
         head["repeats_allowed"] = tuple(head["repeats_allowed"])
         columns = np.load(directory / "plan.npy", allow_pickle=False)
-        plan = Plan(columns[0], columns[1], lead_ms)
+        plan = _plan_of(columns, lead_ms)
         confirmations = _read(directory / "confirmed.bin", _CONFIRMATIONS)
         receipts = _read(directory / "received.bin", _RECEIPTS)
         events = _read_events(directory / "events.jsonl")
@@ -224,6 +225,13 @@ def read_ledger(directory: Path) -> Record:
         raise LedgerError(f"the events in {directory} are of another version, or damaged: {error}") from error
 
 
+def _plan_of(columns: npt.NDArray[np.int64], lead_ms: int) -> Plan:
+    # Older ledgers do not tell kinds.
+    known = len(columns) > 2
+    kind = columns[2] if known else np.where(columns[1] < FAR_MS, Kind.DELAYED, Kind.FAR)
+    return Plan(columns[0], columns[1], kind.astype(np.int8), lead_ms)
+
+
 def _read(path: Path, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
     data = path.read_bytes()
     whole = len(data) // dtype.itemsize
@@ -241,6 +249,8 @@ def _with_events(record: Record, events: list[dict[str, Any]]) -> Record:
     for event in events:
         kind, at_us = event["kind"], int(event["at_us"])
         match kind:
+            case "start":
+                record = replace(record, round=replace(record.round, start_us=at_us))
             case "strike":
                 forgets = Forgets(event["forgets"])
                 rewinds = bool(event["rewinds"])

@@ -14,10 +14,11 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from tidegate.plugin.demo.view import duration
+from tidegate.plugin.checks import Lateness
 from tidegate.plugin.drill.session import Result
 from tidegate.plugin.drill.stands.trackers import TITLES
-from tidegate.plugin.drill.verdict import LatenessMs, Verdict
+from tidegate.plugin.drill.verdict import LatenessMs, Recovery, Verdict
+from tidegate.plugin.durations import in_words
 
 SCHEMA = 1
 _DASH = "–"
@@ -103,7 +104,7 @@ def seconds(value: float | None) -> str:
 
 def milliseconds(value: float | None) -> str:
     """With the significant digits."""
-    return _DASH if value is None else duration(value)
+    return _DASH if value is None else in_words(value)
 
 
 def _counts(verdicts: Sequence[Verdict]) -> dict[str, int]:
@@ -136,15 +137,36 @@ def _round(verdict: Verdict) -> dict[str, Any]:
         "entries_read": verdict.entries_read,
         "read_again": verdict.read_again,
         "not_due_held": verdict.not_due_held,
-        "faults": [
-            {
-                "what": strike.what,
-                "seen": strike.evidence or None,
-                "done_after_s": _since(strike.begin_us, strike.done_us),
-                "usable_after_s": _since(strike.begin_us, strike.back_us),
-            }
-            for strike in verdict.strikes
-        ],
+        "lateness_by_wait_ms": {wait.value: _split(one) for wait, one in verdict.waits.items()},
+        "lateness_by_kind_ms": {kind.name.lower(): _split(one) for kind, one in verdict.kinds.items()},
+        "planned": {kind.name.lower(): count for kind, count in verdict.planned.items()},
+        "faults": [_fault(one, verdict.start_us) for one in verdict.recoveries],
+    }
+
+
+def _fault(one: Recovery, start_us: int) -> dict[str, Any]:
+    strike = one.strike
+    return {
+        "what": strike.what,
+        "seen": strike.evidence or None,
+        "at_s": round((strike.begin_us - start_us) / 1e6, 3),
+        "done_after_s": _since(strike.begin_us, strike.done_us),
+        "usable_after_s": _since(strike.begin_us, strike.back_us),
+        "first_due_s": _rounded(one.first_due_s),
+        "first_due_after_usable_s": _rounded(one.first_due_after_usable_s),
+        "due_meanwhile": one.due_meanwhile,
+        "received_meanwhile": one.received_meanwhile,
+        "waited_ms": _split(one.waited),
+    }
+
+
+def _split(lateness: Lateness) -> dict[str, float]:
+    """Lateness of a part of the messages, in milliseconds."""
+    return {
+        "count": lateness.count,
+        "p50": round(lateness.p50_ms, 3),
+        "p99": round(lateness.p99_ms, 3),
+        "max": round(lateness.max_ms, 3),
     }
 
 

@@ -22,7 +22,9 @@ from tidegate.plugin.drill.plan import SENDS_PER_S, Shape
 from tidegate.plugin.drill.stands.base import RunningStand
 from tidegate.plugin.drill.stands.making import Kind, can_run, kind_for, make_stand
 from tidegate.plugin.drill.stands.own import OWN, Own, OwnStand
+from tidegate.plugin.drill.stands.trackers import is_ours
 from tidegate.plugin.drill.verdict import Verdict, judge
+from tidegate.plugin.drill.watch import Watch
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.local.guard import Guard
 from tidegate.plugin.local.workspace import workspace
@@ -41,6 +43,7 @@ class Options:
 
     The ``rounds`` of a drill are consecutive and give one result; the whole is repeated ``passes`` times, on
     the same stands where they can be reused. ``newer_home``: the Pulsar of drills that upgrade.
+    ``watched``: the daemon's status is asked for all the time, for the view and the picture.
     """
 
     drills: Sequence[Drill]
@@ -54,6 +57,7 @@ class Options:
     own: Own | None = None
     key_shared: bool = False
     passes: int = 1
+    watched: bool = False
     newer_home: Path | None = None
 
 
@@ -81,7 +85,7 @@ class Session:
     """
 
     def __init__(self, options: Options, stop: Stop, now_us: Callable[[], int]) -> None:
-        self.progress = Progress()
+        self.progress = Progress(began_us=now_us())
         self.stop = stop
         self.stuck = False
         self._options = options
@@ -93,7 +97,7 @@ class Session:
 
     def run(self) -> Generator[Result, None, None]:
         """Each result as soon as it is known. Raises ``InterruptedRunError`` when the end was requested."""
-        place = workspace(self._options.out_dir, (LEDGERS, WORK), busy="another run of drills works")
+        place = workspace(self._options.out_dir, (LEDGERS, WORK), busy="another demo or drill works")
         with place as socket_dir, self._own_cluster(), Guard() as guard:
             for tracker in self._options.trackers:
                 try:
@@ -191,6 +195,9 @@ class Session:
                 pause=self.stop.pause,
             )
             self._stand.start()
+            if self._options.watched and is_ours(tracker):
+                self.progress.watch = Watch(self._stand.status, self._now_us)
+                self.progress.watch.start()
         return self._stand
 
     @contextlib.contextmanager
@@ -219,6 +226,8 @@ class Session:
         stand, self._stand = self._stand, None
         if stand is not None:
             self.progress.phase = "stopping every process"
+            if self.progress.watch is not None:
+                self.progress.watch.close()
             stand.end()
 
 

@@ -8,13 +8,15 @@ the faults between two receipts, and how far the broker's clock was ahead. Words
 - *repeated*: one position of the topic received again; *by cause*, see ``Cause``. *Sent twice*: one message
   at two positions, since a fault took the confirmation and the producer sent it again; no tracker can know.
 - *gap*: a time in which a message was due and none was received.
+- *wait*: why a message may be late, see ``Wait``.
 - *first due*: from the moment at which a fault was done to the first receipt of a message due after it.
   Messages already on their way to a consumer before or during the fault do not count.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -22,6 +24,7 @@ import numpy.typing as npt
 
 from tidegate.plugin.checks import (
     NEVER,
+    Lateness,
     early,
     first_receipts,
     gaps,
@@ -32,6 +35,7 @@ from tidegate.plugin.checks import (
     stored_twice,
 )
 from tidegate.plugin.drill.ledger import Forgets, Record, Strike
+from tidegate.plugin.drill.plan import Kind, Kinds
 
 Int64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -54,6 +58,7 @@ class Cause(StrEnum):
     last 100 ms before the fault or while it lasted. UNPERSISTED: over a fault that destroys unstored data:
     acknowledged within the second before. HOLE: over a fault after which the cursor is read from its record
     (these, or an orderly one): acknowledged earlier than that. REWOUND: the cursor was reset on purpose.
+    PLAIN: over such a fault, a message without a delay: no tracker knows of its acknowledgement.
     """
 
     IN_FLIGHT = "in_flight"
@@ -61,6 +66,42 @@ class Cause(StrEnum):
     HOLE = "ack_hole"
     REWOUND = "rewound"
     TRACKER = "tracker"
+    PLAIN = "plain_message"
+
+
+class Wait(StrEnum):
+    """Why a message may be late.
+
+    FAULT: a fault overlaps the time from its due time to the receipt. CATCHING_UP: it came due while the
+    messages that had waited for a fault were still being delivered. STORED_LATE: the broker confirmed it
+    after its due time. None of them: USUAL.
+    """
+
+    USUAL = "usual"
+    FAULT = "fault"
+    CATCHING_UP = "catching_up"
+    STORED_LATE = "stored_late"
+
+
+_WAITS = tuple(Wait)
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """The time after one fault; counts are messages.
+
+    ``first_due_s``: from when it was done to the first receipt of a message due after that; None without
+    one. ``due_afterwards``: since it began; ``due_meanwhile``, ``received_meanwhile``: while it lasted.
+    ``waited``: lateness of those that waited for its end.
+    """
+
+    strike: Strike
+    first_due_s: float | None
+    first_due_after_usable_s: float | None
+    due_meanwhile: int
+    due_afterwards: int
+    received_meanwhile: int
+    waited: Lateness
 
 
 @dataclass(frozen=True)
@@ -79,6 +120,7 @@ class Verdict:
 
     Times in the unit that ends their name; None for an event that did not happen.
 
+    ``waits`` and ``kinds`` split lateness; ``steady`` is of the usual ones but bursts.
     ``aborted``: it did not reach its end; ``lost`` counts what was overdue by then.
     """
 
@@ -106,11 +148,17 @@ class Verdict:
     not_due: int
     not_due_held: int | None
     strikes: list[Strike]
+    recoveries: list[Recovery]
+    waits: dict[Wait, Lateness]
+    steady: Lateness
+    kinds: dict[Kind, Lateness]
+    planned: dict[Kind, int]
     aborted: bool
     start_us: int
     # For the plots, an element for each delayed message received: seconds since the start, and ms.
     due_s: npt.NDArray[np.float64]
     late_ms: npt.NDArray[np.float64]
+    kind: Kinds
 
 
 def judge(record: Record) -> Verdict:
@@ -119,22 +167,29 @@ def judge(record: Record) -> Verdict:
     number = receipts["number"].astype(np.int64)
     received_us = np.ascontiguousarray(receipts["received_us"])
     first_us = first_receipts(len(plan), number, received_us)
-    deliver_at_us = record.round.start_us + plan.due_ms * 1000
-    due_us = reached_us(deliver_at_us, record.clock)
+    due_us = _due_us(record)
     confirmed = record.confirmed_us != NEVER
     too_early = early(due_us[number], received_us)
     got = first_us != NEVER
+    timed = got & plan.delayed
     aborted = bool(record.failures) or not record.finished
     missing = lost(confirmed & plan.expected, first_us) | _not_again(record, number, received_us)
     if aborted:
-        missing &= due_us < _last_us(record) - _OVERDUE_US
+        expected_us = np.where(plan.delayed, due_us, record.round.start_us + plan.send_ms * 1000)
+        missing &= expected_us < _last_us(record) - _OVERDUE_US
     causes, oldest_us = _repeat_causes(record)
-    late_us = first_us[got] - due_us[got]
-    silences = gaps(first_us[got], first_us[got], due_us[got], _GAP_MIN_US)
+    late_us = first_us[timed] - due_us[timed]
+    kind = plan.kind[timed]
+    waits, strike_of = waits_of(due_us[timed], record.confirmed_us[timed], first_us[timed], record.strikes)
+    silences = gaps(first_us[timed], first_us[timed], due_us[timed], _GAP_MIN_US)
     far = int(np.count_nonzero(confirmed & ~plan.expected))
     counts = {cause.value: int(np.count_nonzero(causes == index)) for index, cause in enumerate(Cause)}
     early_us = due_us[number][too_early] - received_us[too_early]
-    first_due = _first_due_s(record.strikes, first_us, due_us)
+    recoveries = [
+        _recovery(strike, record, first_us, due_us, Lateness.of(late_us[strike_of == place]))
+        for place, strike in enumerate(record.strikes)
+    ]
+    usual = waits == _WAITS.index(Wait.USUAL)
     verdict = Verdict(
         passed=False,
         reasons=[],
@@ -148,28 +203,62 @@ def judge(record: Record) -> Verdict:
         repeated_by_cause=counts,
         oldest_ack_repeated_ms=oldest_us / 1000,
         sent_twice=stored_twice(receipts["number"], (receipts["ledger_id"], receipts["entry_id"])),
-        out_of_order=_out_of_order(record, first_us, due_us, got),
+        out_of_order=_out_of_order(record, first_us, due_us, timed),
         lateness_ms=_lateness(late_us),
         gap_s=float(silences.lengths.max(initial=0)) / 1e6,
         gaps=[
             ((begin - record.round.start_us) / 1e6, (end - record.round.start_us) / 1e6)
             for begin, end in zip(silences.begin.tolist(), silences.end.tolist(), strict=True)
         ],
-        first_due_s=first_due[0],
-        first_due_after_usable_s=first_due[1],
+        first_due_s=_longest(one.first_due_s for one in recoveries),
+        first_due_after_usable_s=_longest(one.first_due_after_usable_s for one in recoveries),
         down_s=_down_s(record.strikes),
         entries_read=_entries_read(record),
         read_again=_read_again(record, receipts),
         not_due=far,
         not_due_held=record.far_held,
         strikes=record.strikes,
+        recoveries=recoveries,
+        waits={wait: Lateness.of(late_us[waits == index]) for index, wait in enumerate(_WAITS)},
+        steady=Lateness.of(late_us[usual & (kind != Kind.BURST)]),
+        kinds={one: Lateness.of(late_us[kind == one]) for one in Kind if (kind == one).any()},
+        planned={one: plan.count(one) for one in Kind if plan.count(one)},
         aborted=aborted,
         start_us=record.round.start_us,
-        due_s=(due_us[got] - record.round.start_us) / 1e6,
+        due_s=(due_us[timed] - record.round.start_us) / 1e6,
         late_ms=late_us / 1000,
+        kind=kind,
     )
     reasons = [*record.failures, *_reasons(verdict, record)]
-    return Verdict(**(vars(verdict) | {"passed": not reasons, "reasons": reasons}))
+    return replace(verdict, passed=not reasons, reasons=reasons)
+
+
+def waits_of(
+    due_us: Int64, confirmed_us: Int64, received_us: Int64, strikes: list[Strike]
+) -> tuple[npt.NDArray[np.int8], Int64]:
+    """Why each message may be late (index in ``Wait``), and the fault that it waited for (else ``NEVER``)."""
+    waits = np.full(len(due_us), _WAITS.index(Wait.USUAL), np.int8)
+    strike_of = np.full(len(due_us), NEVER, np.int64)
+    waits[(confirmed_us != NEVER) & (confirmed_us > due_us)] = _WAITS.index(Wait.STORED_LATE)
+    for place, strike in enumerate(strikes):
+        end_us = _end_us(strike)
+        waited = (due_us < end_us) & (received_us >= strike.begin_us)
+        caught_up_us = received_us[waited].max(initial=end_us)
+        waits[(due_us >= end_us) & (due_us < caught_up_us)] = _WAITS.index(Wait.CATCHING_UP)
+        waits[waited] = _WAITS.index(Wait.FAULT)
+        strike_of[waited] = place
+    return waits, strike_of
+
+
+def _end_us(strike: Strike) -> int:
+    return int(np.iinfo(np.int64).max) if strike.back_us == NEVER else strike.back_us
+
+
+def _due_us(record: Record) -> Int64:
+    """When each message was due by the broker's clock; ``NEVER`` for one without a delay."""
+    deliver_at_us = record.round.start_us + record.plan.due_ms * 1000
+    due_us: Int64 = np.where(record.plan.delayed, reached_us(deliver_at_us, record.clock), NEVER)
+    return due_us
 
 
 def _last_us(record: Record) -> int:
@@ -248,6 +337,8 @@ def _repeat_causes(record: Record) -> tuple[npt.NDArray[np.int8], int]:
     before, after = repeats((receipts["ledger_id"], receipts["entry_id"]), received_us)
     index = {cause: number for number, cause in enumerate(Cause)}
     causes = np.full(len(before), index[Cause.TRACKER], np.int8)
+    # No tracker knows of the acknowledgement of a message without a delay.
+    plain = ~record.plan.delayed[receipts["number"][before].astype(np.int64)]
     settled = np.zeros(len(before), np.bool_)
     oldest_us = 0
     first_us, second_us, acknowledged_us = received_us[before], received_us[after], acked_us[before]
@@ -262,6 +353,9 @@ def _repeat_causes(record: Record) -> tuple[npt.NDArray[np.int8], int]:
         age_us = strike.begin_us - acknowledged_us
         if strike.forgets is Forgets.NOTHING:
             continue
+        causes[between & plain] = index[Cause.PLAIN]
+        settled |= between & plain
+        between &= ~plain
         under_way = between & ((acknowledged_us == NEVER) | (age_us <= _CLIENT_HOLDS_US))
         causes[under_way] = index[Cause.IN_FLIGHT]
         # It may come only after a later fault: a client drops a repeat of a message that it has just
@@ -293,10 +387,10 @@ def _not_again(record: Record, number: Int64, received_us: Int64) -> Bools:
     return missing
 
 
-def _out_of_order(record: Record, first_us: Int64, due_us: Int64, got: Bools) -> int:
+def _out_of_order(record: Record, first_us: Int64, due_us: Int64, timed: Bools) -> int:
     sent = np.arange(len(record.plan), dtype=np.int64)
     # In the same millisecond of the plan, the message sent first comes first.
-    late = out_of_order(record.plan.keys[got], due_us[got], sent[got], first_us[got])
+    late = out_of_order(record.plan.keys[timed], due_us[timed], sent[timed], first_us[timed])
     return int(np.count_nonzero(late))
 
 
@@ -308,20 +402,29 @@ def _lateness(late_us: Int64) -> LatenessMs | None:
     )
 
 
-def _first_due_s(strikes: list[Strike], first_us: Int64, due_us: Int64) -> tuple[float | None, float | None]:
-    """The longest wait over all faults: after the fault was done, and after all was usable again."""
-    waits_us, after_us = [], []
-    for strike in strikes:
-        done_us = max(strike.done_us, strike.begin_us)
-        chosen = (due_us >= done_us) & (first_us != NEVER)
-        if chosen.any():
-            came_us = int(first_us[chosen].min())
-            # Before the fault only if it came early.
-            waits_us.append(max(came_us - done_us, 0))
-            if strike.back_us != NEVER:
-                after_us.append(max(came_us - strike.back_us, 0))
-    longest = [max(one) / 1e6 if one else None for one in (waits_us, after_us)]
-    return longest[0], longest[1]
+def _recovery(strike: Strike, record: Record, first_us: Int64, due_us: Int64, waited: Lateness) -> Recovery:
+    done_us, end_us = max(strike.done_us, strike.begin_us), _end_us(strike)
+    after_us = first_us[(due_us >= done_us) & (first_us != NEVER)]
+    # Before the fault only if it came early.
+    first_due_us = max(int(after_us.min()) - done_us, 0) if len(after_us) else None
+    usable_us = None
+    if len(after_us) and strike.back_us != NEVER:
+        usable_us = max(int(after_us.min()) - strike.back_us, 0)
+    expected = record.plan.expected & (due_us >= strike.begin_us)
+    received_us = record.receipts["received_us"]
+    return Recovery(
+        strike=strike,
+        first_due_s=None if first_due_us is None else first_due_us / 1e6,
+        first_due_after_usable_s=None if usable_us is None else usable_us / 1e6,
+        due_meanwhile=int(np.count_nonzero(expected & (due_us < end_us))),
+        due_afterwards=int(np.count_nonzero(expected)),
+        received_meanwhile=int(np.count_nonzero((received_us >= strike.begin_us) & (received_us < end_us))),
+        waited=waited,
+    )
+
+
+def _longest(times_s: Iterable[float | None]) -> float | None:
+    return max((one for one in times_s if one is not None), default=None)
 
 
 def _down_s(strikes: list[Strike]) -> float | None:

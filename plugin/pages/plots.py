@@ -15,6 +15,8 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
+from tidegate.plugin.durations import in_words
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -113,16 +115,7 @@ def lateness_axis(axes: Axes, lowest_ms: float, highest_ms: float) -> None:
     axes.set_ylabel("late by", color=QUIET)
 
 
-def in_words(value_ms: float) -> str:
-    """Milliseconds in a fitting unit: 12 ms, 3.5 s, 2 h."""
-    size = abs(value_ms)
-    for limit, unit, name in ((1e3, 1, "ms"), (6e4, 1e3, "s"), (3.6e6, 6e4, "min"), (8.64e7, 3.6e6, "h")):
-        if size < limit:
-            return f"{value_ms / unit:.3g} {name}"
-    return f"{value_ms / 8.64e7:.3g} d"
-
-
 def _tick(value_ms: float) -> str:
-    if value_ms == 0:
+    if not value_ms:
         return "0"
     return f"{value_ms / 1000:g} s" if abs(value_ms) >= 1000 else f"{value_ms:g} ms"

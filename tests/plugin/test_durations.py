@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.plugin.durations import duration, milliseconds
+from tidegate.plugin.durations import duration, in_words, milliseconds
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,21 @@ def test_the_largest_unit_that_is_exact(value_ms: int, text: str) -> None:
 @given(st.integers(0, 10**14))
 def test_what_is_written_is_read(value_ms: int) -> None:
     assert milliseconds(duration(value_ms)) == value_ms
+
+
+@pytest.mark.parametrize(
+    ("value_ms", "text"),
+    [
+        (0, "0 ms"),
+        (1.256, "1.26 ms"),
+        (9.97, "9.97 ms"),
+        (999.4, "999 ms"),
+        (999.6, "1 s"),
+        (-990, "-990 ms"),
+        (59_990, "1 min"),
+        (7_200_000, "2 h"),
+        (86_400_000 * 1_234, "1,234 d"),
+    ],
+)
+def test_a_measured_duration_has_three_digits(value_ms: float, text: str) -> None:
+    assert in_words(value_ms) == text

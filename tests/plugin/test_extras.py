@@ -63,7 +63,7 @@ def test_the_list_of_commands_needs_no_extra() -> None:
 @pytest.mark.parametrize(
     ("extras", "module", "argument", "said"),
     [
-        ("-", "tidegate.plugin.cli", "demo", "tidegate: demo needs tenacity, which is not installed: "),
+        ("-", "tidegate.plugin.cli", "demo", "tidegate: demo needs pulsar, which is not installed: "),
         ("demo", "bench", "list", "bench: it needs psutil, which is not installed: "),
     ],
 )
@@ -88,6 +88,6 @@ def test_what_was_not_judged_for_lack_of_a_package_is_no_verdict(arguments: tupl
 def test_the_demo_has_all_it_needs_with_its_extra(tmp_path: Path) -> None:
     done = run("demo", "tidegate.plugin.cli", "demo", "--pulsar-home", tmp_path)
     assert_one_line(done, f"there is no Pulsar in {tmp_path}", 2)
-    for module in ("course", "plot", "report", "view"):
-        code = f"tidegate.plugin.demo.{module}"
+    for module in ("demo.preset", "demo.picture", "demo.report", "drill.session", "drill.view"):
+        code = f"tidegate.plugin.{module}"
         assert run("demo", code).returncode == 0, code

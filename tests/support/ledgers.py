@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from tidegate.plugin.drill.ledger import Forgets, Ledger, Record, Round, read_ledger
-from tidegate.plugin.drill.plan import Plan
+from tidegate.plugin.drill.plan import UNDELAYED, Kind, Plan
 from tidegate.plugin.drill.verdict import Cause
 
 START_US = 1_700_000_000_000_000
@@ -23,18 +23,30 @@ def at_us(second: float) -> int:
 
 def round_of(drill: str = "broker-killed", tracker: str = "tidegate", number: int = 1) -> Round:
     """A round whose plan counts from ``START_US``."""
-    allowed = (Cause.IN_FLIGHT.value, Cause.UNPERSISTED.value)
+    allowed = tuple(cause.value for cause in (Cause.IN_FLIGHT, Cause.UNPERSISTED, Cause.PLAIN))
     return Round(drill, tracker, "standalone", number, 1, 99, START_US, allowed)
 
 
 class HandMade:
-    """A ledger under construction: every message due at ``due_s`` and sent at 0, confirmed at once."""
+    """A ledger under construction: every message due at ``due_s`` (None: without a delay) and sent at 0.
 
-    def __init__(self, directory: Path, due_s: Sequence[float], of: Round | None = None) -> None:
-        due_ms = np.array([round(one * 1000) for one in due_s], np.int64)
+    ``kinds``: of each message; delayed ones, unless told otherwise.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        due_s: Sequence[float | None],
+        of: Round | None = None,
+        *,
+        kinds: Sequence[Kind] | None = None,
+    ) -> None:
+        due_ms = np.array([UNDELAYED if one is None else round(one * 1000) for one in due_s], np.int64)
+        if kinds is None:
+            kinds = [Kind.PLAIN if one is None else Kind.DELAYED for one in due_s]
         self.directory = directory
         self._now_us = START_US
-        plan = Plan(np.zeros(len(due_ms), np.int64), due_ms, LEAD_MS)
+        plan = Plan(np.zeros(len(due_ms), np.int64), due_ms, np.array(kinds, np.int8), LEAD_MS)
         self.ledger = Ledger(directory, of or round_of(), plan, lambda: self._now_us)
 
     def at(self, second: float) -> Ledger:
@@ -68,10 +80,11 @@ class HandMade:
         *,
         forgets: Forgets = Forgets.UNSTORED,
         rewinds: bool = False,
+        what: str = "kill -9 of the broker",
         done_s: float | None = None,
     ) -> None:
         """A fault, done at once unless told otherwise."""
-        self.at(begin_s).event("strike", what="kill -9 of the broker", forgets=forgets, rewinds=rewinds)
+        self.at(begin_s).event("strike", what=what, forgets=forgets, rewinds=rewinds)
         self.at(begin_s if done_s is None else done_s).event("done", evidence="the broker: gone")
         if back_s is not None:
             self.at(back_s).event("undo")

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import socket
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,11 +15,10 @@ import typer
 from typer.testing import CliRunner
 
 from tests.support.demo_process import left_behind
-from tests.support.outcomes import Row, outcome_of
+from tests.support.demo_results import Change, demo_result
 from tidegate.plugin.commands import demo as command
 from tidegate.plugin.commands import running
-from tidegate.plugin.demo.course import Demo
-from tidegate.plugin.demo.run import Outcome
+from tidegate.plugin.drill.session import Result, Session
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.local.broker import Broker, BrokerPorts
 from tidegate.plugin.local.process import LocalProcessError
@@ -48,10 +46,10 @@ def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def never_started(monkeypatch: pytest.MonkeyPatch) -> None:
     """The demo must have refused before."""
 
-    def run(_: Demo) -> Outcome:
+    def run(_: Session) -> list[Result]:
         pytest.fail("the demo was started")
 
-    monkeypatch.setattr(Demo, "run", run)
+    monkeypatch.setattr(Session, "run", run)
 
 
 def refusal(app: typer.Typer, *arguments: str) -> UserError:
@@ -182,7 +180,10 @@ def test_another_demo_in_the_same_directory(app: typer.Typer, parts: list[str], 
     with (out_dir / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         error = refusal(app, *parts)
-        assert str(error) == f"another demo runs in {out_dir}: wait for its end, or choose another --out"
+        assert (
+            str(error)
+            == f"another demo or drill works in {out_dir}: wait for its end, or choose another --out"
+        )
         assert error.exit_code == 1
         assert work.is_dir(), "the other demo works in there"
 
@@ -212,21 +213,29 @@ def test_a_busy_port(
     assert left_behind(tmp_path) == []
 
 
+def lose_one(comes_s: dict[int, float]) -> None:
+    del comes_s[0]
+
+
 @pytest.mark.parametrize(
-    ("change", "exit_code"), [(lambda rows: rows, 0), (lambda rows: rows[1:], 1)], ids=["passed", "one lost"]
+    ("change", "exit_code"), [(lambda _: None, 0), (lose_one, 1)], ids=["passed", "one lost"]
 )
 def test_the_exit_code_is_the_verdict(
     app: typer.Typer,
     parts: list[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    change: Callable[[list[Row]], list[Row]],
+    change: Change,
     exit_code: int,
 ) -> None:
     out_dir, target = tmp_path / "out", tmp_path / "report.json"
-    out_dir.mkdir()
-    outcome = outcome_of(out_dir, change=change)
-    monkeypatch.setattr(Demo, "run", lambda _: outcome)
+    work = out_dir / "work"
+    work.mkdir(parents=True)
+    finished = demo_result(tmp_path / "ledger", change)
+    monkeypatch.setattr(Session, "run", lambda _: iter([finished]))
     result = CliRunner().invoke(app, [*parts, "--json", str(target)])
     assert result.exit_code == exit_code, result.output
-    assert json.loads(target.read_text())["passed"] == (exit_code == 0)
+    report = json.loads(target.read_text())
+    assert report["verdict"] == ("fail" if exit_code else "pass")
+    assert [Path(plot).name for plot in report["plots"]] == ["demo.png", "demo.svg"]
+    assert work.exists() == bool(exit_code), "the logs of a failed run stay"

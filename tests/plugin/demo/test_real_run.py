@@ -22,12 +22,14 @@ def test_a_short_run_passes_and_cleans_up(tmp_path: Path) -> None:
     output, errors = process.communicate(timeout=700)
     assert process.returncode == 0, errors + troubles(out_dir)
     report = json.loads(output)
-    assert report["passed"]
-    assert (report["early"]["count"], report["lost"], report["unconfirmed"]) == (0, 0, 0)
-    assert (report["sent"], report["delivered"]) == (3_000, 2_000)
-    assert report["due_tomorrow"] == {"sent": 1_000, "held": 1_000}
-    assert [kill["what"] for kill in report["kills"]] == ["broker", "daemon"]
-    assert report["duplicated"]["acknowledged_longer_than_200_ms_before_kill"] == 0
+    assert (report["verdict"], report["reasons"]) == ("pass", [])
+    assert (report["early"], report["lost"], report["unconfirmed"]) == (0, 0, 0)
+    assert (report["sent"], report["received"], report["not_due"]) == (2_000, 2_000, 1_000)
+    (one,) = report["rounds"]
+    assert one["not_due_held"] == 1_000
+    assert [fault["what"] for fault in one["faults"]] == ["kill -9 of the broker", "kill -9 of the daemon"]
+    assert one["repeated_by_cause"]["ack_hole"] == one["repeated_by_cause"]["tracker"] == 0
+    assert "index: " in errors, "the daemon's own counts are shown"
     assert "\x1b" not in errors
     assert "kill -9 of the broker" in errors
     assert (out_dir / "demo.png").is_file()
@@ -40,11 +42,11 @@ def test_a_short_run_passes_and_cleans_up(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("phase", "how"),
     [
-        ("starting the daemon", signal.SIGTERM),
-        ("starting the daemon", signal.SIGKILL),
+        ("starting a broker", signal.SIGTERM),
+        ("starting a broker", signal.SIGKILL),
         ("sending and delivering", signal.SIGINT),
         ("sending and delivering", signal.SIGKILL),
-        ("the broker is down", signal.SIGINT),
+        ("everything is started again", signal.SIGINT),
     ],
 )
 def test_ended_in_the_middle_it_leaves_no_process(tmp_path: Path, how: signal.Signals, phase: str) -> None:

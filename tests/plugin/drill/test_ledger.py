@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.ledgers import START_US, HandMade, at_us, finished, round_of
 from tidegate.plugin.drill.ledger import Ledger, LedgerError, read_ledger
-from tidegate.plugin.drill.plan import Load, plan
+from tidegate.plugin.drill.plan import FAR_MS, Kind, Load, plan
 from tidegate.plugin.drill.session import ledgers_of
 
 
@@ -25,6 +25,24 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
     assert record.confirmed_us.tolist()[:2] == [at_us(0.1)] * 2
     assert len(record.receipts) == 200
     assert [strike.back_us for strike in record.strikes] == [at_us(6.0)]
+
+
+def test_the_start_is_told_once_the_messages_before_it_are_stored(tmp_path: Path) -> None:
+    def start(made: HandMade) -> None:
+        made.at(3.0).event("start")
+
+    record = finished(tmp_path / "ledger", change=start)
+    assert record.round.start_us == at_us(3.0)
+
+
+def test_a_ledger_of_before_tells_no_kinds(tmp_path: Path) -> None:
+    finished(tmp_path / "ledger")
+    plan_path = tmp_path / "ledger" / "plan.npy"
+    columns = np.load(plan_path)[:2]
+    columns[1, -1] = FAR_MS
+    np.save(plan_path, columns)
+    kind = read_ledger(tmp_path / "ledger").plan.kind
+    assert (kind[0], kind[-1]) == (Kind.DELAYED, Kind.FAR)
 
 
 def test_it_survives_a_kill_of_the_drill(tmp_path: Path) -> None:

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tidegate.plugin.drill.plan import FAR_MS, SENDS_PER_S, Load, Shape, decode, encode, plan
+from tidegate.plugin.drill.plan import (
+    BEFORE,
+    FAR_MS,
+    SENDS_PER_S,
+    UNDELAYED,
+    Kind,
+    Load,
+    Shape,
+    decode,
+    encode,
+    plan,
+)
 
 
-@pytest.mark.parametrize("shape", list(Shape))
+@pytest.mark.parametrize("shape", [Shape.EVEN, Shape.BURST, Shape.HOLES])
 def test_every_message_is_sent_before_it_is_due_and_in_order(shape: Shape) -> None:
     made = plan(Load(messages=2_000, shape=shape), 1)
     assert len(made) == 3_000
@@ -19,6 +32,39 @@ def test_every_message_is_sent_before_it_is_due_and_in_order(shape: Shape) -> No
     # What is sent at once has been sent when the first of it is due.
     assert made.due_ms[at_once].min() >= at_once.sum() * 1000 / SENDS_PER_S
     assert made.due_ms[~made.expected].min() >= FAR_MS
+
+
+def test_what_is_due_tomorrow_is_sent_before_the_start() -> None:
+    made = plan(Load(messages=3, far=1 / 3), 1)
+    assert made.send_ms.tolist()[0] == BEFORE
+    assert made.before == made.count(Kind.FAR) == 1
+
+
+@given(st.integers(1, 2_000), st.floats(5, 600), st.integers(0, 300), st.integers(0, 5))
+def test_a_mixed_load_keeps_its_promises(messages: int, seconds: float, far: int, seed: int) -> None:
+    made = plan(Load(messages, seconds, Shape.MIXED, far / messages), seed)
+    assert (int(made.expected.sum()), made.before, made.count(Kind.FAR)) == (messages, far, far)
+    near = made.expected & made.delayed
+    assert (np.diff(made.send_ms) >= 0).all()
+    assert (made.due_ms[near] >= made.send_ms[near]).all()
+    assert (made.due_ms[near] < seconds * 1000).all()
+    assert (made.send_ms[made.expected] >= 0).all()
+    assert (made.due_ms[made.kind == Kind.PLAIN] == UNDELAYED).all()
+    assert made.end_ms < seconds * 1000
+
+
+def test_the_burst_of_a_mixed_load_lives_through_kills_at_both_thirds() -> None:
+    made = plan(Load(1_000, 60.0, Shape.MIXED, 0.0), 1)
+    burst = made.kind == Kind.BURST
+    assert len(np.unique(made.due_ms[burst])) == 1
+    assert made.send_ms[burst].max() < 20_000
+    assert made.due_ms[burst].min() > 40_000
+
+
+def test_retries_of_a_mixed_load_have_fixed_delays() -> None:
+    made = plan(Load(1_000, 60.0, Shape.MIXED, 0.0), 3)
+    retries = made.kind == Kind.RETRY
+    assert np.unique((made.due_ms - made.send_ms)[retries]).tolist() == [1_000, 5_000, 10_000]
 
 
 def test_a_burst_is_one_instant() -> None:

@@ -11,8 +11,8 @@ import pytest
 from tests.support.ledgers import HandMade, at_us, finished, round_of
 from tidegate.plugin.drill.catalogue import named
 from tidegate.plugin.drill.ledger import Forgets
-from tidegate.plugin.drill.plan import FAR_MS
-from tidegate.plugin.drill.verdict import Cause, judge, reached_us
+from tidegate.plugin.drill.plan import FAR_MS, Kind
+from tidegate.plugin.drill.verdict import Cause, Verdict, Wait, judge, reached_us
 
 
 def test_a_good_round_passes_and_says_how_long_the_outage_was(tmp_path: Path) -> None:
@@ -128,6 +128,96 @@ def test_a_repeat_over_a_kill_has_a_cause(
     assert verdict.repeated == 1
     assert verdict.repeated_by_cause == {one.value: int(one is cause) for one in Cause}
     assert verdict.passed == (cause is not Cause.HOLE)
+
+
+def test_a_message_without_a_delay_comes_again_by_pulsars_own_doing(tmp_path: Path) -> None:
+    made = HandMade(tmp_path / "ledger", [None, 8.0])
+    made.confirm([0, 1])
+    made.strike(4.0, 6.0)
+    made.receive(1, 8.0)
+    made.receive(0, 0.5)
+    made.receive(0, 6.5)
+    verdict = judge(made.read())
+    assert verdict.repeated_by_cause["plain_message"] == verdict.repeated == 1
+    assert verdict.passed, verdict.reasons
+    assert verdict.kinds.keys() == {Kind.DELAYED}
+    assert (verdict.early, verdict.received) == (0, 2)
+
+
+def test_a_message_without_a_delay_is_lost_like_any_other(tmp_path: Path) -> None:
+    made = HandMade(tmp_path / "ledger", [None, 1.0])
+    made.confirm([0, 1])
+    made.receive(1, 1.0)
+    assert judge(made.read()).lost == 1
+
+
+@pytest.mark.parametrize(
+    ("due_s", "received_s", "wait"),
+    [
+        (5.0, 5.1, Wait.USUAL),
+        (9.99, 21.0, Wait.FAULT),
+        (15.0, 21.5, Wait.FAULT),
+        (20.2, 21.4, Wait.CATCHING_UP),
+        (25.0, 25.1, Wait.USUAL),
+        (30.5, 30.6, Wait.FAULT),
+    ],
+)
+def test_why_a_message_was_late(tmp_path: Path, due_s: float, received_s: float, wait: Wait) -> None:
+    # The second message ends the catching up at 21.5 s.
+    made = HandMade(tmp_path / "ledger", [due_s, 19.9])
+    verdict = after_two_kills(made, [received_s, 21.5])
+    expected = [wait, Wait.FAULT]
+    assert {one: part.count for one, part in verdict.waits.items() if part.count} == {
+        one: expected.count(one) for one in set(expected)
+    }
+    assert sum(one.waited.count for one in verdict.recoveries) == expected.count(Wait.FAULT)
+
+
+def test_a_message_stored_only_after_it_was_due_is_late_for_that(tmp_path: Path) -> None:
+    made = HandMade(tmp_path / "ledger", [1.0])
+    made.confirm([0], second=3.0)
+    made.receive(0, 3.1)
+    assert judge(made.read()).waits[Wait.STORED_LATE].count == 1
+
+
+def test_a_burst_is_not_steady(tmp_path: Path) -> None:
+    made = HandMade(tmp_path / "ledger", [5.0, 5.0], kinds=[Kind.BURST, Kind.RETRY])
+    made.confirm([0, 1])
+    made.receive(0, 7.0)
+    made.receive(1, 5.001)
+    verdict = judge(made.read())
+    assert verdict.waits[Wait.USUAL].max_ms == pytest.approx(2000)
+    assert verdict.steady.max_ms == pytest.approx(1)
+    assert {kind: one.count for kind, one in verdict.kinds.items()} == {Kind.BURST: 1, Kind.RETRY: 1}
+
+
+def test_each_fault_has_its_own_recovery(tmp_path: Path) -> None:
+    made = HandMade(tmp_path / "ledger", [15.0, 30.2, 40.0])
+    verdict = after_two_kills(made, [20.5, 30.3, 40.0])
+    broker, daemon = verdict.recoveries
+    assert broker.first_due_s == pytest.approx(10.5)
+    assert broker.first_due_after_usable_s == pytest.approx(0.5)
+    assert (broker.due_meanwhile, broker.due_afterwards, broker.received_meanwhile) == (1, 3, 0)
+    assert daemon.first_due_s == pytest.approx(0.3)
+    assert daemon.received_meanwhile == 1
+    assert verdict.first_due_s == pytest.approx(10.5)
+
+
+def test_nothing_came_any_more_after_a_fault(tmp_path: Path) -> None:
+    made = HandMade(tmp_path / "ledger", [15.0])
+    (recovery, _) = after_two_kills(made, []).recoveries
+    assert (recovery.first_due_s, recovery.first_due_after_usable_s) == (None, None)
+    assert recovery.due_afterwards == 1
+
+
+def after_two_kills(made: HandMade, received_s: list[float]) -> Verdict:
+    """Of a broker that was away from 10 to 20 s, and a daemon from 30 to 31 s."""
+    made.confirm(range(len(received_s) or 1))
+    made.strike(10.0, 20.0)
+    made.strike(30.0, 31.0, forgets=Forgets.NOTHING, what="kill -9 of the daemon")
+    for number, second in enumerate(received_s):
+        made.receive(number, second)
+    return judge(made.read())
 
 
 def test_a_repeat_without_a_fault_in_between_is_the_trackers(tmp_path: Path) -> None:

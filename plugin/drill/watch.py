@@ -1,4 +1,4 @@
-"""The daemon's own account while the demo runs: polled a few times a second, kept for the plot.
+"""The daemon's own account while a drill runs: polled a few times a second, kept for the plot.
 
 Invariants: the latest answer is replaced whole, so that any thread may read it; silence of the daemon is an
 answer too.
@@ -7,14 +7,12 @@ answer too.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
-
-from tidegate.plugin.demo.recorder import now_us
-
 _INTERVAL_S = 0.2
+_JOIN_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -30,10 +28,8 @@ class IndexState:
     in_memory: int
     on_disk: int
     in_flight: int
-    slices_on_disk: int
     memory_bytes: int
     disk_bytes: int
-    streams: int
 
     @classmethod
     def of(cls, status: dict[str, Any], at_us: int) -> IndexState:
@@ -55,18 +51,17 @@ class IndexState:
             in_memory=in_memory,
             on_disk=held - in_flight - in_memory,
             in_flight=in_flight,
-            slices_on_disk=totals["slices_on_disk"],
             memory_bytes=totals["memory_bytes"],
             disk_bytes=totals["disk_bytes"],
-            streams=sum(broker["streams"] for broker in status["brokers"]),
         )
 
 
 class Watch:
-    """Polls the daemon at ``url``, or nothing if it is None, from ``start`` to ``close``."""
+    """Asks ``status`` from ``start`` to ``close``; it answers None while the daemon is away."""
 
-    def __init__(self, url: str | None) -> None:
-        self._url = url
+    def __init__(self, status: Callable[[], dict[str, Any] | None], now_us: Callable[[], int]) -> None:
+        self._status = status
+        self._now_us = now_us
         self._latest: IndexState | None = None
         self._history: list[IndexState] = []
         self._closed = threading.Event()
@@ -84,34 +79,16 @@ class Watch:
 
     def start(self) -> None:
         """Start polling."""
-        if self._url is not None:
-            self._thread.start()
-
-    def ask(self) -> IndexState | None:
-        """Poll now; None if the daemon does not answer."""
-        if self._url is None:
-            return None
-        with httpx.Client(base_url=self._url, timeout=2.0, trust_env=False) as client:
-            return self._ask(client)
+        self._thread.start()
 
     def close(self) -> None:
         """Stop polling."""
         self._closed.set()
-        if self._thread.is_alive():
-            self._thread.join(5.0)
+        self._thread.join(_JOIN_TIMEOUT_S)
 
     def _run(self) -> None:
-        url = self._url or ""
-        with httpx.Client(base_url=url, timeout=1.0, trust_env=False) as client:
-            while not self._closed.wait(_INTERVAL_S):
-                self._latest = state = self._ask(client)
-                if state is not None:
-                    self._history.append(state)
-
-    @staticmethod
-    def _ask(client: httpx.Client) -> IndexState | None:
-        try:
-            answer = client.get("/status")
-            return IndexState.of(answer.json(), now_us()) if answer.is_success else None
-        except (httpx.HTTPError, ValueError):
-            return None
+        while not self._closed.wait(_INTERVAL_S):
+            status = self._status()
+            self._latest = state = None if status is None else IndexState.of(status, self._now_us())
+            if state is not None:
+                self._history.append(state)
