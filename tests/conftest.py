@@ -1,4 +1,4 @@
-"""What every test shares: the markers, and Pulsar homes to attach."""
+"""Shared by every test: the markers, and Pulsar homes to attach."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def _prose(page: Path) -> list[tuple[int, str]]:
 
 
 def _anchors(page: Path) -> set[str]:
-    """What the headings of a page are called in a link to them, and what has a name of its own."""
+    """Anchors of a page: of its headings, and those with a name of their own."""
     text = page.read_text(encoding="utf-8")
     heads = [line.lstrip("# ") for line in text.splitlines() if line.startswith("#")]
     named = re.findall(r'<a id="([^"]+)">', text)
@@ -75,7 +75,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def _quoted(text: str) -> list[str]:
-    """What stands in italics, on one line each."""
+    """Text in italics, on one line each."""
     return [" ".join(one.split()) for one in _ITALIC.findall(_CODE.sub("", text))]
 
 

@@ -37,7 +37,7 @@ def build(source: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a wheel is built from, in a place of its own."""
+    """The sources of a wheel, in a place of their own."""
     path = tmp_path_factory.mktemp("source")
     for name in (*PACKAGES, DOOR):
         shutil.copytree(

@@ -35,7 +35,7 @@ def _is_drained(lane: Lane, topic: str) -> bool:
 
 
 def dispatched_together(uids: list[str]) -> list[list[str]]:
-    """What was due in one instant, as after a pause of the broker, comes in the order of the topic."""
+    """Messages due in one instant, as after a pause of the broker, come in the order of the topic."""
     rounds: list[list[str]] = []
     for uid in uids:
         if rounds and rounds[-1][-1] < uid:

@@ -1,4 +1,4 @@
-"""What a consumer did not acknowledge comes again, whatever became of the consumer, and nothing else does."""
+"""Unacknowledged messages come again, whatever became of their consumer, and no others do."""
 
 from __future__ import annotations
 

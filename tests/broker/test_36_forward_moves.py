@@ -35,7 +35,7 @@ _AGED = "public/aged"
 
 
 class Walk:
-    """What became of each subscription, for each end."""
+    """The fate of each subscription, for each end."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.errors: dict[tuple[str, str], AssertionError | None] = {}

@@ -33,7 +33,7 @@ def transactions(cluster: Cluster) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> pulsar.CryptoKeyReader:
-    """What encrypts and decrypts."""
+    """A reader of the keys that encrypt and decrypt."""
     return pulsar.CryptoKeyReader(*map(str, key_pair(tmp_path_factory.mktemp("keys"))))
 
 
@@ -126,6 +126,6 @@ def test_the_first_consumer_of_a_backlog(lane: Lane, keys: pulsar.CryptoKeyReade
     name = "pulsar_delayed_tidegate_read_ahead_entries"
     asked = StandAdmin(lambda: lane.admin.base_url)
     assert asked.gauge(name, f"persistent://{lane.topic}") == read_ahead
-    # What is behind the open transaction is not to be seen before that has timed out.
+    # Messages behind the open transaction stay unseen until it has timed out.
     assert_exactly(inbox.arrivals, expected)
     lane.not_early(inbox.arrivals)

@@ -93,14 +93,14 @@ def keep_plain(arrival: Arrival) -> Verdict:
 
 
 def test_daemon_data_wiped_while_the_broker_runs(lane: Lane, cluster: Cluster) -> None:
-    """What was lost is read again, and nothing else: consumers stay, and what they have in hand is theirs."""
+    """Lost entries are read again, and no others: consumers stay, and keep the messages in their hands."""
     before, after = Inbox(), Inbox()
     consumer = lane.subscribe(before, keep_plain)
     # Further away than the horizon: the broker leaves these to the daemon.
     held = lane.send_in(*[8000] * 500, *[MINUTES_10_MS] * 500)
     done, in_hand = lane.send_in(*[300] * 100), lane.send_in(*[None] * 20)
     before.wait_for(done + in_hand)
-    # What is not durable yet would be sent again, and not be lost.
+    # Entries that are not durable yet would be sent again, and not be lost.
     lane.wait_indexed(len(held))
     cluster.daemon.kill()
     shutil.rmtree(cluster.daemon.data_dir)
@@ -126,7 +126,7 @@ def test_daemon_starts_on_an_old_copy_of_its_data(lane: Lane, cluster: Cluster, 
     cluster.daemon.stop()
     shutil.copytree(cluster.daemon.data_dir, tmp_path / "copy")
     cluster.daemon.start()
-    # What the copy does not know: messages, and that those it holds have come and are acknowledged.
+    # The copy knows neither these messages nor that those it holds have come and are acknowledged.
     unknown_far, unknown = lane.send_in(*[MINUTES_10_MS] * 200), lane.send_in(*[500] * 200, *[28_000] * 200)
     inbox.wait_for(soon + unknown[:200])
     lane.wait_delayed(len(far) + len(unknown_far) + len(later) + 200)
@@ -142,7 +142,7 @@ def test_daemon_starts_on_an_old_copy_of_its_data(lane: Lane, cluster: Cluster, 
 def test_daemon_loses_the_part_of_its_log_in_which_the_cursor_was_reset(
     make_lane: Callable[..., Lane], cluster: Cluster
 ) -> None:
-    """What is left of the log knows the acknowledgements, and not that they were taken back."""
+    """The rest of the log knows the acknowledgements, and not that a reset revoked them."""
     one = ResetLane(make_lane(RETAINED), cluster)
     one.acknowledge_all_but_the_first()
     sizes = {log: log.stat().st_size for log in cluster.daemon.data_dir.glob("*.log")}
@@ -208,7 +208,7 @@ def test_cursors_are_moved_while_the_daemon_is_away(make_lane: Callable[..., Lan
     inboxes[sought.topic].wait_for(again)
     sought.wait_drained()
     assert Counter(inboxes[sought.topic].uids) == Counter(one.uid for one in again + done[sought.topic])
-    # What was acknowledged may be gone from the topic, what was not comes to the new subscription.
+    # Acknowledged messages may be gone from the topic, the others come to the new subscription.
     removed_inbox.wait_for(held[removed.topic] + fresh[removed.topic])
     removed.wait_drained()
     assert max(Counter(removed_inbox.uids).values()) == 1

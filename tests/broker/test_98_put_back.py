@@ -1,4 +1,4 @@
-"""Pulsar is put back to an earlier state, as by a restored backup, beside an index that went on.
+"""Pulsar returns to an earlier state, as by a restored backup, beside an index that went on.
 
 Ledgers are made again with the ids of those that were made since the backup, and have other messages in them:
 what the index says of such a position would delay a message for as long as another one, or delete it.
@@ -48,7 +48,7 @@ def copy_pulsar(source: Path, target: Path) -> None:
 
 
 def go_on(stand: Cluster, lane: Lane, *, acknowledge_first: bool) -> None:
-    """What is done after the backup, and is gone when it is put back."""
+    """Changes after the backup, which its return undoes."""
     inbox = Inbox()
     seen: list[Arrival] = []
 

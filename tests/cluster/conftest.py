@@ -27,9 +27,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def two(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoBrokers]:
     """ZooKeeper, a bookie, two brokers and two daemons.
 
-    A module says where index logs are kept with ``INDEX_LOG``, and if it wants to, what the daemons are told
-    with ``DAEMON_SETTINGS``, the brokers with ``CONF``, and what is run in the place of ``tidegate`` with
-    ``DAEMON_PROGRAM``.
+    A module may set the home of index logs (``INDEX_LOG``), the daemons' settings (``DAEMON_SETTINGS``), the
+    brokers' (``CONF``), and a program in the place of ``tidegate`` (``DAEMON_PROGRAM``).
     """
     try:
         check_parts(TrackerKind.TIDEGATE)

@@ -67,7 +67,7 @@ def test_the_index_is_there_before_anything_is_read(two: TwoBrokers, lane: Lane)
 
 
 def test_broker_and_daemon_killed_together(two: TwoBrokers, lane: Lane) -> None:
-    """What was acknowledged comes no more, and only what was on its way to the log is read again."""
+    """Acknowledged messages stay away, and only changes on their way to the log are read again."""
     before, inbox = Inbox(), Inbox()
     two.move(lane.topic, two.a)
     lane.subscribe(before)
@@ -240,7 +240,7 @@ def _is_gone(two: TwoBrokers, ledger_id: int) -> bool:
 
 
 def _look_for_orphans(two: TwoBrokers, lane: Lane, *more: str) -> tuple[int, list[dict[str, Any]]]:
-    """What ``tidegate verify`` finds of the topic at the bookie, and its exit code."""
+    """The findings of ``tidegate verify`` about the topic at the bookie, and its exit code."""
     where = ["--admin-url", two.a.broker.admin_url, "--bookie-url", two.cluster.bookie_url]
     where += ["--socket", str(two.a.daemon.socket_path)]
     done = run("verify", f"persistent://{lane.topic}", "*", "--logs", *where, "--json", *more)

@@ -84,7 +84,7 @@ def test_one_that_nobody_wants_is_nothing_after_a_crash() -> None:
 
 
 def test_one_that_finds_a_full_disk_changes_nothing() -> None:
-    """What is damaged in it was to be put aside first."""
+    """Its damaged parts were to be set aside first."""
     store = FailingStore()
     catalog, index = opened(store)
     index.add(spread(10, 1_000))

@@ -1,4 +1,4 @@
-"""What `check` says of an index in which an invariant of a part was broken by hand."""
+"""`check` on an index in which an invariant of a part was broken by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who told an index what it has last: kept in the journal, by a persist, and through replays."""
+"""The last teller of an index: kept in the journal, by a persist, and through replays."""
 
 from __future__ import annotations
 

@@ -449,7 +449,7 @@ def test_foreign_data_is_refused() -> None:
 
 @pytest.mark.parametrize("audits", [False, True])
 def test_a_doubt_that_comes_up_during_a_persist_is_looked_into_by_the_next_one(audits: bool) -> None:
-    """Else what it is about would be held for good, and nobody would hand it out or read it again."""
+    """Else its positions would stay held for good, and nobody would hand them out or read them again."""
     executor = LaterExecutor()
     options = replace(OPTIONS, staging_budget_bytes=0)
     catalog = Catalog.open(MemoryStore(), ManualClock(START_MS), options, executor)

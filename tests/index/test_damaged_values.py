@@ -17,7 +17,7 @@ from tidegate.index.store import Batch, MemoryStore
 
 
 def kept(store: MemoryStore) -> list[tuple[bytes, bytes]]:
-    """What is in it, oldest first: (key of the damaged value, value)."""
+    """Its content, oldest first: (key of the damaged value, value)."""
     return [
         (key[10:] if keys.parse_quarantine_key(key) else key[1:], value)
         for key, value in stored(store, keys.QUARANTINE)

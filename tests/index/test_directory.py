@@ -145,7 +145,7 @@ def test_a_directory_of_another_user_is_refused(tmp_path: Path, monkeypatch: pyt
 
 
 def test_what_is_made_on_the_way_is_synced(tmp_path: Path) -> None:
-    """What is durable in a directory is lost if the directory is."""
+    """Durable data is lost with its directory."""
     code = (
         "import os, sys, pathlib\n"
         "from tidegate.index import directory\n"

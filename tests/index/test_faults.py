@@ -32,7 +32,7 @@ def above() -> Iterator[Path]:
 
 
 def lines_of(how: str, above: Path) -> list[str]:
-    """What the child says in mounts of its own."""
+    """The child's words, in mounts of its own."""
     unshare = ["unshare", "--mount"] + ([] if os.geteuid() == 0 else ["--map-root-user"])
     done = subprocess.run(
         [*unshare, sys.executable, str(CHILD), how, str(above)],

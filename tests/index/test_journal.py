@@ -90,7 +90,7 @@ def test_what_was_taken_is_not_touched_by_what_comes_later(store: FlakyStore) ->
 
 
 def test_what_goes_with_a_commit_is_not_there_before_its_records() -> None:
-    """Whose an index is, and which log it has all of: a kill amid the pieces must not leave that alone."""
+    """An index's identity, and its log: a kill amid the pieces must not leave them alone."""
     pieces: list[tuple[list[bytes], bool]] = []
 
     class Watched(MemoryStore):

@@ -54,7 +54,7 @@ def believed(catalog: Catalog) -> Believed:
 
 @dataclass
 class Moment:
-    """What was so after a commit: how long the WALs were, what the witness said, what was durable."""
+    """The state after a commit: the WALs' lengths, the witness's number, the durable records."""
 
     sizes: dict[str, int]
     witness: bytes
@@ -63,7 +63,7 @@ class Moment:
 
 @dataclass
 class Killed:
-    """What a process that was killed has left, and how it came to be."""
+    """The remains of a killed process, and their history."""
 
     path: Path
     moments: list[Moment] = field(default_factory=list)
@@ -153,7 +153,7 @@ def persisted(tmp_path: Path) -> Killed:
 
 
 def noticed_if_missing(path: Path, durable: Believed, caplog: pytest.LogCaptureFixture) -> bool:
-    """Open what is left: what was durable is there, or it is said that it is not. Whether it is there."""
+    """Open the remains: durable records are there, or their loss is told. True if they are there."""
     caplog.clear()
     try:
         catalog = opened(path)
@@ -177,7 +177,7 @@ def noticed_if_missing(path: Path, durable: Believed, caplog: pytest.LogCaptureF
 
 
 def settled(path: Path) -> None:
-    """A start after a loss was dealt with knows of none, and still believes nothing.
+    """A start after a settled loss knows of none, and still believes nothing.
 
     The cursor has had the same seal all the time: what is acknowledged from now on counts again.
     """
@@ -375,7 +375,7 @@ def test_a_directory_of_before_there_were_witnesses(one_wal: Killed, tmp_path: P
 def test_a_witness_that_is_gone_or_damaged(
     how: str, one_wal: Killed, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whether something is missing cannot be told, so acknowledgements are not believed."""
+    """True if something is missing cannot be told, so acknowledgements are not believed."""
     copy = one_wal.copy(tmp_path / "copy")
     witness = copy / WITNESS_NAME
     if how == "deleted":

@@ -84,7 +84,7 @@ def play(
     clock: ManualClock | None = None,
     executor: LaterExecutor | None = None,
 ) -> list[list[EntryKey]]:
-    """What the pops of `script` gave; `restart` is a rewind unless `reopen` says how to restart.
+    """The results of the pops of `script`; `restart` is a rewind unless `reopen` says how to restart.
 
     With an executor, `work` is when it runs what it was given.
     """

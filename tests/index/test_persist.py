@@ -325,7 +325,7 @@ def test_a_persist_that_was_applied_but_reported_as_failed_leaves_nothing(
 
 
 def test_a_slice_of_a_persist_that_was_applied_but_reported_as_failed_is_told_again() -> None:
-    """What it had spilled is carried by the next one, so that nothing else rewrites the slice's record."""
+    """The next one carries its spilled blocks, so that nothing else rewrites the slice's record."""
     store = FailingStore()
     options = dataclasses.replace(OPTIONS, carry_ms=2_000)
     clock = ManualClock(START_MS - 100_000)
@@ -380,7 +380,7 @@ def test_after_a_failure_maintain_waits_before_it_tries_again() -> None:
 
 
 def test_a_clock_that_is_set_back_after_a_failure_is_no_reason_to_wait() -> None:
-    """What is staged fills the memory meanwhile, and then nothing is read any more."""
+    """Staged entries fill the memory meanwhile, and then reading stops."""
     store, clock = FailingStore(), ManualClock(START_MS)
     catalog = Catalog.open(store, clock, dataclasses.replace(OPTIONS, staging_budget_bytes=0))
     index = catalog.subscription(NAME, b"1" * 16)

@@ -1,4 +1,4 @@
-"""What is put in order when nothing is told to any index for a while."""
+"""An index puts itself in order when nobody tells it anything for a while."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tidegate.index.store import Batch, MemoryStore
 
 
 class Past(NamedTuple):
-    """What became of a subscription before the store is opened.
+    """The fate of a subscription before the store is opened.
 
     before, after: journal records of before its persist, if it had one, and of after it.
     left: its superfluous records are still there. named: its identity is there.

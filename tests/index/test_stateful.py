@@ -163,7 +163,7 @@ class IndexMachine(RuleBasedStateMachine):
 
     @rule(width_ms=st.sampled_from([1, 3, 50, 5_000]), auto=st.booleans())
     def set_slice_width_during_a_persist(self, width_ms: int, auto: bool) -> None:
-        """What somebody sets while a persist is on its way is not overruled by it."""
+        """A width set while a persist is on its way stays."""
         self.catalog.commit()
         self.states = [self.oracle.snapshot()]
         job = self.index.upkeep.begin_persist(self.clock.now_ms())
@@ -245,7 +245,7 @@ class IndexMachine(RuleBasedStateMachine):
 
     @rule(kept=st.integers(0, 5))
     def crash(self, kept: int) -> None:
-        """What was committed is there; of the rest, a prefix of the changes is."""
+        """Committed changes are there; of the rest, a prefix."""
         self._reopen(self.store.crashed(min(kept, self.store.unsynced)))
         left = [state for state in self.states if state.same_durable_state(self.index)]
         assert left, "the state after a crash is none that there was since the last commit"

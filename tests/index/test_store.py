@@ -1,4 +1,4 @@
-"""What every store must do, run against each of them."""
+"""The contract of all stores, run against each of them."""
 
 from __future__ import annotations
 

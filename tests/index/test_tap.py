@@ -1,4 +1,4 @@
-"""What a tapped store notes."""
+"""Notes of a tapped store."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def drawn(draw: Draw, entries: int) -> Int64Array:
 
 
 def slices(due_ms: Int64Array, width_ms: int, weight: int = 1) -> list[tuple[SliceId, int]]:
-    """What is stored when these entries are in slices of that width, each standing for `weight`."""
+    """The stored form of these entries in slices of that width, each standing for `weight`."""
     numbers, counts = np.unique(due_ms // width_ms, return_counts=True)
     return [
         (SliceId(width_ms, number), weight * count)

@@ -1,4 +1,4 @@
-"""Which tests are run against a mutant, and in which order: those of its module first."""
+"""Tests to run against a mutant, in order: those of its module first."""
 
 from __future__ import annotations
 

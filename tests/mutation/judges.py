@@ -1,4 +1,4 @@
-"""What judges a mutant, in a process of its own: the simulator, and pytest. Answers are plain values."""
+"""Judges of a mutant, in a process of their own: the simulator, and pytest. Answers are plain values."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def run_tests(folder: str, files: list[str]) -> str | None:
 
 
 def reached(first_seed: int, count: int, folder: str) -> set[tuple[str, int]]:
-    """Which functions a few histories call: path, and the line of the function's code."""
+    """Functions that a few histories call: path, and the line of the function's code."""
     from tests.sim.generator import generate  # noqa: PLC0415 the copy's, once there is one
     from tests.sim.player import play  # noqa: PLC0415 the copy's, once there is one
 

@@ -140,7 +140,7 @@ class _Finder(ast.NodeVisitor):
         if found is not None and new is not None:
             self._note(kind, start + found.start(), start + found.end(), new)
 
-    # ---- what is left out
+    # ---- omissions
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         if node.name in _NOT_THE_PRODUCT:

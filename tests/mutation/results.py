@@ -32,15 +32,15 @@ class Result:
 
     @property
     def killed(self) -> bool:
-        """Whether anything has."""
+        """True if anything has."""
         return self.by_simulator or self.test is not None
 
     def is_judged(self, by: str) -> bool:
-        """Whether there is nothing more to ask: the simulator, the tests, or both."""
+        """True if nothing is left to ask of the simulator, the tests, or both."""
         return (by == "tests" or self.simulator is not None) and (by == "simulator" or self.tested > 0)
 
     def with_more(self, later: Result) -> Result:
-        """What both tell, of one mutant; where both do, the later one."""
+        """The results of both, of one mutant; where both have one, the later."""
         if later.mutant != self.mutant:
             return later
         return Result(

@@ -1,4 +1,4 @@
-"""Mutants of small texts: which there are, which are left out, and that each compiles."""
+"""Mutants of small texts: which there are, which are omitted, and that each compiles."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def socket_path(short_dir: Path) -> Path:
 
 @pytest.fixture
 def log() -> io.StringIO:
-    """What the daemon of `start` logs, JSON lines."""
+    """The log of the daemon of `start`, JSON lines."""
     return io.StringIO()
 
 
@@ -61,7 +61,7 @@ def start(short_dir: Path, socket_path: Path, log: io.StringIO) -> StartDaemon:
 
 @pytest.fixture
 def serve(short_dir: Path, socket_path: Path) -> Iterator[Callable[..., DaemonProcess]]:
-    """Start `tidegate serve` on the same data directory and socket each time; all are gone after the test."""
+    """Start `tidegate serve` on the same data directory and socket each time; all end with the test."""
     started: list[DaemonProcess] = []
 
     def starter(*arguments: str, open_files: int | None = None) -> DaemonProcess:

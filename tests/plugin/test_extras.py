@@ -1,4 +1,4 @@
-"""What is installed with which extra: the daemon needs no plotting; what is missing says how to get it."""
+"""Packages of each extra: the daemon needs no plotting; one line says how to get a missing package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a start does not load: the time of a start is that of its imports."""
+"""Modules that a start does not load: the time of a start is that of its imports."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_help_of_a_command_does_not_load_what_runs_it() -> None:
 
 
 def test_a_daemon_listens_before_it_loads_what_serves_metrics_and_writes_logs() -> None:
-    """It needs neither to take a broker's frames. What follows is loaded in a thread."""
+    """It needs neither to take a broker's frames. A thread loads the rest."""
     code = "\n".join(
         (
             "import asyncio, sys, tempfile",

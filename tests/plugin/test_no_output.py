@@ -17,7 +17,7 @@ COMMAND = (sys.executable, "-m", "tidegate.plugin.cli")
 
 
 def end_of(command: list[str | bytes], cwd: Path) -> subprocess.CompletedProcess[str]:
-    """What has become of a command."""
+    """The end of a command."""
     return subprocess.run(
         command,
         capture_output=True,

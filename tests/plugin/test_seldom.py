@@ -1,4 +1,4 @@
-"""What is told of things that happen very often."""
+"""Log lines about frequent events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is shown of names that a client chose."""
+"""Names that a client chose, as shown."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a step of a history can do to the world. Each action takes plain JSON arguments and is total: where it
-makes no sense (nobody owns the topic, the process is down) it does nothing, so that steps can be cut out."""
+"""Steps of a history. Each action takes plain JSON arguments and is total: where it makes no sense (nobody
+owns the topic, the process is down) it does nothing, so that a shorter history stays valid."""
 
 from __future__ import annotations
 
@@ -313,7 +313,7 @@ def back_up(world: World, gently: bool, down_ms: int) -> None:
 
 @action
 def put_back(world: World, gently: bool, daemons: str, down_ms: int) -> None:
-    """The last backup of Pulsar is put back, with all brokers down, beside the indexes, which went on; with
+    """The last backup of Pulsar is restored, with all brokers down, beside the indexes, which went on; with
     `daemons`, which is `stop` or `kill`, these are started again with the brokers."""
     if not world.backups.put_back(gently=gently, daemons=daemons, down_ms=down_ms):
         world.skipped["put_back"] += 1
@@ -491,7 +491,7 @@ def at_log_request(world: World, op: str, request: int, then: dict[str, Any]) ->
 @action
 def spoil_answers(world: World, op: str, fate: str, share: float, for_ms: int) -> None:
     """For that time so many of the answers to such an operation of index logs (`LogOp`, or ANY) are spoiled
-    (`log_home.Fate`): it has been carried out."""
+    (`log_home.Fate`): it has been executed."""
     until_ns = world.kernel.now_ns + for_ms * NS_PER_MS
     spoiled = None if op == "ANY" else LogOp[op]
     world.log_bookies.spoiling = Spoiling(spoiled, Fate(fate), share, until_ns)

@@ -1,8 +1,8 @@
-"""A backup of everything that is Pulsar's, and what is done with it: it is made, and it is put back.
+"""A backup of all that is Pulsar's, and its return.
 
-Both while no broker runs: they were stopped or killed before. What is put back takes the place of all that
+Both while no broker runs: they were stopped or killed before. The backup takes the place of all that
 has become of Pulsar since: the topic's messages, the cursors with their properties, the metadata, the ledgers
-of index logs. Ledger ids are given anew then. What daemons have on their disks, and in a store of objects,
+of index logs. Ledger ids are given anew then. The data of daemons on their disks, and in a store of objects,
 stays as it is; so does what is on its way to them. For users nothing has happened since the backup.
 """
 
@@ -26,7 +26,7 @@ _SETTLE_NS = 60 * NS_PER_MS  # what a killed broker had sent to bookies has arri
 
 
 class Cluster(Protocol):
-    """What is stopped, copied and put back."""
+    """The world, as a backup stops, copies and restores it."""
 
     kernel: Kernel
     bookkeeper: BookKeeper

@@ -1,4 +1,4 @@
-"""What can be known from outside of one subscription in a daemon: for each position, the states it may be in.
+"""Knowledge from outside about one subscription in a daemon: for each position, its possible states.
 
 A change whose fate is known is certain; one that may have been lost with a connection, or with the daemon, is
 not, and leaves both possibilities. Follows the words of docs/protocol.md, rule 6.
@@ -25,7 +25,7 @@ class Disowned:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Which owner an index has served last: of which life of the subscription, its epoch, its claim."""
+    """The owner that an index served last: the life of the subscription, its epoch, its claim."""
 
     incarnation: bytes
     epoch: int
@@ -33,7 +33,7 @@ class Served:
 
 
 class Past(Enum):
-    """What an OPEN shows of the history that an index has been told."""
+    """An OPEN's view of the history that an index has been told."""
 
     SAME = auto()
     ANOTHER = auto()
@@ -128,14 +128,14 @@ class Belief:
         self.join(before)
 
     def _pasts(self, request: Open) -> set[Past]:
-        """Which history the claims show, for whoever may have been served last."""
+        """The history that the claims show, for each possible last owner."""
         if not request.claims:
             return {Past.SAME}
         owner = Served(request.incarnation, request.epoch, request.claims[-1])
         return {self._past(served, owner, request) for served in self.served}
 
     def _is_put_back(self, request: Open) -> bool | None:
-        """Whether the cursor is older than what it has told; None if that is not known."""
+        """True if the cursor is older than what it has told; None if that is not known."""
         if not request.generation or request.mark_delete == NOWHERE:
             return False
         if self.generation not in {None, request.generation}:
@@ -145,7 +145,7 @@ class Belief:
         return request.mark_delete < self.mark
 
     def _is_of_another(self, request: Open) -> bool | None:
-        """Whether what it was told is of another history; None if that is not known."""
+        """True if what it was told is of another history; None if that is not known."""
         pasts = self._pasts(request)
         if pasts == {Past.ANOTHER}:
             return True
@@ -160,7 +160,7 @@ class Belief:
                 self.states[position] = states | NEITHER
 
     def _is_no_older_than(self, log: Belief) -> bool | None:
-        """Whether the last owner served is the log's or a later one; None if that is not known."""
+        """True if the last owner served is the log's or a later one; None if that is not known."""
         epochs = {0 if served is None else served.epoch for served in self.served}
         logged = {0 if served is None else served.epoch for served in log.served}
         if min(epochs) >= max(logged):
@@ -168,7 +168,7 @@ class Belief:
         return False if max(epochs) < min(logged) else None
 
     def _hear(self, acknowledged: PositionSet, held: PositionSet, former: Belief, request: Open) -> None:
-        """Who told it is known with it, and where the mark-delete position was."""
+        """Its teller is known with it, and the mark-delete position of that time."""
         self.served = former.served
         same = self.generation == former.generation == request.generation
         self._begin_generation(request.generation)

@@ -1,4 +1,4 @@
-"""What brokers share and what survives them: the topic's log, the cursors' ledgers, the metadata store.
+"""State that brokers share and that survives them: the topic's log, the cursors' ledgers, the metadata store.
 
 Reduced to what decides who wins: a ledger refuses the writes of whoever was fenced by a later owner's
 opening; a metadata record is written by compare-and-set of its version. Nothing here is ever lost: bookies
@@ -20,7 +20,7 @@ NO_DELAY = -1
 
 @dataclass(frozen=True, slots=True)
 class CursorRecord:
-    """What a cursor has persisted of itself: `acknowledged` above mark-delete, up to the limit of ranges.
+    """A cursor's persisted state: `acknowledged` above mark-delete, up to the limit of ranges.
 
     properties: those that go with mark-delete (kept by acknowledgements, wiped by a reset).
     resets: which resets this state has gone through; the simulation's own knowledge, not Pulsar's.
@@ -34,7 +34,7 @@ class CursorRecord:
     beyond: frozenset[Position] = frozenset()
 
     def has(self, position: Position) -> bool:
-        """Whether the position is acknowledged by what was persisted."""
+        """True if the position is acknowledged by what was persisted."""
         return position <= self.mark_delete or position in self.acknowledged
 
 
@@ -47,7 +47,7 @@ class CursorLedger:
         self.writer: object = None
 
     def append(self, writer: object, record: CursorRecord) -> bool:
-        """Whether it was written; not if the writer was fenced."""
+        """True if it was written; not if the writer was fenced."""
         if writer is not self.writer:
             return False
         self.last = record
@@ -68,7 +68,7 @@ class CursorInfo:
     cursor_properties: Mapping[str, str]
 
     def latest(self) -> CursorRecord:
-        """What whoever opens the cursor now finds."""
+        """The state that the next opener of the cursor finds."""
         return self.record if self.ledger is None or self.ledger.last is None else self.ledger.last
 
     def copied(self) -> CursorInfo:

@@ -1,7 +1,7 @@
 """A broker: the process, the topic it serves or believes to serve, and the shim's threads.
 
-`ServedSubscription` is the tracker's host: cursor, dispatcher, timer. What the link, the ack watch and the
-wake-ups do in threads of their own happens here as events of the one process.
+`ServedSubscription` is the tracker's host: cursor, dispatcher, timer. The work of link, ack
+watch and wake-ups, which have threads of their own there, happens here as events of the one process.
 """
 
 from __future__ import annotations
@@ -88,22 +88,22 @@ class Broker:
 
     @property
     def up(self) -> bool:
-        """Whether the process is there, perhaps stopped."""
+        """True if the process is there, perhaps stopped."""
         return self.process is not None and not self.process.dead
 
     @property
     def running(self) -> bool:
-        """Whether the process is there and not stopped."""
+        """True if the process is there and not stopped."""
         return self.process is not None and not self.process.dead and not self.process.stopped
 
     @property
     def is_closing(self) -> bool:
-        """Whether the topic is being unloaded."""
+        """True if the topic is being unloaded."""
         return self._closing > 0
 
     @property
     def has_topic(self) -> bool:
-        """Whether the topic is loaded, or not closed yet: until then BrokerService.getTopic answers with the
+        """True if the topic is loaded, or not closed yet: until then BrokerService.getTopic answers with the
         one that is being closed, whoever has the bundle, so that it cannot be loaded a second time."""
         return bool(self.served) or self._closing > 0
 
@@ -184,7 +184,7 @@ class Broker:
             self.after(0, self._reopen)
 
     def check_budgets(self) -> None:
-        """What the shim has in memory is within its limits. Raises Violation."""
+        """Require the shim's memory to be within its limits. Raises Violation."""
         for tracker in self.watched:
             # One normal and one replay read are under way when it says that it is full.
             tracker.check_budgets(2 * self.options.dispatcher.read_batch)
@@ -289,7 +289,7 @@ class ServedSubscription:
 
     @property
     def _is_undone(self) -> bool:
-        """Whether the cursor is as a reset's own record has it, with what that took back."""
+        """True if the cursor is as a reset's own record has it, with what that took back."""
         owner = self.owner()
         sealed = owner is not None and owner.sealed
         return sealed and self.seal() == NO_SEAL and bool(self.cursor.acknowledged)
@@ -480,7 +480,7 @@ class ServedSubscription:
         return any(position in consumer.pending for consumer in self.dispatcher.consumers)
 
     def has_forgotten(self) -> bool:
-        """Whether the cursor has forgotten the acknowledgement of something that was handed out.
+        """True if the cursor has forgotten the acknowledgement of something that was handed out.
 
         So does Pulsar 4.0.8 if a write is done behind that of a seek, and something was acknowledged in
         between (see `cursor`). Nobody is told: it comes again when all consumers are replaced."""

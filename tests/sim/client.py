@@ -140,14 +140,14 @@ class Client:
             self.acknowledge(delivery.position)
 
     def acknowledge(self, position: Position) -> None:
-        """The application is done with a message."""
+        """The application has finished with a message."""
         delivery = self.unprocessed.pop(position, None)
         if delivery is None or self.consumer is None:
             return
         self._to_broker(self.consumer, position, late=False)
 
     def acknowledge_late(self, position: Position) -> None:
-        """The application is done with a message that came over a connection that is over."""
+        """The application has finished with a message of an earlier connection."""
         if self.consumer is not None and position in self.left_over:
             self.left_over.remove(position)
             self._to_broker(self.consumer, position, late=True)

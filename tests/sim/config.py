@@ -1,4 +1,4 @@
-"""What a history chooses about its world: sizes, latencies, settings. All plain numbers, for JSON."""
+"""A history's choices about its world: sizes, latencies, settings. All plain numbers, for JSON."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class Config:
     daemon_start_ms: int = 100
 
     def broker_options(self) -> BrokerOptions:
-        """What a broker is made with."""
+        """The settings of a broker."""
         return BrokerOptions(
             ShimOptions(
                 self.horizon_ms,
@@ -173,7 +173,7 @@ class Config:
         return self.socket_latency_us * size_bytes // self.socket_capacity + pieces_us
 
     def daemon_options(self) -> DaemonOptions:
-        """What a daemon is made with."""
+        """The settings of a daemon."""
         index = IndexOptions(
             slice_width_ms=self.slice_width_ms,
             slice_width_auto=self.slice_width_auto,
@@ -228,6 +228,6 @@ class Config:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """What differs from the defaults."""
+        """The differences from the defaults."""
         default = asdict(Config())
         return {name: value for name, value in asdict(self).items() if value != default[name]}

@@ -1,6 +1,6 @@
 """A cursor in one broker's memory, after Pulsar 4.0.8's ManagedCursorImpl.
 
-What it keeps to: individual acknowledgements join mark-delete when nothing is missing between; a record is
+Its rules: individual acknowledgements join mark-delete when nothing is missing between; a record is
 persisted at most once a second and on close, and holds the individual acknowledgements up to the range limit
 *as they are when the write begins*; a reset clears them only when its own record is written, so that this
 record still has them; the record's properties are kept by acknowledgements and wiped by a reset; cursor
@@ -124,7 +124,7 @@ class Cursor:
     # ---- reading
 
     def is_deleted(self, position: Position) -> bool:
-        """Whether the cursor has the position as acknowledged."""
+        """True if the cursor has the position as acknowledged."""
         return position <= self.mark_delete or position in self.acknowledged
 
     def rewind(self) -> None:
@@ -158,7 +158,7 @@ class Cursor:
 
     @property
     def is_limited(self) -> bool:
-        """Whether the position was written a moment ago, so that another write has to wait."""
+        """True if the position was written a moment ago, so that another write has to wait."""
         written_ns = self._written_ns
         return written_ns is not None and self._kernel.now_ns - written_ns < _PERSIST_INTERVAL_NS
 
@@ -173,7 +173,7 @@ class Cursor:
         self.read_position = max(self.read_position, self._next(self.mark_delete))
 
     def _remember(self, position: Position) -> None:
-        """What the next write says, if nothing newer comes."""
+        """The content of the next write, if nothing newer comes."""
         if self._last.position <= position:
             self._last = _MarkDelete(position, self._last.properties, self.resets, [])
 
@@ -239,7 +239,7 @@ class Cursor:
         self._write(write)
 
     def clear_backlog(self, done: Done) -> bool:
-        """Skip everything: mark-delete goes to the last message, and its properties are replaced. Whether it
+        """Skip everything: mark-delete goes to the last message, and its properties are replaced. True if it
         is done, or will be when `done` is called."""
         last = self._bookkeeper.log.positions[-1:]
         return bool(last) and last[0] > self.mark_delete and self.move_to(last[0], {}, done)
@@ -252,7 +252,7 @@ class Cursor:
 
     def move_to(self, position: Position, properties: Mapping[str, int], done: Done) -> bool:
         """asyncMarkDelete: mark-delete goes forward, and on over what is acknowledged right behind; its
-        properties are replaced. Whether it is done, or will be when `done` is called."""
+        properties are replaced. True if it is done, False if it will be when `done` is called."""
         if self.closed or self.resetting or position < self.mark_delete:
             return False
         self.mark_delete = position
@@ -399,8 +399,8 @@ class Cursor:
     def put_cursor_property(self, key: str, value: str, done: Done) -> None:
         """Write one more cursor property, by compare-and-set. Not to be asked of a closed cursor.
 
-        One that is asked before it closes is written before: the metadata store keeps the order. What the
-        cursor writes itself until it has heard of it is refused.
+        One that is asked before it closes is written before: the metadata store keeps the order. It refuses
+        the cursor's own writes until it has heard of it.
         """
         assert not self.closed, "Pulsar would write it behind the next owner's back"
         properties = {**self.cursor_properties, key: value}

@@ -4,7 +4,7 @@ Nothing is written while a reset is under way; one that was refused is undone, o
 later (see `cursor`). Both are seen by the persisted position, which a reset takes away until it is stored.
 
 Left out: that a new cursor is stored first (here it has a position from its beginning), and that a reset that
-ended right before the undoing is put back (here nothing comes between).
+ended right before the undoing comes back (here nothing comes between).
 """
 
 from __future__ import annotations

@@ -111,12 +111,12 @@ class _Store(TappedStore):
 
     @property
     def has_noted(self) -> bool:
-        """Whether something is to be taken."""
+        """True if something is to be taken."""
         return bool(self._noted)
 
 
 class _Logs(IndexLogs):
-    """Tells of each stream's log when it is given up, and looks at what waits for each."""
+    """Tells of each stream's log when it is abandoned, and looks at what waits for each."""
 
     on_end: Callable[[StreamLog], None]
     on_restored: Callable[[Restored], None]
@@ -262,7 +262,7 @@ class Life:
             index = self.catalog.get(name)
             chain = None if index is None else self.catalog.chain(index)
             bookies = self._host.objects.bookies
-            # Who has taken over has a log of its own, and has deleted what only the former one named.
+            # The new owner has a log of its own, and has deleted the former one's ledgers.
             stale = chain is not None and not bookies.counts(name.subscription, chain.ledger_id)
             if index is not None and (stale or ledger_id in bookies.gone):
                 promises.left_without_blocks(name.subscription, index.held())
@@ -317,7 +317,7 @@ class Life:
 
     @property
     def serving(self) -> bool:
-        """Whether a connection would be accepted."""
+        """True if a connection would be accepted."""
         return self.engine is not None and not self.stopping and not self.process.dead
 
     def connect(self, client: ClientEnd, broker: Process, options: WireOptions) -> Wire:
@@ -421,7 +421,7 @@ class DaemonHost:
 
     @property
     def up(self) -> bool:
-        """Whether the process is there, perhaps stopped."""
+        """True if the process is there, perhaps stopped."""
         return self.life is not None
 
     @property
@@ -498,7 +498,7 @@ class DaemonHost:
                 log.writer.check()
 
     def check_quarantine(self) -> None:
-        """What was damaged and is kept aside is not more than may be, and one value. Raises Violation."""
+        """Require the damaged data kept aside to be within its limit, or one value. Raises Violation."""
         life = self.life
         if life is None or life.catalog is None:
             return  # it may be another budget since, and is made true as the store is opened
@@ -524,7 +524,7 @@ class DaemonHost:
             raise Violation(f"{self.name} has stored what is of no subscription: ids {sorted(found - known)}")
 
     def awaits_log(self, index: DelayIndex) -> bool:
-        """Whether a crash has left an index that had not all of its log, and no stream has asked for it."""
+        """True if a crash has left an index that had not all of its log, and no stream has asked for it."""
         assert self.life is not None
         assert self.life.catalog is not None
         chain = self.life.catalog.chain(index)

@@ -1,7 +1,7 @@
 """A Shared subscription's dispatcher in one broker, after Pulsar 4.0.8's
 PersistentDispatcherMultipleConsumers.
 
-What it keeps to: the order of the calls to the tracker; one normal and one replay read at a time; a normal
+Its rules: the order of the calls to the tracker; one normal and one replay read at a time; a normal
 read skips what the tracker contains and the cursor has as deleted *when it begins*; what is due and what is
 to be redelivered goes before it; with the last consumer gone everything handed out is forgotten, with the
 next one the cursor rewinds.
@@ -160,7 +160,7 @@ class Dispatcher:
             self.remove_consumer(consumer)
 
     def replaced(self) -> bool:
-        """Whether none of the consumers seen at the last call that showed any is there, but others are."""
+        """True if none of the consumers seen at the last call that showed any is there, but others are."""
         if not self.consumers:
             return False
         former, self._seen = self._seen, list(self.consumers)
@@ -189,18 +189,18 @@ class Dispatcher:
 
     @property
     def has_free_permit(self) -> bool:
-        """Whether some consumer takes another message."""
+        """True if some consumer takes another message."""
         return any(consumer.free > 0 for consumer in self.consumers)
 
     def unsettle(self) -> None:
-        """What is to be sent may have had to wait until now."""
+        """Messages may have had to wait until now."""
         self.settled_ns = self._kernel.now_ns
 
     # ---- reading
 
     @property
     def waits_for_traffic(self) -> bool:
-        """Whether what former consumers had comes with the next message only.
+        """True if what former consumers had comes with the next message only.
 
         So Pulsar 4.0.8 does it if consumers come while a replay of the former ones' is read: it rewinds when
         a normal read is done, and that one waits for a message.

@@ -108,7 +108,7 @@ class _Generator:
 
     def _failing_persist(self) -> list[Step]:
         """The disk refuses what a persist writes and takes the next one's; then the daemon dies, perhaps with
-        the broker. What the first one had taken and the second one left out is forgotten then, unless the
+        the broker. Its second half forgets the content that only the first one had, unless the
         same ledger has changed once more: so little else comes in between."""
         luck, config = self._persists, self.config
         turn_ms = 2 * config.maintain_interval_ms
@@ -335,7 +335,7 @@ class _Generator:
         )
 
     def _with_more(self, config: Config) -> Config:
-        """What was not drawn at first: by luck of its own, so that a seed stays the history that it was."""
+        """Later additions to the drawing: by luck of their own, so that a seed stays the same history."""
         luck = random.Random(f"more of {self.seed}")  # noqa: S311 a simulation
         often_ms = self._persists.choice((200, 2_000))
         return replace(
@@ -563,7 +563,7 @@ class _Generator:
         }
 
     def _objects(self) -> Fault:
-        """What becomes of logs in a store of objects."""
+        """The fate of logs in a store of objects."""
         return self._subscription() if self.luck.random() < 0.1 else self._home()
 
     def _reads(self) -> Fault:

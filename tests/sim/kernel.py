@@ -6,8 +6,8 @@ order they were asked for). Invariants:
 - the same calls and the same random numbers give the same run;
 - an event of a process that has died since is dropped, one of a process that is stopped (SIGSTOP) waits until
   it goes on;
-- the random numbers come from one generator, which each step of a history seeds anew: so a step that is cut
-  out of a history does not change the luck of the others.
+- the random numbers come from one generator, which each step of a history seeds anew: without one step the
+  others keep their luck.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Killed(BaseException):
 
 
 class Violation(BaseException):
-    """What must never happen has happened. Not an Exception: it may rise through the product's code."""
+    """A broken promise. Not an Exception: it may rise through the product's code."""
 
 
 class BrokenSimulation(BaseException):
@@ -72,7 +72,7 @@ class Event:
 
     @property
     def pending(self) -> bool:
-        """Whether the call is still to be made."""
+        """True if the call is still to be made."""
         return self.call is not None
 
     def __lt__(self, other: Event) -> bool:

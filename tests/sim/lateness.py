@@ -3,8 +3,8 @@
 On purpose generous: what is met is a message that nobody would have sent before something else came along,
 and not one that a slow machine has kept. The bound grows with how many messages there are and with every
 latency that a history has chosen. It says nothing while something is wrong (`Kernel.disturb`), nor of a
-subscription that has no stream, no free permit, or whose consumers have just come. What a step of a history
-does is a disturbance, and so is each death of a process and each write that a disk refuses.
+subscription that has no stream, no free permit, or whose consumers have just come. Each step of a history
+is a disturbance, and so is each death of a process and each write that a disk refuses.
 """
 
 from __future__ import annotations

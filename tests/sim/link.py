@@ -196,7 +196,7 @@ class Link:
                 self._forget(tracker)
 
     def has_successor(self, tracker: Tracker) -> bool:
-        """Whether there is a newer tracker of the subscription."""
+        """True if there is a newer tracker of the subscription."""
         return self._by_subscription.get(tracker.identity.subscription, tracker) is not tracker
 
     def restart(self, subscription: str) -> None:

@@ -1,4 +1,4 @@
-"""What each ledger of an index log says of its subscription, as somebody knows who has seen all but it.
+"""The content of each ledger of an index log, as an observer knows it who has seen all but it.
 
 A ledger has at least what was durable when it was made, and whatever its writer claims to have put into it
 since; of what came later it may have any part. So a daemon that has read it may say this, and must not say
@@ -18,7 +18,7 @@ Account = list[tuple[Told, int]]
 
 @dataclass(slots=True)
 class LogBelief:
-    """What one ledger says.
+    """The content of one ledger.
 
     told: all that the writer's daemon was told of the subscription. since: how much of it is certain.
     began: the same two when the ledger was made, for one whose end may be gone.
@@ -63,7 +63,7 @@ class LogBeliefs:
             log.damaged = True
 
     def is_damaged(self, ledger_id: int) -> bool:
-        """Whether something of the ledger may be missing."""
+        """True if something of the ledger may be missing."""
         log = self._logs.get(ledger_id)
         return log is not None and log.damaged
 
@@ -74,7 +74,7 @@ class LogBeliefs:
                 self.ended(ledger_id)
 
     def copied(self, ledger_ids: Iterable[int]) -> dict[int, LogBelief]:
-        """What these ledgers say, whom nobody appends to."""
+        """The content of these ledgers, to which nobody appends."""
         found = {each: self._logs[each] for each in ledger_ids if each in self._logs}
         return {each: _closed(log) for each, log in found.items()}
 
@@ -85,17 +85,17 @@ class LogBeliefs:
         self._logs.update((each, replace(log)) for each, log in former.items())
 
     def is_of(self, ledger_id: int, writer: object) -> bool:
-        """Whether this daemon has written the ledger, or nobody has."""
+        """True if this daemon has written the ledger, or nobody has."""
         log = self._logs.get(ledger_id)
         return log is None or log.writer is writer
 
     def writer(self, ledger_id: int) -> object | None:
-        """Who has written the ledger; None if nobody has."""
+        """The writer of the ledger; None if nobody has written."""
         log = self._logs.get(ledger_id)
         return None if log is None else log.writer
 
     def read(self, ledger_id: int, *, cut: bool = False) -> Belief:
-        """What somebody may know who has read the ledger, `cut`: only the beginning of it."""
+        """The knowledge of a reader of the ledger, `cut`: only of its beginning."""
         log = self._logs.get(ledger_id)
         if log is None:
             return Belief()

@@ -1,6 +1,6 @@
 """The ledgers of index logs, and a model of the shim's `LogLedgers`, which reaches them for the daemon.
 
-What it keeps to, of BookKeeper: a ledger has one writer, whose appends are stored in their order; whoever
+BookKeeper's rules that it keeps: a ledger has one writer, whose appends are stored in their order; whoever
 opens it fences the writer, and settles how long it is: every append that was answered counts, one that was
 not may count or not; after an append has failed every later one to that ledger fails. Of the cursor: the
 pointer is one of its properties, written by compare-and-set by whoever owns it.
@@ -32,7 +32,7 @@ Answer = Callable[[LogAnswer], None]
 
 
 class Fate(StrEnum):
-    """What becomes of the answer to a request that was carried out."""
+    """The fate of the answer to a request that took effect."""
 
     LOST = "lost"
     FAILED = "failed"
@@ -41,7 +41,7 @@ class Fate(StrEnum):
 
 
 class LogDamage(StrEnum):
-    """What has become of a stored entry."""
+    """The fate of a stored entry."""
 
     FLIPPED = "flipped"
     CUT = "cut"
@@ -67,7 +67,7 @@ class LogLedger:
 
 @dataclass(frozen=True, slots=True)
 class StoredLogs:
-    """What the bookies have, and the id that was given last."""
+    """The bookies' ledgers, and the last id given."""
 
     ledgers: dict[int, LogLedger]
     gone: frozenset[int]
@@ -114,7 +114,7 @@ class LogBookies:
         self._last_id = 1_000_000
 
     def copied(self) -> StoredLogs:
-        """What there is now, while nobody writes."""
+        """The ledgers now, while nobody writes."""
         ledgers = {each: ledger.copied() for each, ledger in self.ledgers.items()}
         return StoredLogs(ledgers, frozenset(self.gone), self._last_id)
 
@@ -136,7 +136,7 @@ class LogBookies:
                 self.kernel.after(0, None, trap.spring)
 
     def fate(self, op: LogOp) -> Fate | None:
-        """What becomes of the answer to such an operation; None: it is heard in time, and once."""
+        """The fate of the answer to such an operation; None: it is heard in time, and once."""
         spoiling = self.spoiling
         if spoiling is None or self.kernel.now_ns > spoiling.until_ns or spoiling.op not in (None, op):
             return None
@@ -343,7 +343,7 @@ class LogHome:
     # ---- answers
 
     def _spoiled(self, request: LogRequest, answer: Answer) -> Answer:
-        """What becomes of the answer to a request is known once it has been carried out."""
+        """The fate of the answer to a request shows once it has taken effect."""
 
         def tell(result: LogAnswer) -> None:
             fate = self._bookies.fate(request.op) if result.code is LogCode.OK else None

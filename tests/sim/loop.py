@@ -254,7 +254,7 @@ class VirtualExecutor(Executor):
 
     @property
     def idle(self) -> bool:
-        """Whether nothing runs and nothing waits."""
+        """True if nothing runs and nothing waits."""
         return not self.running and not self._jobs
 
     def _arm(self) -> None:

@@ -1,9 +1,9 @@
 """A store of objects that index logs may be kept in, as all daemons reach it, each over a network of its own.
 
-What it keeps to: of two who create an object of one name the second is refused; an object is there whole, or
-not at all; a request that was sent is carried out some time, also when nobody waits for it any more, and its
-daemon is dead perhaps. What it does not: to answer in order, or to say of each request truly whether it was
-carried out. It can be slow or away, and what it has stored can be damaged or gone.
+Its rules: of two who create an object of one name the second is refused; an object is there whole, or
+not at all; a sent request takes effect some time, also when nobody waits for it any more, and its
+daemon is dead perhaps. It need not answer in order, nor tell the truth about the fate of each
+request. It can be slow or away, and its objects can be damaged or gone.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SimObjects:
         return sorted(name for name in self.found if name.startswith(f"{folder}/") and name[-1].isdecimal())
 
     def has_ledger(self, ledger_id: int) -> bool:
-        """Whether a ledger is there, here or at the bookies; one that has gone does not come back."""
+        """True if a ledger is there, here or at the bookies; one that has gone does not come back."""
         about = f"/{ledger_id:020}/{ABOUT}"
         return ledger_id in self.bookies.ledgers or any(name.endswith(about) for name in self.found)
 
@@ -166,7 +166,7 @@ class SimHomes(Homes):
             error = OSError("no store is there")
             kernel.after(kernel.between_ns(0, _REFUSED_NS), self._process, self._tell, answer, error)
         else:
-            # What has left the machine is carried out, whatever becomes of who has sent it.
+            # A request that has left the machine takes effect, whatever becomes of its sender.
             sender = self._process if kernel.chance(_LOST_WITH_DAEMON_SHARE) else None
             kernel.after(trip_ns, sender, self._carry_out, work, answer)
         return answer

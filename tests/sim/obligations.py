@@ -1,5 +1,4 @@
-"""What a subscription owes its user: which message must still be delivered and acknowledged, and why one came
-twice.
+"""A subscription's debts to its user: messages to deliver and acknowledge, and why one came twice.
 
 Reads nothing of the daemon and of the shim: it hears of publishing, resets, deliveries and acknowledgements,
 and judges. A cursor's state has gone through a chain of resets (`CursorRecord.resets`); a message that the
@@ -48,7 +47,7 @@ class Acknowledged:
 
 @dataclass(slots=True)
 class _Fate:
-    """What has happened to one message."""
+    """The events of one message."""
 
     published_ms: int
     receipts: int = 0
@@ -58,7 +57,7 @@ class _Fate:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What is owed at some time. Resets are numbered for good and are none of it."""
+    """The debts at some time. Resets are numbered for good and are no part."""
 
     fates: dict[Position, _Fate]
     recovered: list[tuple[frozenset[Position], Chain]]
@@ -78,7 +77,7 @@ class Obligations:
         self.deliveries = 0
 
     def account(self) -> Account:
-        """What is owed now, to put it back later."""
+        """The debts now, for a later return to them."""
         return Account(_copied(self.fates), list(self._recovered))
 
     def put_back(self, account: Account) -> None:
@@ -117,7 +116,7 @@ class Obligations:
 
     def recovered(self, positions: frozenset[Position], chain: Chain) -> None:
         """A recovered cursor has these as acknowledged, or had when it was written and past the limit of
-        ranges. What is owed of it was lost by Pulsar: the record of a reset, or of a topic that is closed
+        ranges. Pulsar lost those debts: the record of a reset, or of a topic that is closed
         amid one, still has the acknowledgements of before (see `cursor`)."""
         self._recovered.append((positions, chain))
         self._forgive(positions, chain)
@@ -140,7 +139,7 @@ class Obligations:
         return 0
 
     def is_owed(self, position: Position, chain: Chain) -> bool:
-        """Whether nobody has acknowledged the message since it is owed."""
+        """True if nobody has acknowledged the message since it is owed."""
         since = self.owed_since(position, chain)
         if since is None:
             return False

@@ -1,4 +1,4 @@
-"""What a tracker has told, or will tell, the daemon and what is not durable there, in order.
+"""Changes that a tracker has told, or will tell, the daemon, and that are not durable there, in order.
 
 Invariant: a change leaves only when the daemon has said DURABLE for it. Everything is sent again, from seq 1,
 on the next stream. An add may go out after an acknowledgement that came later, never before a change that
@@ -20,7 +20,7 @@ Position = tuple[int, int]
 
 
 class Kind(Enum):
-    """What a change is."""
+    """The kind of a change."""
 
     ADD = auto()
     ACK = auto()
@@ -225,8 +225,8 @@ class Outbox:
                 yield from change.entries.items()
 
     def adopt(self, other: Outbox) -> None:
-        """What another tracker of the subscription left behind comes first. Its near tier is gone. What takes
-        something back stays untold: another owner may have told since what is acknowledged."""
+        """The remains of another tracker of the subscription come first. Its near tier is gone. Revocations
+        stay untold: another owner may have told acknowledgements since."""
         other._close_adds()
         other.restart()
         taken_back = Kind.UNACK, Kind.CLEAR, Kind.CLOSE

@@ -162,7 +162,7 @@ def _rewind_forgotten() -> Iterator[None]:
 
 @contextmanager
 def _carry_lost() -> Iterator[None]:
-    """What a persist leaves staged is not poppable after it."""
+    """Entries that a persist leaves staged are not poppable after it."""
     with replaced(Timeline, "carry", lambda self, entries: None):
         yield
 
@@ -272,7 +272,7 @@ def _credit_after_close() -> Iterator[None]:
 
 @contextmanager
 def given_back_in_eighths() -> Iterator[None]:
-    """3404f5f: credit was given back in eighths of what OPEN gave; a daemon may keep less than one."""
+    """3404f5f: credit was returned in eighths of what OPEN gave; a daemon may keep less than one."""
 
     def is_credit_due(self: Any) -> bool:
         return bool(self._credit_back >= max(1, self.options.credit // 8))
@@ -321,14 +321,14 @@ def names_no_ledger_before() -> Iterator[None]:
 
 @contextmanager
 def _waiting_counts() -> Iterator[None]:
-    """What waits to be appended to an index log counts as being in it."""
+    """Records that wait for an index log count as being in it."""
     with replaced(LogWriter, "since_ns", property(lambda self: self._dirty_ns)):
         yield
 
 
 @contextmanager
 def _forgotten_beside_a_snapshot() -> Iterator[None]:
-    """What is written while the snapshot of an index log is put together is not in the log."""
+    """Changes during the snapshot of an index log are missing in the log."""
 
     def note(self: Any, noted: Noted) -> None:
         if self._next_waiting is None:
@@ -378,7 +378,7 @@ def _not_told_unheld() -> Iterator[None]:
 
 @contextmanager
 def landed_without_a_mark() -> Iterator[None]:
-    """The simulator's own find: blocks of a log that was being read at a crash were left on the disk."""
+    """The simulator's own find: blocks of a log that was being read at a crash stayed on the disk."""
 
     def init(self: Any, *args: Any, **more: Any) -> None:
         original(self, *args, **more)
@@ -391,7 +391,7 @@ def landed_without_a_mark() -> Iterator[None]:
 
 @contextmanager
 def _end_of_another_append() -> Iterator[None]:
-    """The simulator's own find: in a store of objects, an append that was given up took its end from the one
+    """The simulator's own find: in a store of objects, an append that was abandoned took its end from the one
     before it, for which it waited."""
 
     async def append(self: Any, ledger_id: int, entry: bytes) -> int:
@@ -420,7 +420,7 @@ def _end_of_another_append() -> Iterator[None]:
 
 @contextmanager
 def _last_object_not_read() -> Iterator[None]:
-    """The last entry of an index log in a store of objects is taken for the fence after it."""
+    """The last entry of an index log in a store of objects passes for the fence after it."""
 
     async def open_log(self: Any, ledger_id: int) -> int:
         return await original(self, ledger_id) - 1
@@ -536,14 +536,14 @@ def _former_life() -> Iterator[None]:
 
 @contextmanager
 def claims_not_compared() -> Iterator[None]:
-    """Only a mark-delete position that has gone back shows that Pulsar was put back."""
+    """Only a mark-delete position that has gone back shows that Pulsar was restored."""
     with replaced(histories, "_broken_claims", lambda index, request: None):
         yield
 
 
 @contextmanager
 def lost_claim_not_told() -> Iterator[None]:
-    """7a042d5: an index that has lost whose it was to damage was gone on with after Pulsar was put back."""
+    """7a042d5: an index that had lost its identity to damage went on after Pulsar was restored."""
     with replaced(histories, "LOST_CLAIM", None):
         yield
 
@@ -572,7 +572,7 @@ def _loss_of_former_history() -> Iterator[None]:
 class Plant:
     """A bug to plant, and where to look for it: the kinds of faults, and settings of the world.
 
-    says: what the check that meets it says, so that a plant which is broken itself is not taken for found.
+    says: what the check that meets it says, so that a broken plant does not pass for found.
     or_says: what it says where something else shows it first.
     commit: where this project had it repaired, "" for one that it never had.
     """
@@ -586,7 +586,7 @@ class Plant:
     or_says: tuple[str, ...] = ()
 
     def is_met_by(self, failure: str) -> bool:
-        """Whether a history has failed of it."""
+        """True if a history has failed of it."""
         return any(says in failure for says in (self.says, *self.or_says))
 
 

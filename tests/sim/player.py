@@ -44,7 +44,7 @@ class Outcome:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing was violated."""
+        """True if nothing was violated."""
         return self.failure is None
 
 

@@ -1,7 +1,7 @@
 """Checks every word that passes between the shims and one daemon's disk against docs/protocol.md.
 
-What was answered with DURABLE is in every later HELD; what was not may be or not; nothing is acknowledged
-that was not, or was taken back; what is due comes in order, once, within the horizon, and within the credit.
+A change answered with DURABLE is in every later HELD; another one may be or not; nothing is acknowledged
+that was not, or was revoked; what is due comes in order, once, within the horizon, and within the credit.
 Kept outside of both sides, so that a crash of either leaves it as it is.
 """
 
@@ -43,7 +43,7 @@ from tidegate.plugin.wire.messages import (
 Position = tuple[int, int]
 Order = tuple[int, int, int]
 """Who may take over from whom: by turn, by epoch, then as OPEN was sent. A turn ends when an OPEN is sent of
-another life of the subscription, or after Pulsar was put back: incarnations have no order, and epochs count
+another life of the subscription, or after Pulsar was restored: incarnations have no order, and epochs count
 within one life only, and within one history of it."""
 
 
@@ -62,7 +62,7 @@ class _Sent:
 
 
 class _Subscription:
-    """What is known of one subscription: `durable` on the disk, `live` in the daemon's memory.
+    """The state of one subscription: `durable` on the disk, `live` in the daemon's memory.
 
     `sent` is what came after the former, of which the first `folded` are in the latter.
     """
@@ -87,10 +87,10 @@ class _Subscription:
         self.may_restore: set[int] = set()  # those that it may have been, by a daemon that has died since
         self.given_anew: set[int] = set()  # ids of log ledgers that the index may take for others
         self.former: Belief | None = None  # before it was restored: there again after a crash before a commit
-        self.complete: int | None = None  # the log ledger that had all when its writer was given up
+        self.complete: int | None = None  # the log ledger that had all when its writer was abandoned
 
     def forget_before(self, stream: StreamWatch) -> None:
-        """What was sent on other streams before this one was opened is in its answer."""
+        """Changes sent on other streams before this one was opened are in its answer."""
         kept = [
             sent.stream.order > stream.order or (sent.stream is stream and sent.seq > 0) for sent in self.sent
         ]
@@ -98,7 +98,7 @@ class _Subscription:
         self.sent = [sent for sent, keep in zip(self.sent, kept, strict=True) if keep]
 
     def contested(self, stream: StreamWatch, wire: Wire) -> bool:
-        """Whether a stream of another connection may have taken over before a change on this one."""
+        """True if a stream of another connection may have taken over before a change on this one."""
         return any(
             other.order > stream.order or other.may_follow(stream)
             for at, other in self.opened.items()
@@ -106,7 +106,7 @@ class _Subscription:
         )
 
     def after_a_crash(self) -> Belief:
-        """What there is if the daemon dies now."""
+        """The remains if the daemon dies now."""
         belief = self.durable.copy()
         for sent in self.sent:
             belief.fold(sent.change, sent.stream.generation, certain=False)
@@ -114,7 +114,7 @@ class _Subscription:
         return belief
 
     def fold_brought(self, belief: Belief) -> None:
-        """What others than brokers have put in may be held, what they have had it let go of may not be."""
+        """Entries that others than brokers put in may be held, those they had it drop may be missing."""
         for add in self.taken_in:
             belief.fold(add, 0, certain=False)
         belief.fold(Disowned(frozenset(self.disowned)), 0, certain=False)
@@ -145,7 +145,7 @@ class Promises:
         self.clock = clock
         self.troubled = False  # the disk has refused something in this life of the daemon
         self.daemon_lives = 0
-        self.histories = 0  # how often Pulsar was put back
+        self.histories = 0  # how often Pulsar was restored
         self._disk_life = disk.life
         self._subscriptions: dict[str, _Subscription] = {}
         self._streams = 0
@@ -164,7 +164,7 @@ class Promises:
             each.may_miss(found.away)
 
     def daemon_died(self) -> None:
-        """What was not durable may be there or not."""
+        """Changes that were not durable may be there or not."""
         self.troubled = self.disk.troubled
         self.daemon_lives += 1
         self.logs.writer_died(self)
@@ -184,7 +184,7 @@ class Promises:
             self._subscriptions.clear()
 
     def put_back(self, since: Iterable[int]) -> None:
-        """Pulsar was put back. The ledgers of index logs that were made since are gone, and their ids are
+        """Pulsar was restored. The ledgers of index logs that were made since are gone, and their ids are
         free; whether the disk has what was restored from one is not known."""
         self.histories += 1
         lost = set(since)
@@ -208,7 +208,7 @@ class Promises:
             raise Violation(f"an index is said to be of another history, and there is one: {reason}")
 
     def knows_acknowledged(self, subscription: str, generation: int, position: Position) -> bool:
-        """Whether the daemon surely knows that the position is acknowledged under this seal, now and after
+        """True if the daemon surely knows that the position is acknowledged under this seal, now and after
         any crash."""
         found = self._subscriptions.get(subscription)
         if found is None or found.former is not None or found.durable.generation != generation:
@@ -240,7 +240,7 @@ class Promises:
         return watch
 
     def taken_in(self, name: str, message: Ingest) -> None:
-        """Somebody puts entries into an index, or has it let go of them. What comes of that, and when, is not
+        """Somebody puts entries into an index, or has it let go of them. The effect, and its time, are not
         known: from now on they may be held or not."""
         found = self._subscriptions.setdefault(name, _Subscription())
         add = Add(decode_block(message.block), near=False)
@@ -268,7 +268,7 @@ class Promises:
         self.logs.complete(ledger_id, self, found.after_a_crash())
 
     def log_ended(self, name: str, complete: int | None) -> None:
-        """A stream's log is given up; the ledger, if it has all."""
+        """A stream's log is abandoned; the ledger, if it has all."""
         self._subscriptions.setdefault(name, _Subscription()).complete = complete
 
     def log_closed(self, name: str) -> None:
@@ -289,7 +289,7 @@ class Promises:
         belief = self.logs.read(ledger_id, cut=cut)
         writer = self.logs.writer(ledger_id)
         if isinstance(writer, Promises) and writer.disk.damaged:
-            # What its daemon could not read was not in its snapshot either, and is missing on this disk now.
+            # Its daemon's unreadable data was not in its snapshot either, and is missing on this disk now.
             self.disk.damaged = True
         found.restored.add(ledger_id)
         if found.former is None:
@@ -309,13 +309,13 @@ class Promises:
             stream.restored(belief)
             for each in found.streams:
                 if not each.answered and each.order[2] < stream.order[2]:
-                    stream.may_come_after(each)  # also one that was given up while it waited
+                    stream.may_come_after(each)  # also one that was abandoned while it waited
         if waiting:
             life, epoch, number = waiting[0].order
             found.based_on = (life, epoch, number - 1)
 
     def _was_applied(self, found: _Subscription, sent: _Sent, wire: Wire) -> bool:
-        """Whether a change surely came before an OPEN that is sent on `wire` now."""
+        """True if a change surely came before an OPEN that is sent on `wire` now."""
         if self.troubled or sent.stream.ended or found.contested(sent.stream, sent.wire):
             return False
         if isinstance(sent.change, Open) and sent.stream.may_wait_for_log:
@@ -379,11 +379,11 @@ class StreamWatch:
 
     @property
     def may_wait_for_log(self) -> bool:
-        """Whether the daemon may still be reading a log for it, and begin others meanwhile."""
+        """True if the daemon may still be reading a log for it, and begin others meanwhile."""
         return self.log_ledger is not None and not self.answered
 
     def may_follow(self, stream: StreamWatch) -> bool:
-        """Whether the daemon may come to this one after `stream`, though it was sent before: by another
+        """True if the daemon may come to this one after `stream`, though it was sent before: by another
         connection, of another life of the subscription or another history of Pulsar. Of the same it would be
         refused."""
         of_another_life = self._turn != stream._turn
@@ -391,7 +391,7 @@ class StreamWatch:
 
     @property
     def over(self) -> bool:
-        """Whether the daemon has ended it."""
+        """True if the daemon has ended it."""
         return self._closed or self.ended
 
     # ---- what the shim says
@@ -442,7 +442,7 @@ class StreamWatch:
 
     @property
     def _daemon_is_over(self) -> bool:
-        """Whether the daemon of this stream is dead: what it had sent may still be read."""
+        """True if the daemon of this stream is dead: what it had sent may still be read."""
         return self._daemon_life != self._promises.daemon_lives
 
     def _others(self) -> list[Belief]:
@@ -581,7 +581,7 @@ class StreamWatch:
         self._verify_log()
         for sent in self._subscription.sent[at + 1 :]:  # it came before OPEN, or never
             self.expected.fold(sent.change, sent.stream.generation, certain=False)
-        # Before OPEN, too: what was put in may show that Pulsar was put back.
+        # Before OPEN, too: foreign entries may show that Pulsar was restored.
         self._subscription.fold_brought(self.expected)
         self.expected.fold(self._request, self.generation, certain=True)
         self._subscription.fold_brought(self.expected)
@@ -706,7 +706,7 @@ class StreamWatch:
                 deliver_at_ms == true_ms, f"DUE says {deliver_at_ms} of {position}, it is {true_ms}"
             )
             self._require(position in self._may_hold, f"DUE of {position}, which it does not hold")
-            # What was in flight and not held, and is brought by somebody, is not known to be in flight.
+            # An entry in flight and not held, brought by somebody, is not known to be in flight.
             may_be = position in self._subscription.brought or position in self._again
             again = position in self._handed and not may_be
             self._require(not again, f"DUE of {position} again, or of what is in flight")

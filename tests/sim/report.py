@@ -1,4 +1,4 @@
-"""What a campaign and a failure look like to a person."""
+"""A campaign and a failure, for a person."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def summary(campaign: Campaign) -> str:
 
 
 def details(outcome: Outcome) -> str:
-    """What came of one history."""
+    """The result of one history."""
     repeats = ", ".join(f"{cause} {count}" for cause, count in outcome.repeats.most_common())
     text = (
         f"{outcome.steps:,} steps, {outcome.virtual_ms / 1_000:.1f} virtual s, {outcome.published} published,"

@@ -27,7 +27,7 @@ _MAX_CONFLICTS = 4
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Which life of the subscription this is, and how many trackers it has had. `claims`: the numbers of the
+    """The life of the subscription, and the number of its trackers. `claims`: the numbers of the
     last of them, that of `epoch` last. `sealed`: acknowledgements are stored with a seal, those without are a
     reset's."""
 
@@ -59,7 +59,7 @@ class SealHost(Protocol):
 
 
 class Seal:
-    """The number that a tracker goes by. What was seen under it counts while the cursor still has it."""
+    """A tracker's number. Acknowledgements seen under it count while the cursor still has it."""
 
     def __init__(self, host: SealHost) -> None:
         self._host = host
@@ -70,17 +70,17 @@ class Seal:
 
     @property
     def is_intact(self) -> bool:
-        """Whether the cursor still has it."""
+        """True if the cursor still has it."""
         there = self._host.seal()
         return there == self.generation or (self.generation == NO_SEAL and there == self._doubted)
 
     def stood(self, then: int) -> bool:
-        """Whether what the cursor showed since the generation was `then` is still so."""
+        """True if what the cursor showed since the generation was `then` is still so."""
         return then == self.generation and self.is_intact
 
     @property
     def is_wanted(self) -> bool:
-        """Whether there is none, and there can be one now."""
+        """True if there is none, and there can be one now."""
         return self.generation == NO_SEAL and self._host.may_seal()
 
     def renew(self) -> None:

@@ -58,7 +58,7 @@ class Stream(Enum):
 
 
 class Host(SealHost, ClaimHost, Protocol):
-    """What a tracker sees of its broker. `now_ms` is the wall clock, which decides what is due; everything
+    """A tracker's view of its broker. `now_ms` is the wall clock, which decides what is due; everything
     that waits for a while goes by `uptime_ms`, which nobody steps."""
 
     def now_ms(self) -> int: ...
@@ -82,7 +82,7 @@ class Host(SealHost, ClaimHost, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What OPEN says of the subscription; `owner` as the cursor said when the tracker was made."""
+    """OPEN's words about the subscription; `owner` as the cursor said when the tracker was made."""
 
     topic: str
     subscription: str
@@ -152,9 +152,9 @@ class Tracker:
             self._on_reset()
 
     def _on_reset(self) -> None:
-        """The cursor was reset: what is known acknowledged is looked at again, and the daemon hears of the
+        """The cursor was reset: what is known acknowledged is examined again, and the daemon hears of the
         new seal before anything else."""
-        self.seal.renew()  # first, so that what is looked at from now on is true of the new seal
+        self.seal.renew()  # first, so that what is examined from now on is true of the new seal
         self.outbox.drop_acknowledgements()
         self.doubtful |= self.reported
         self.reported.clear()
@@ -168,7 +168,7 @@ class Tracker:
     # ---- the dispatcher's side
 
     def add_message(self, position: Position, deliver_at_ms: int) -> bool:
-        """Whether the message, which was read, is kept back; False: deliver it now."""
+        """True to keep the message, which was read; False to deliver it now."""
         if deliver_at_ms < 0:
             return False
         if position in self.contained:
@@ -214,7 +214,7 @@ class Tracker:
             self._give(position)
             return False
         if position in self.handed_out:
-            self.handed_out.discard(position)  # the clock was set back meanwhile
+            self.handed_out.discard(position)  # the clock went back meanwhile
             self._put_near(position, deliver_at_ms, credited=False)
             self._arm()
         return True
@@ -242,11 +242,11 @@ class Tracker:
             self.host.frames_waiting()
 
     def contains(self, position: Position) -> bool:
-        """Whether the dispatcher must not read the position."""
+        """True if the dispatcher must not read the position."""
         return position in self.contained
 
     def has_due(self) -> bool:
-        """Whether something can be handed out now."""
+        """True if something can be handed out now."""
         head_ms = self._head_ms()
         if head_ms is not None and head_ms <= self.host.now_ms():
             return True
@@ -254,7 +254,7 @@ class Tracker:
         return self._may_ask()
 
     def _may_ask(self) -> bool:
-        """Whether the dispatcher is to read what nobody holds any more: not while too much waits."""
+        """True if the dispatcher is to read what nobody holds any more: not while too much waits."""
         return bool(self.sought) and self.decided and not self._is_full()
 
     def _is_full(self) -> bool:
@@ -266,7 +266,7 @@ class Tracker:
             self.host.read_more()
 
     def pop_due(self, most: int) -> list[Position]:
-        """What is due, in (deliver_at, position) order; then what is to be read again."""
+        """Due messages in (deliver_at, position) order; then those to be read again."""
         now_ms = self.host.now_ms()
         popped: list[Position] = []
         while len(popped) < most:
@@ -314,7 +314,7 @@ class Tracker:
 
     @property
     def delayed(self) -> int:
-        """What Pulsar shows as msgDelayed."""
+        """Pulsar's msgDelayed."""
         return len(self.contained) - len(self.handed_out) - len(self.settling)
 
     def clear(self) -> None:
@@ -340,7 +340,7 @@ class Tracker:
             self._on_forgotten(forgotten)
 
     def _on_forgotten(self, forgotten: set[Position]) -> None:
-        """Who came just before these were forgotten has rewound already: what it skipped is nobody's now."""
+        """A consumer that came just before has rewound already: nobody has the positions that it skipped."""
         lost = {
             position
             for position in forgotten
@@ -455,7 +455,7 @@ class Tracker:
                 self._track(position, deliver_at_ms, now_ms)
 
     def _leave_to_daemon(self, held: set[Position]) -> None:
-        """What the daemon holds, and was not told to be in flight, need not be gated here. What is told it
+        """Entries that the daemon holds, and were not told as in flight, need no gate here. A change told it
         once more as near is."""
         pending = self.outbox.pending_adds().keys()
         for position in [each for each in self.near if each in held and each not in pending]:
@@ -492,11 +492,11 @@ class Tracker:
                 self.sought.add(position)
 
     def _seek_again(self, positions: set[Position]) -> None:
-        """These, which are contained, are to be read again. What was asked for will be anyhow."""
+        """These contained positions are to be read again. Those asked for will be anyhow."""
         self.sought |= positions - self.asked_for
 
     def _find(self, position: Position) -> bool:
-        """Whether it was sought, or asked for; it is not any more."""
+        """True if it was sought, or asked for; it is not any more."""
         was = position in self.sought or position in self.asked_for
         self.sought.discard(position)
         self.asked_for.discard(position)
@@ -559,7 +559,7 @@ class Tracker:
             self._unopened()
 
     def on_disconnected(self) -> None:
-        """What is known and not durable is gated here until the daemon is back."""
+        """Gate known entries that are not durable here until the daemon is back."""
         self._unopened()
         if self.decided:
             for position, deliver_at_ms in self.outbox.gate_here():
@@ -575,7 +575,7 @@ class Tracker:
         self.outbox.restart()
 
     def take_frames(self) -> tuple[list[Change], int]:
-        """What to send now, and the credit to give back."""
+        """Frames to send now, and the credit to give back."""
         if self.stream is not Stream.OPEN:
             return [], 0
         if self._reopen and (not self.finished or self.outbox.has_unsent_ack):
@@ -589,7 +589,7 @@ class Tracker:
 
     @property
     def _is_credit_due(self) -> bool:
-        """Whether to give credit back: when it is worth a frame, or when no entry holds any. The daemon may
+        """True if to give credit back: when it is worth a frame, or when no entry holds any. The daemon may
         keep less than it was given, and has none left then."""
         is_worth_it = self._credit_back >= max(1, self.options.credit // 8)
         return is_worth_it or (self._credit_back > 0 and not self.credited)
@@ -613,7 +613,7 @@ class Tracker:
 
     @property
     def busy(self) -> bool:
-        """Whether the watch has something to look at at each poll."""
+        """True if the watch has something to look at at each poll."""
         looked_at = self.handed_out or self.reported or self.doubtful or self.settling
         to_read = self.sought or self.asked_for
         return bool(looked_at or to_read or self.closing or not self.decided)

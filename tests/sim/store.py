@@ -31,7 +31,7 @@ _WAL_BATCHES = 64
 
 
 class PowerCut(StrEnum):
-    """What a power cut leaves of what was not synced."""
+    """The unsynced data that a power cut leaves."""
 
     ALL_LOST = "all_lost"
     PREFIX = "prefix"
@@ -39,7 +39,7 @@ class PowerCut(StrEnum):
 
 
 class Trouble(StrEnum):
-    """What is wrong with the disk."""
+    """The disk's fault."""
 
     NONE = "none"
     REFUSES = "refuses"
@@ -55,7 +55,7 @@ class Refusal:
     kinds: bytes = b""
 
     def counts(self, batch: Batch) -> bool:
-        """Whether a write is one of them."""
+        """True if a write is one of them."""
         return not self.kinds or any(key[0] in self.kinds for _, key, _ in batch.operations)
 
 
@@ -69,7 +69,7 @@ class _Written:
 
 
 class Disk:
-    """What is on a machine's disk; it outlives processes. Sorted keys, values, and what is not synced."""
+    """A machine's disk; it outlives processes. Sorted keys, values, and unsynced writes."""
 
     def __init__(self, kernel: Kernel, name: str) -> None:
         self.kernel = kernel
@@ -140,13 +140,13 @@ class Disk:
         self.synced(self._first_unsynced + len(self._unsynced))
 
     def take_refused(self) -> bool:
-        """Whether it has refused something since the last call."""
+        """True if it has refused something since the last call."""
         refused, self.refused = self.refused, False
         return refused
 
     @property
     def troubled(self) -> bool:
-        """Whether it refuses something, or will."""
+        """True if it refuses something, or will."""
         return self.trouble is not Trouble.NONE or self.fail_at_write is not None or self.refuses_reads
 
     def size_bytes(self) -> int:
@@ -164,7 +164,7 @@ class Disk:
             kept = unsynced[: luck.randint(0, len(unsynced))]
         else:
             kept = [written for written in unsynced if luck.random() < 0.5]
-            # What is missing before something that is there has to be taken for damage.
+            # A gap before a present record is damage.
             self.damaged |= kept != unsynced[: len(kept)]
         for written in kept:
             self.apply(written.batch, sync=written.sync)

@@ -1,4 +1,4 @@
-"""The loop of virtual time: what fails is looked at by somebody, or it is a bug."""
+"""The loop of virtual time: somebody looks at each failure, or it is a bug."""
 
 from __future__ import annotations
 

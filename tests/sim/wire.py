@@ -1,8 +1,8 @@
 """A Unix socket between a broker's shim and a daemon: two byte streams that arrive late, in pieces, or not at
 all.
 
-What the shim has sent lies in a real socket pair until the daemon reads it, because the daemon's connection
-keeps a second descriptor and reads what a killed broker had sent last. What the daemon has sent lies in a
+The shim's bytes lie in a real socket pair until the daemon reads it, because the daemon's connection
+keeps a second descriptor and reads what a killed broker had sent last. The daemon's bytes lie in a
 buffer here. Both have a bounded capacity, so that a write may be taken in part and the rest dies with the
 writer: this is how frames are torn. Invariant: bytes come in order and without gaps, up to where a cut took
 the rest.
@@ -84,7 +84,7 @@ class Wire:
             self._push()
 
     def close_client(self) -> None:
-        """The shim closes, or its process is dead. What the socket has taken can still be read."""
+        """The shim closes, or its process is dead. The socket's bytes can still be read."""
         if not self.client_open:
             return
         self.client_open = False
@@ -147,7 +147,7 @@ class Wire:
         self._wake_client()
 
     def close_daemon(self) -> None:
-        """The daemon closes, or its process is dead. What the socket has taken can still be read."""
+        """The daemon closes, or its process is dead. The socket's bytes can still be read."""
         if not self.daemon_open:
             return
         self.daemon_open = False
@@ -232,7 +232,7 @@ class Wire:
 
 
 class DaemonTransport(asyncio.Transport):
-    """What a `Connection` has in its hands."""
+    """The socket of a `Connection`."""
 
     def __init__(self, wire: Wire) -> None:
         super().__init__()

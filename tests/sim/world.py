@@ -184,7 +184,7 @@ class World:
     # ---- index logs
 
     def _log_counts(self, name: str, ledger_id: int) -> bool:
-        """Whether a subscription's pointer, as the metadata store has it, names that ledger as the log."""
+        """True if a subscription's pointer, as the metadata store has it, names that ledger as the log."""
         return any(
             current_ledger(each.info.cursor_properties.get(POINTER, "")) == ledger_id
             for each in self.subscriptions
@@ -347,7 +347,7 @@ class World:
     # ---- judging
 
     def served(self) -> Iterator[ServedSubscription]:
-        """What the owner serves."""
+        """The owner's subscriptions."""
         if self.owner is not None:
             yield from self.owner.served.values()
 
@@ -459,7 +459,7 @@ class World:
                 )
         for served in self.served():
             served.cursor.flush()
-        # What was asked of bookies that were away has its answer when they were to be back.
+        # Requests to absent bookies have their answers once they are back.
         kernel.run_until(max(kernel.now_ns, self._log_answers_ns) + _SETTLE_NS)
         self._check_empty()
 

@@ -19,7 +19,7 @@ class AdminError(Exception):
 
 @dataclass(frozen=True)
 class SubscriptionStats:
-    """What topic stats say of one subscription; all values are counts but ``index_size_bytes``."""
+    """Topic stats of one subscription; all values are counts but ``index_size_bytes``."""
 
     delayed: int
     backlog: int

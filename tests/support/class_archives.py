@@ -46,7 +46,7 @@ assert spark.read.parquet(sys.argv[1]).count() == 7
 
 
 def pulsar_environment() -> dict[str, str]:
-    """What Pulsar's programs are told to use the archive; empty if there is none."""
+    """The environment in which Pulsar's programs use the archive; empty without one."""
     home = _pulsar_home()
     archive = _pulsar_archive()
     if archive is None or not archive.is_file():

@@ -34,7 +34,7 @@ PULSAR_MAJOR = int((os.environ.get(VARIABLE) or PULSAR.version).partition(".")[0
 RETAINED = "public/retained"
 SUBSCRIBED = "public/default"
 
-# What an operator is advised to set, and small values that make rare things happen within a short test.
+# Recommended settings, and small values that make rare things happen within a short test.
 _CONF = {
     "systemTopicEnabled": "true",
     "topicLevelPoliciesEnabled": "true",
@@ -52,12 +52,12 @@ _CONF = {
 _DAEMON_WAIT_MS = 5000
 _REGISTERED_AGAIN = b"Successfully revalidated the lock on /ledgers/available/"
 _REGISTERED_AGAIN_MAX = 3
-# A connection on which nothing comes for three of these is given up.
+# A connection on which nothing comes for three of these is abandoned.
 _DAEMON_SETTINGS = {"heartbeat_ms": "1000"}
 
 
 class TrackerKind(enum.StrEnum):
-    """Which delayed delivery tracker the broker runs."""
+    """The broker's delayed delivery tracker."""
 
     TIDEGATE = "tidegate"
     PULSAR = "pulsar"
@@ -65,7 +65,7 @@ class TrackerKind(enum.StrEnum):
 
     @classmethod
     def chosen(cls) -> TrackerKind:
-        """What ``TIDEGATE_TEST_TRACKER`` says."""
+        """The tracker that ``TIDEGATE_TEST_TRACKER`` names."""
         name = os.environ.get("TIDEGATE_TEST_TRACKER", cls.TIDEGATE)
         try:
             return cls(name)
@@ -75,7 +75,7 @@ class TrackerKind(enum.StrEnum):
 
     @property
     def strict(self) -> bool:
-        """Whether nothing may come early; Pulsar's own trackers may be early by one tick."""
+        """True if nothing may come early; Pulsar's own trackers may be early by one tick."""
         return self is TrackerKind.TIDEGATE
 
 
@@ -125,12 +125,12 @@ class Cluster:
 
     @property
     def running(self) -> bool:
-        """Whether the broker runs."""
+        """True if the broker runs."""
         return self.broker.running
 
     @property
     def service_url(self) -> str:
-        """What a client connects to."""
+        """The URL for clients."""
         return self.broker.service_url
 
     @property

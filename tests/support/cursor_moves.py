@@ -2,7 +2,7 @@
 is connected.
 
 Every other message is acknowledged, one by one. Then the cursor is moved, or something else is done to it.
-What was acknowledged must not come again after the topic has ended, and what is beyond must.
+Acknowledged messages must not come again after the topic has ended, and those beyond must.
 """
 
 from __future__ import annotations

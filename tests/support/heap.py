@@ -1,4 +1,4 @@
-"""What is alive on the heap of a JVM."""
+"""Live objects on the heap of a JVM."""
 
 from __future__ import annotations
 

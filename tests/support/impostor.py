@@ -34,7 +34,7 @@ class Impostor:
         self._path.unlink()
 
     def next_told(self) -> str:
-        """What a connection has told it before it ended, as the text of a bytes object; waits for one."""
+        """The bytes that a connection sent before it ended, as text; waits for one."""
         assert self._process.stdout is not None
         return self._process.stdout.readline().strip()
 
@@ -45,7 +45,7 @@ def _listen(path: str) -> None:
         Path(path).chmod(0o777)
         os.setgid(NOBODY)
         os.setuid(NOBODY)
-        # Who listens is who asks for it, not who has made the file.
+        # The listener counts, not the file's maker.
         server.listen()
         print("listening", flush=True)
         while True:

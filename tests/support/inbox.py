@@ -1,8 +1,8 @@
-"""What consumers received, stamped by the receiving process, beside what was sent.
+"""Messages that consumers received, stamped by the receiving process, beside those sent.
 
 Invariants:
 
-- an arrival is stamped in the client's listener thread, before anything else is done with it;
+- an arrival is stamped in the client's listener thread, before anything else happens to it;
 - nothing is acknowledged before ``subscribe`` has returned: until then the client (pulsar-client 3.13.0) may
   refuse it as if the consumer were closed, and the message would never be acknowledged. The first may come
   that early when the subscription and the connection are there already;
@@ -63,7 +63,7 @@ class Arrival:
 
 
 class Verdict(enum.Enum):
-    """What the consumer does with a message."""
+    """The consumer's reaction to a message."""
 
     ACK = enum.auto()
     NACK = enum.auto()

@@ -135,7 +135,7 @@ def ledgers_of_blocks(world: World) -> set[int]:
 
 
 async def read(world: World, identity: Identity) -> LogText:
-    """What the log says that the pointer names. Raises as `read_log`."""
+    """The content of the log that the pointer names. Raises as `read_log`."""
     pointer = Pointer.parse(world.pointer)
     assert pointer is not None
     return await read_log(MemoryHome(world), pointer.ledger_id, identity)

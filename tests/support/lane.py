@@ -1,4 +1,4 @@
-"""What a test does on the broker: a topic of its own, sending, receiving and judging.
+"""A test's work on the broker: a topic of its own, sending, receiving and judging.
 
 A :class:`Lane` is one topic with its producers and consumers; the fixture closes what was opened.
 """
@@ -53,21 +53,21 @@ def now_ms() -> int:
 
 
 class Servers(Protocol):
-    """What a lane asks of the broker or brokers that it is on."""
+    """A lane's needs of its broker or brokers."""
 
     @property
     def kind(self) -> TrackerKind:
-        """Which tracker delays the messages."""
+        """The tracker that delays the messages."""
         ...
 
     @property
     def running(self) -> bool:
-        """Whether somebody is there to be told something."""
+        """True if somebody is there to be told something."""
         ...
 
     @property
     def service_url(self) -> str:
-        """What a client connects to."""
+        """The URL for clients."""
         ...
 
     @property
@@ -208,7 +208,7 @@ class Lane:
         return self.admin.subscription(self.topic, name)
 
     def metrics(self, prefix: str) -> dict[str, float]:
-        """What the broker's Prometheus page says of the subscription ``sub``; names without ``prefix``."""
+        """The subscription ``sub`` on the broker's Prometheus page; names without ``prefix``."""
         pattern = re.compile(
             rf"^{prefix}(\w+)\{{(?=[^}}]*{re.escape(self.topic)}\")"
             rf"(?=[^}}]*subscription=\"sub\")[^}}]*\}} (\S+)",

@@ -91,7 +91,7 @@ class HandMade:
             self.at(back_s).event("back")
 
     def read(self, *, end: bool = True) -> Record:
-        """What a reader finds."""
+        """The record that a reader finds."""
         if end:
             self.at(100.0).event("end")
         self.ledger.close()

@@ -1,4 +1,4 @@
-"""What a broker answers that keeps index logs in memory."""
+"""The answers of a broker that keeps index logs in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the index must do, said with sets and a sorted list."""
+"""The index's contract, in sets and a sorted list."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Oracle:
         self.held, self.acknowledged, self.in_flight, self.moved = {}, set(), set(), {}
 
     def same_durable_state(self, index: DelayIndex) -> bool:
-        """Whether `index` is in this state, but for what was handed out."""
+        """True if `index` is in this state, but for what was handed out."""
         return (
             list(index.held()) == sorted(self.held)
             and list(index.acknowledged()) == sorted(self.acknowledged)
@@ -112,7 +112,7 @@ class Oracle:
         )
 
     def same_width(self, index: DelayIndex) -> bool:
-        """Whether the width is what somebody has set; one that is automatic may be any."""
+        """True if the width is what somebody has set; one that is automatic may be any."""
         stats = index.stats()
         if stats.slice_width_auto != self.width_auto:
             return False

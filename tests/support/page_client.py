@@ -74,7 +74,7 @@ def block(entries: list[Record]) -> bytes:
 
 
 class Stream:
-    """What a broker keeps of one stream. held, acknowledged: what HELD says, and what followed from it."""
+    """A broker's state of one stream. held, acknowledged: by HELD, and by later changes."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -239,7 +239,7 @@ class PageClient:
         return self._answered(INGEST, string(topic) + string("sub") + block(entries), flags)
 
     def positions(self, topic: str = "persistent://public/default/orders") -> dict[str, Any]:
-        """What the query `positions` tells: `held`, `acknowledged` and `mark_delete`."""
+        """The answer to the query `positions`: `held`, `acknowledged` and `mark_delete`."""
         self._questions += 1
         question = {"what": "positions", "topic": topic, "subscription": "sub"}
         self.send(QUERY, 0, self._questions, json.dumps(question).encode("utf-8"))

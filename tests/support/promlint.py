@@ -1,4 +1,4 @@
-"""What `promtool check metrics` finds wrong with an exposition, said again in Python.
+"""The faults of an exposition that `promtool check metrics` finds, in Python.
 
 The rules are those of promlint in prometheus/client_golang 1.20 (testutil/promlint/validations): the real one
 is written in Go, which a test of this project cannot ask for.
@@ -61,7 +61,7 @@ def name_of(name: str, kind: str) -> str:
 
 
 def wrong_name(name: str, kind: str) -> list[str]:
-    """What is wrong with the name of a metric of this kind."""
+    """The fault in the name of a metric of this kind."""
     words = name.split("_")
     found = []
     if unit_of(words) is not None:

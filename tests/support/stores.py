@@ -87,7 +87,7 @@ class RefusingStore:
         return self.memory.scan(start, end)
 
     def loss(self) -> None:
-        """What it refuses was never durable."""
+        """Refused writes were never durable."""
 
     def settle_loss(self) -> None:
         """There is nothing to settle."""
@@ -162,5 +162,5 @@ def copied_live(path: Path, to: Path) -> Path:
 
 
 def listed(path: Path) -> dict[str, int]:
-    """Name and size in bytes of each file; LOG, which RocksDB talks into at any time, is left out."""
+    """Name and size in bytes of each file; LOG, which RocksDB talks into at any time, is omitted."""
     return {file.name: file.stat().st_size for file in list(path.iterdir()) if file.name != "LOG"}

@@ -1,4 +1,4 @@
-"""What a JVM is doing, for whoever reads why a test failed: its threads that wait for a lock, and ours."""
+"""A JVM's threads that wait for a lock, and ours, for a reader of a failed test."""
 
 from __future__ import annotations
 

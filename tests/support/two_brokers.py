@@ -34,7 +34,7 @@ _CONF = {
 
 
 class TwoBrokers:
-    """What :class:`tests.support.lane.Lane` asks of a cluster, on two brokers."""
+    """A cluster of two brokers, for :class:`tests.support.lane.Lane`."""
 
     kind = TrackerKind.TIDEGATE
 
@@ -63,12 +63,12 @@ class TwoBrokers:
 
     @property
     def running(self) -> bool:
-        """Whether there is a broker to tell something."""
+        """True if there is a broker to tell something."""
         return all(node.broker.running for node in self.cluster.nodes)
 
     @property
     def service_url(self) -> str:
-        """What a client connects to that goes to whichever has the topic."""
+        """The URL for clients, which find the topic's owner through it."""
         return self.cluster.service_url
 
     @property
@@ -207,7 +207,7 @@ class TwoBrokers:
         return _property(self.admin_of(asked), topic, "log")
 
     def said(self, node: Node, topic: str, event: str) -> list[dict[str, Any]]:
-        """What the daemon of ``node`` has logged as ``event`` of a topic."""
+        """Log lines ``event`` of the daemon of ``node`` about a topic."""
         whole, _, _ = node.daemon.log_path.read_text(encoding="utf-8").rpartition("\n")
         lines = map(json.loads, whole.splitlines())
         return [one for one in lines if one["event"] == event and one["topic"] == f"persistent://{topic}"]

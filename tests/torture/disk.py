@@ -1,4 +1,4 @@
-"""What a power cut would leave of a directory, from the record of what a process did to it (see recorder.c).
+"""A directory after a power cut, from the record of a process's calls (see recorder.c).
 
 The model is as strict as POSIX: a file's bytes are on disk once they were synced, and that a file is in its
 directory once the directory was. Of what was not synced a cut leaves nothing, or the first so many writes, or
@@ -25,7 +25,7 @@ _Naming = tuple[str, "_File | None"]
 
 
 class Operation(IntEnum):
-    """What an entry records."""
+    """The call that an entry records."""
 
     OPENED = 1
     CREATED = 2
@@ -76,11 +76,11 @@ class _Pending(Generic[ChangeT]):
 
     @property
     def in_sync(self) -> bool:
-        """Whether a sync is under way."""
+        """True if a sync is under way."""
         return bool(self._begun)
 
     def begin_sync(self, number: int) -> None:
-        """What is there now is on disk when this sync ends."""
+        """The present content is on disk when this sync ends."""
         self._begun[number] = self._synced + len(self.changes)
 
     def end_sync(self, number: int) -> list[ChangeT]:
@@ -92,7 +92,7 @@ class _Pending(Generic[ChangeT]):
 
 
 class _File:
-    """What is on disk, and what came since: (offset, data), or (size, None) for a new size."""
+    """Content on disk, and changes since: (offset, data), or (size, None) for a new size."""
 
     def __init__(self, durable: bytes = b"") -> None:
         self.durable = bytearray(durable)
@@ -103,7 +103,7 @@ class _File:
             _apply(self.durable, change)
 
     def left(self, rng: random.Random, how: str) -> bytes:
-        """What a cut leaves."""
+        """The remains of a cut."""
         content, changes = bytearray(self.durable), self.pending.changes
         if how == "all":
             kept = len(changes)
@@ -263,7 +263,7 @@ class Disk:
                     (place / each).write_bytes(file.left(rng, mode))
 
     def unrecorded(self, beside: Path) -> list[str]:
-        """What is not below `root` as the record has it, by name; empty if all that was done is recorded.
+        """Differences between `root` and the record, by name; empty if the record has every call.
 
         beside: where a new directory can be made, and deleted again.
         """

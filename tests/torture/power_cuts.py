@@ -2,7 +2,7 @@
 
 One *life*: the daemon runs with recorder.c preloaded, a client sends it frames and notes how long the record
 was when something was known to be durable; then the daemon is killed. From its record follow any number of
-*cuts*, each at any moment of the life. What a cut leaves is opened; every subscription must be as after some
+*cuts*, each at any moment of the life. The remains are opened; every subscription must be as after some
 frame that was sent, and not before the last one that was durable at that moment. All that is recorded must
 make exactly the files that are there, and nothing may have been handed out that the broker had as near. The
 next life goes on from one of the cuts.
@@ -74,7 +74,7 @@ def compiled(directory: Path, source: str = "recorder.c") -> Path:
 
 @dataclass
 class Life:
-    """What was done in one life of the daemon.
+    """The calls of one life of the daemon.
 
     base: what the daemon knew when it began, by subscription.
     frames: what was sent after that.
@@ -107,7 +107,7 @@ class Lost:
 
 @dataclass
 class Summary:
-    """What the torture has done and found."""
+    """Counts and findings of the torture."""
 
     lives: int = 0
     cuts: int = 0
@@ -276,7 +276,7 @@ async def _connected(socket: Path, process: subprocess.Popen[bytes], log: Path) 
 
 
 def _has_torn_manifest(left: Path, disk: Disk) -> bool:
-    """Whether the cut has left zeros and then something behind what was synced of RocksDB's manifest.
+    """True if the cut has left zeros and then something behind what was synced of RocksDB's manifest.
 
     A disk that has lost a sector of what was synced may look the same, so such a directory is refused.
     """
@@ -295,7 +295,7 @@ def _has_torn_manifest(left: Path, disk: Disk) -> bool:
 
 
 def _check(data: Path, life: Life, durable: dict[str, int], found: dict[str, Believed]) -> str:
-    """What is wrong with the directory that a cut has left, empty if nothing is; fills `found`."""
+    """The faults of the directory that a cut has left, empty without any; fills `found`."""
     if not data.is_dir():
         found |= {name: Believed() for name in SUBSCRIPTIONS}
         return "" if not any(durable.values()) and _is_nothing(life.base) else "the data directory is gone"

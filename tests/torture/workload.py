@@ -33,7 +33,7 @@ class Believed:
         return Believed(self.held.snapshot(), self.acknowledged.snapshot(), self.mark, self.near.snapshot())
 
     def to_hand_out(self) -> PositionSet:
-        """What the daemon may send as DUE in this life."""
+        """Entries that the daemon may send as DUE in this life."""
         return self.held.difference(self.near)
 
     def apply(self, frame: Frame) -> None:

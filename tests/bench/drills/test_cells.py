@@ -18,7 +18,7 @@ from tidegate.plugin.local.distribution import PULSAR
 
 
 def found(tmp_path: Path, number: int = 1) -> dict[str, object]:
-    """What ``drill run --json`` says of a round that passed, with an outage of two seconds."""
+    """A line of ``drill run --json``: a round that passed, with an outage of two seconds."""
     verdict = judge(finished(tmp_path / f"ledger-{number}", round_of(number=number)))
     return as_json(Result("broker-killed", "kills", "tidegate", [verdict]))
 

@@ -1,4 +1,4 @@
-"""What is asked of a bench on the command line comes to it, or is refused."""
+"""Flags of a bench reach it, or are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a result says of the machine."""
+"""The machine, in a result."""
 
 from __future__ import annotations
 

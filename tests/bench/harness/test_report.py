@@ -1,4 +1,4 @@
-"""What the tables of the docs say, from results made by hand."""
+"""The tables of the docs, from results made by hand."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ KEPT_BYTES_MAX = 1_000_000
 
 
 def kept_files() -> list[Path]:
-    """What git has of the folder; without git, as in an archive, what is there."""
+    """The folder's files as git has them; without git, as in an archive, all of them."""
     listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=RESULTS, check=False, capture_output=True, text=True
     )

@@ -1,4 +1,4 @@
-"""What `make bench-peers` says where it need not, or may not, install anything. Programs are stand-ins."""
+"""`make bench-peers` where it need not, or may not, install anything. Programs are stand-ins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the bench rebuild says before it begins."""
+"""The bench rebuild refuses before it begins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the bench `takeover` asks of the messages that wait while a topic moves."""
+"""The bench `takeover` checks messages that wait while a topic moves."""
 
 from __future__ import annotations
 

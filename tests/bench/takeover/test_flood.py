@@ -1,4 +1,4 @@
-"""What a fill at full speed notes of itself, for the bench `takeover`."""
+"""A fill at full speed keeps notes for the bench `takeover`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the bench `takeover` makes of arrivals."""
+"""The bench `takeover` judges arrivals."""
 
 from __future__ import annotations
 

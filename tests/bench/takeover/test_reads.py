@@ -1,4 +1,4 @@
-"""What the bench `takeover` makes of counters: how much of a topic was read again."""
+"""The bench `takeover` tells from counters how much of a topic was read again."""
 
 from __future__ import annotations
 

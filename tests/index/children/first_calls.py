@@ -1,4 +1,4 @@
-"""What of NumPy the first calls of an index import that a daemon has not; names on standard output."""
+"""Modules of NumPy that the first calls of an index import and a daemon lacks; names on standard output."""
 
 import sys
 from pathlib import Path

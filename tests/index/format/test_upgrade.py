@@ -121,7 +121,7 @@ def test_acknowledgements_of_an_older_format_are_not_believed(version: int) -> N
 
 
 def test_a_directory_of_format_3_is_upgraded() -> None:
-    """What it has is believed, whoever the next owner is: nobody wrote down who told it."""
+    """Its content is believed, whoever the next owner is: nobody wrote down who told it."""
     store = MemoryStore()
     catalog, index = opened(store)
     index.begin_generation(77)

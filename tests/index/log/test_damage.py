@@ -81,7 +81,7 @@ class Daemon:
             self.catalog.maintain(self.clock.now_ms())
 
     def log(self) -> LogText:
-        """What a new owner reads."""
+        """The log as a new owner reads it."""
         return run(read(copy_of(self.world), IDENTITY))
 
 

@@ -1,4 +1,4 @@
-"""What every home of index logs keeps to: memory, a folder, S3 through fsspec.
+"""The contract of all homes of index logs: memory, a folder, S3 through fsspec.
 
 BookKeeper, through a real broker, is in ``tests/cluster``.
 """
@@ -30,7 +30,7 @@ from tidegate.index.log.objects import FolderObjects
 
 
 class AnyWorld(Protocol):
-    """What owners of one subscription share."""
+    """Shared by owners of one subscription."""
 
     pointer: str
 
@@ -216,7 +216,7 @@ def test_appends_that_are_given_up_together_are_given_up_and_nothing_else(tmp_pa
 
 
 def test_what_is_under_way_when_all_is_deleted_leaves_nothing(tmp_path: Path) -> None:
-    """Who appends is cancelled; the thread that makes the object is not."""
+    """The append is cancelled; the thread that makes the object is not."""
     stands, may_go_on = threading.Event(), threading.Event()
 
     class SlowFolder(FolderObjects):

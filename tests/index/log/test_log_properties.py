@@ -1,5 +1,5 @@
 """Whatever happens to an index, and wherever its log ends: who restores it holds nothing that it cannot hand
-out, and knows nothing acknowledged that was not. What is shipped to its end is all that the index knows."""
+out, and knows nothing acknowledged that was not. A log shipped to its end has all that the index knows."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @property
     def shipper(self) -> Shipper:
-        """Who ships now. There must be one."""
+        """The present shipper; there must be one."""
         assert self._shipper is not None
         return self._shipper
 

@@ -112,7 +112,7 @@ def cut_off() -> Owner:
 
 @pytest.mark.parametrize("garbage", [False, True])
 def test_what_a_persist_had_written_ahead_is_taken_for_no_other_block(garbage: bool) -> None:
-    """Who goes on gives its id once more. garbage: its place is known to the next owner all the same."""
+    """The next shipper gives its id once more. garbage: the next owner knows its place all the same."""
     world = cut_off().world
     owner = Owner(world)
     owner.take_over((lambda every, _: every) if garbage else (lambda _, named: named))

@@ -162,7 +162,7 @@ def test_more_than_may_wait_while_the_pointer_is_written_begins_another_log() ->
 
 
 def test_nothing_is_in_the_log_before_the_pointer_says_so() -> None:
-    """Who asks before would take the former ledger for one that has it all."""
+    """An earlier question would take the former ledger for a whole one."""
     stand = Stand(LogOptions(), dirty_ns=7)
     stand.add(1)
     seen: list[int | None] = []
@@ -246,9 +246,9 @@ def test_where_no_ledger_can_be_made_the_former_one_is_gone_on_with(inline_bytes
 def test_a_pointer_that_nobody_has_answered_for_may_stand_and_what_it_names_is_kept(
     number: int, done: bool
 ) -> None:
-    """Which one it is that counts is found out by the next try.
+    """The next try finds out which one counts.
 
-    number: of the write of the pointer: two for each log. done: whether it was carried out.
+    number: of the write of the pointer: two for each log. done: whether it was executed.
     """
     clock, options, world = ManualClock(), IndexOptions(), World()
     store = TappedStore(MemoryStore(), clock)

@@ -479,7 +479,7 @@ class TestBesideProduction:
     def test_a_checkpoint_is_of_the_subscriptions_that_it_was_made_for(
         self, spark: SparkSession, tmp_path: Path
     ) -> None:
-        """What is kept of a message has a bit for each of them."""
+        """The kept form of a message has a bit for each of them."""
         sent = sent_rows(20)
         self.put(tmp_path, "1", sent, [*receipts(sent), *receipts(sent, "audit")])
         stream = StreamOptions(checkpoint=str(tmp_path / "checkpoint"), once=True)

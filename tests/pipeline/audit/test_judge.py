@@ -136,7 +136,7 @@ def test_injected_faults_are_found(made: Faults) -> None:
 def in_rounds(
     rounds: list[tuple[list[Sent], list[Receipt], int]], names: tuple[str, ...] = ("s",)
 ) -> tuple[list[dict[str, object]], int]:
-    """(what was told in all rounds, the rows that are kept after the last one)."""
+    """(results of all rounds, the rows kept after the last one)."""
     open_, kept = OPEN.empty_table(), KEPT.empty_table()
     found: list[dict[str, object]] = []
     for sent, received, watermark_ms in rounds:

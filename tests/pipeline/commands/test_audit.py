@@ -240,7 +240,7 @@ class TestBesideProduction:
 
 
 def is_spark(process: psutil.Process) -> bool:
-    """Whether it is Spark's JVM, and not the look at Java's version before it."""
+    """True if it is Spark's JVM, and not the look at Java's version before it."""
     try:
         return any("org.apache.spark" in one for one in process.cmdline())
     except psutil.Error:

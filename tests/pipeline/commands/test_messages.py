@@ -1,4 +1,4 @@
-"""What a job says: no verdict where there is none, no passwords, no escape codes of a client's."""
+"""Messages of a job: no verdict where there is none, no passwords, no escape codes of a client's."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class Nobody(orphans.Named):
     ],
 )
 def test_only_a_star_stands_for_anything(topic: str, subscription: str, found: list[int]) -> None:
-    """What is found may be deleted."""
+    """The found ledgers may be deleted."""
     names = [(str(TopicName.parse(name)), "sub") for name in ("orders1", "orders[1]")]
     ledgers = orphans.find_orphans(
         Nobody, [Ledgers(*names)], TopicName.parse(topic), subscription, lambda _: None

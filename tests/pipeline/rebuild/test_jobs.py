@@ -58,7 +58,7 @@ def name_of(lane: Lane, subscription: str) -> SubscriptionName:
 
 
 def test_jobs_of_two_subscriptions_have_a_folder_each(cluster: Cluster, kept: Lane, tmp_path: Path) -> None:
-    """What was read for one of them lacks what that one had acknowledged."""
+    """Rows read for one of them lack the messages that it had acknowledged."""
     lane, work = kept, tmp_path / "work"
     for subscription, entries in (("sub", 292), ("other", 300)):
         found, code = job(rebuild, Unstarted(), cluster, lane, work, subscription=subscription, keep=True)

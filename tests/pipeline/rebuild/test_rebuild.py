@@ -40,7 +40,7 @@ HOUR_MS = 3_600_000
 
 
 class Unstarted(Notes):
-    """What a job may use while Spark is not started, or still starting."""
+    """A job's tools while Spark is not started, or still starting."""
 
     def __init__(self) -> None:
         super().__init__(None, spark_is_up=False)  # type: ignore[arg-type]
@@ -57,7 +57,7 @@ def arguments(cluster: Cluster, lane: Lane, command: str, *more: str | Path) -> 
 def job(
     module: Any, spark: SparkSession | Notes, cluster: Cluster, lane: Lane, work: Path | str, /, **more: Any
 ) -> tuple[dict[str, Any], int]:
-    """What a command's job does, without a process of its own."""
+    """The job of a command, without a process of its own."""
     options = RebuildOptions(
         topic=f"persistent://{lane.topic}",
         subscription="sub",
@@ -158,7 +158,7 @@ def test_verify_finds_each_kind_and_repairs_it(
         assert list(broken.put(name, [encode_block(entries.part(10, 40))], disown=True)) == [30]
         assert list(broken.put(name, [encode_block(sort_entries(one)) for one in (late, extra)])) == [7, 3]
     found, code = job(verify, spark, cluster, attached, tmp_path / "work")
-    # What was there before is in the store with the right time: only what has no other entry is wrong.
+    # Earlier entries are in the store with the right time: only one without another entry is wrong.
     assert (code, found["checked"], found["missing"], found["extra"]) == (1, 3_000, 23, 3)
     found, code = job(verify, spark, cluster, attached, tmp_path / "work", repair=True)
     assert (code, found["repaired"] > 0) == (1, True)
@@ -288,7 +288,7 @@ def test_a_killed_job_goes_on_and_a_second_one_is_refused(
     finally:
         first.kill()
         first.wait()
-    # What has come since is read too.
+    # Later messages are read too.
     lane.send_in(*[HOUR_MS] * 50)
     wait_until(lambda: is_free(cluster, lane), "the killed job has let go")
     result, _ = job(rebuild, Unstarted(), cluster, lane, work)
@@ -319,7 +319,7 @@ def test_what_a_killed_verification_has_left_goes_with_the_next(
     finally:
         killed.kill()
         killed.wait()
-    # Whose first thread is gone counts as dead while its others still end.
+    # A process without its first thread counts as dead while its others still end.
     wait_until(lambda: is_unlocked(left / "lock"), "everything that had the lock is gone")
     assert (left / "manifest.json").exists()
     notes = Unstarted()

@@ -54,7 +54,7 @@ def same(other: Cluster, lane: Lane) -> Iterator[Lane]:
 def job(
     module: Any, lane: Lane, cluster: Cluster, work: Path, **more: Any
 ) -> tuple[dict[str, Any], int, list[str]]:
-    """What a command does of the topic of a lane, with a cluster's daemon; and what it says."""
+    """The effect of a command on the topic of a lane, with a cluster's daemon; and its output."""
     options = RebuildOptions(
         topic=f"persistent://{lane.topic}", subscription="sub", admin_url=lane.admin.base_url,
         socket=str(cluster.daemon.socket_path), work=str(work),

@@ -1,4 +1,4 @@
-"""The data source on a real broker: the same rows both ways, and no row that the cursor is done with."""
+"""The data source on a real broker: the same rows both ways, and no acknowledged row."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_nothing_yet_and_the_open_ledger(lane: Lane, spark: SparkSession) -> Non
 
 
 def test_while_others_send(lane: Lane, pulsar: PulsarCluster) -> None:
-    """What is read is what was there when it was planned, and all of it."""
+    """A read has exactly the messages of the time when it was planned."""
     lane.reserve()
     lane.send_in(*[600_000] * 500)
     (planned,) = survey(pulsar, TopicName.parse(lane.topic))

@@ -33,7 +33,7 @@ def test_transactions(lane: Lane, spark: SparkSession) -> None:
     assert len(found) == len(committed) == 40
     lane.send_in(*[None] * 5, 600_000)
     assert len(both_ways(spark, lane)) == 46
-    # What comes after the beginning of an open transaction is not given away before its end.
+    # Messages behind the beginning of an open transaction stay until its end.
     send_in_transactions(lane, Transaction("open", 400, 20, 600_000))
     lane.send_in(*[None] * 5)
     assert len(both_ways(spark, lane)) == 46

@@ -1,4 +1,4 @@
-"""What is in an entry: metadata, batches, compression, and bytes that are none of Pulsar's."""
+"""Parts of an entry: metadata, batches, compression, and bytes that are none of Pulsar's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which entries are read: ledgers, acknowledgements, bounds, groups of similar size."""
+"""Entries to read: ledgers, acknowledgements, bounds, groups of similar size."""
 
 from __future__ import annotations
 

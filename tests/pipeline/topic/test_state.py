@@ -1,4 +1,4 @@
-"""What the admin API says of a topic."""
+"""A topic's state by the admin API."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ class TestCompactionsInARush:
         most = self.most_blocks(1, dear)
         assert 10 * IndexOptions().merge_runs < most < 10 * 40
         assert rushed.changes.entries_written[:40].sum() < 0.7 * relaxed.changes.entries_written[:40].sum()
-        # What is left is made up for when the rush is over.
+        # The rest catches up after the rush.
         assert rushed.changes.blocks.sum() == relaxed.changes.blocks.sum() == 0
         assert rushed.fullest.runs < IndexOptions().merge_runs
 

@@ -131,7 +131,7 @@ def test_an_attached_broker_delays_with_tidegate(whole_home: Path, daemon: Daemo
 
 
 def tls_only(made: certificates.Certificates) -> dict[str, str]:
-    """What makes a broker listen with TLS alone, on a port that it chooses; its own clients go there too."""
+    """Settings of a broker that listens with TLS alone, on a port that it chooses, as do its own clients."""
     return {
         "brokerServicePort": "",
         "brokerServicePortTls": "0",

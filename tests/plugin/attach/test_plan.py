@@ -379,7 +379,7 @@ def test_any_conf_file_comes_back(text: str, tail: str, tunings: list[bool]) -> 
 
 
 def refused(home: Path, *, socket: Path | None = None) -> str:
-    """What attach says when it refuses; it must be one line, and nothing may have changed."""
+    """The refusal of attach; it must be one line, and nothing may have changed."""
     before = tree(home) if home.is_dir() else {}
     with pytest.raises(AttachError) as raised:
         attach(home, socket=socket)

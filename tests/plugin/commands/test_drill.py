@@ -27,7 +27,7 @@ def run(*arguments: str) -> Result:
 
 @pytest.fixture
 def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Arguments that name every part that is looked for, none of which could run, and no run may begin."""
+    """Arguments that name every needed part, none of which could run, and no run may begin."""
     jar, pulsar = tmp_path / "parts" / "shim.jar", tmp_path / "parts" / "bin" / "pulsar"
     pulsar.parent.mkdir(parents=True)
     for path in (jar, pulsar):

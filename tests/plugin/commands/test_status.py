@@ -117,13 +117,13 @@ async def test_it_says_where_the_index_log_is_and_how_far_behind(
 async def test_a_store_that_compacts_nothing_any_more_is_told_of(
     start: StartDaemon, socket_path: Path
 ) -> None:
-    """What makes RocksDB stop is in `tests/torture/test_bad_sector.py`."""
+    """`tests/torture/test_bad_sector.py` has the sectors that stop RocksDB."""
     store = FlakyStore()
     async with start(store=store) as daemon:
         for compacting in (True, False):
             store.compacting = compacting
             answer = await asyncio.to_thread(ask_socket, socket_path, {"what": "status"})
-            # What was counted a moment ago is answered once more where counting took long.
+            # A recent count is the answer once more where counting took long.
             while answer["totals"]["store_compactions_disabled"] is compacting:
                 await asyncio.sleep(LOOK_AGAIN_S)
                 answer = await asyncio.to_thread(ask_socket, socket_path, {"what": "status"})

@@ -1,4 +1,4 @@
-"""Which brokers are connected, and what is remembered of those that were."""
+"""Connected brokers, and the memory of former ones."""
 
 from __future__ import annotations
 

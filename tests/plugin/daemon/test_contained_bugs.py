@@ -1,5 +1,5 @@
-"""A bug ends what met it and nothing else: one stream, one answer, one try. What it left half done is not
-believed."""
+"""A bug ends the part that met it, one stream, one answer, one try, and nothing else. Nobody
+believes its half-done work."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def test_a_bug_at_a_frame_ends_its_stream_alone(
 async def test_a_bug_at_handing_out_ends_its_stream_alone_and_keeps_nothing_back(
     start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was popped then is not staged any more, and was not sent."""
+    """Entries popped then are no longer staged, and were not sent."""
     async with start() as daemon, await ShimClient.connect(socket_path) as client:
         failing = await client.open(TOPIC, horizon_ms=0)
         other = await client.open(f"{TOPIC}-2", horizon_ms=0)
@@ -112,7 +112,7 @@ async def test_a_bug_at_handing_out_ends_its_stream_alone_and_keeps_nothing_back
 async def test_a_bug_at_opening_refuses_the_stream_alone_and_keeps_nothing_back(
     start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was in flight is staged once more then, and some of it may be lost on the way."""
+    """Entries in flight are staged once more then, and some may be lost on the way."""
     async with start() as daemon, await ShimClient.connect(socket_path) as client:
         stream = await client.open(TOPIC, horizon_ms=0)
         stream.add(entries(5, 1))
@@ -186,7 +186,7 @@ async def test_a_bug_in_beginning_a_log_refuses_its_stream_alone(
 async def test_a_bug_in_telling_what_is_durable_ends_its_stream_alone(
     start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was committed together is told one stream after another."""
+    """News of one commit goes to one stream after another."""
     async with start(commit_interval_ms=200), await ShimClient.connect(socket_path) as client:
         failing = await client.open(TOPIC)
         other = await client.open(f"{TOPIC}-2")
@@ -309,7 +309,7 @@ async def test_entries_that_a_bug_has_put_in_by_half_are_not_held(
 async def test_a_query_that_meets_a_bug_is_answered(
     start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch, log: io.StringIO, what: str
 ) -> None:
-    """Who asks would wait for ever, or be cut off without a word."""
+    """A client would wait for ever, or lose its connection without a word."""
     query = {"what": what, "topic": TOPIC, "subscription": "sub"}
     if what == "width":
         query["subscription"] = "*"

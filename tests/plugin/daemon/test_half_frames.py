@@ -29,7 +29,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[HalfFrames[Connection]]:
-    """What daemons that are started from now on count with."""
+    """The counters of daemons that are started from now on."""
     found: list[HalfFrames[Connection]] = []
     begin = HalfFrames.__init__
 

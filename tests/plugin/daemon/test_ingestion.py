@@ -256,7 +256,7 @@ async def test_while_the_store_fails_nothing_is_disowned(start: StartDaemon, soc
 async def test_what_the_broker_has_in_flight_is_not_handed_out_when_a_rebuild_brings_it(
     start: StartDaemon, socket_path: Path
 ) -> None:
-    """Rule 4: not again on this connection. The index had lost it, so nothing of it was held at OPEN."""
+    """Rule 4: not again on this connection. The index had lost it, so OPEN showed nothing of it as held."""
     due = time.time_ns() // 1_000_000 - 1_000
     async with start(), await ShimClient.connect(socket_path) as client:
         stream = await client.open(TOPIC, in_flight=PositionSet.of([(1, 0), (1, 2)]))

@@ -1,4 +1,4 @@
-"""What waits, asked of a running daemon: the tide, pages in due order, one message; and the commands."""
+"""Questions to a running daemon: the tide, pages in due order, one message; and the commands."""
 
 from __future__ import annotations
 

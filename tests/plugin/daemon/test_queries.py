@@ -1,4 +1,4 @@
-"""What a control client costs that asks and does not read."""
+"""The cost of a control client that asks and does not read."""
 
 from __future__ import annotations
 

@@ -227,7 +227,7 @@ class LazyReader:
         self.writer.write(encode(request, 1))
 
     async def read(self, enough: Callable[[Message], bool]) -> list[Message]:
-        """What came on stream 1 until the one that is `enough`."""
+        """Messages on stream 1 until the one that is `enough`."""
         messages: list[Message] = []
         async with asyncio.timeout(TIMEOUT_S):
             while not any(enough(message) for message in messages):

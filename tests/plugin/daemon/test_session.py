@@ -300,7 +300,7 @@ def test_acknowledgements_are_told_to_the_same_generation_only(catalog: Catalog)
 def test_a_cursor_that_is_older_than_what_it_told_has_the_index_emptied(
     catalog: Catalog, mark_delete: tuple[int, int], generation: int, kept: bool
 ) -> None:
-    """Pulsar was put back: what was in ledgers made since is something else in those that are made again."""
+    """Pulsar was restored: what was in ledgers made since is something else in those that are made again."""
     session = open_session(catalog, request(mark_delete=(1, 1)))
     session.apply(1, Add(entries(10, T0 + 10, step_ms=10), near=False), 0)
     session.apply(2, Ack(PositionSet.of([(1, 8)])), 0)
@@ -340,7 +340,7 @@ def test_what_another_history_told_is_not_believed(
     end: tuple[int, int],
     found: Break | None,
 ) -> None:
-    """Pulsar was put back: the same positions are other messages, and nothing of them was acknowledged."""
+    """Pulsar was restored: the same positions are other messages, and nothing of them was acknowledged."""
     session = open_session(catalog, request(epoch=5, claims=(4, 5)))
     session.apply(1, Add(entries(10, T0 + 10, step_ms=10), near=False), 0)
     session.apply(2, Ack(PositionSet.of([(1, 8), (1, 9)])), 0)
@@ -367,7 +367,7 @@ def test_where_a_topic_ended_is_compared_though_nobody_knows_who_told_the_index(
 
 @pytest.mark.parametrize("kind", [keys.STATE, keys.JOURNAL])
 def test_an_index_is_emptied_where_damage_has_taken_who_told_it(kind: bytes) -> None:
-    """The topic may have been put back and have grown past all that the index knows."""
+    """The topic may have been restored and have grown past all that the index knows."""
     store, clock = MemoryStore(), ManualClock(T0)
     catalog = Catalog.open(store, clock)
     session = open_session(catalog, request(epoch=5, claims=(5,)))
@@ -387,7 +387,7 @@ def test_an_index_is_emptied_where_damage_has_taken_who_told_it(kind: bytes) -> 
 
 
 def test_a_break_outlives_a_crash_right_after_it(catalog: Catalog) -> None:
-    """What is forgotten comes before whose it is: with the second alone, all of it would be believed."""
+    """The forgetting comes before the identity: with the latter alone, all of it would be believed."""
     store, clock = MemoryStore(), ManualClock(T0)
     catalog = Catalog.open(store, clock)
     session = open_session(catalog, request(epoch=5, claims=(5,)))

@@ -115,7 +115,7 @@ class Peer:
 
 
 async def sent(socket_path: Path, group: str, frames: list[bytes], *, together: bool) -> Peer:
-    """All of it sent, in one write or each when the one before was dealt with."""
+    """All of it sent, in one write, or each after the effect of the one before."""
     peer = Peer(*await asyncio.open_unix_connection(socket_path))
     peer.writer.write(encode(Hello(VERSION_MIN, VERSION_MAX, Role.BROKER, group, "test")))
     for stream in STREAMS:

@@ -79,7 +79,7 @@ async def test_a_width_is_answered_when_it_is_durable(start: StartDaemon, socket
         (changed,) = (await asked)["subscriptions"]
         assert changed["slice_width_ms"] == 7_200_000
         assert daemon.engine.catalog.durable_token == daemon.engine.catalog.stats().appended_token
-        # What changes nothing is answered too.
+        # A request that changes nothing has an answer, too.
         assert (await ask(socket_path, "orders:late", width_ms=7_200_000))["changed"]
 
 

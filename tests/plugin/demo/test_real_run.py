@@ -66,7 +66,7 @@ def test_ended_in_the_middle_it_leaves_no_process(tmp_path: Path, how: signal.Si
 
 
 def wait_until_nothing_is_left(directory: Path) -> None:
-    """The guard of a demo that was killed -9 needs a moment; everything else is gone at once."""
+    """The guard of a demo that was killed -9 needs a moment; everything else ends at once."""
     for attempt in Retrying(stop=stop_after_delay(60), wait=wait_fixed(0.1), reraise=True):
         with attempt:
             assert left_behind(directory) == []

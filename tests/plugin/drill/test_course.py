@@ -8,7 +8,7 @@ from tidegate.plugin.drill.course import faster_pace, given_up, slower_pace
 
 
 def test_patience_begins_when_deliveries_are_possible_again() -> None:
-    """A broker's start took 82 s on a busy machine, and what waited for it was taken for lost."""
+    """A broker's start took 82 s on a busy machine, and the waiting messages passed for lost."""
     second = 1_000_000
     assert not given_up(90 * second, 3 * second, 10 * second, 85 * second)
     assert given_up(146 * second, 3 * second, 10 * second, 85 * second)

@@ -1,4 +1,4 @@
-"""What a drill sends."""
+"""The messages of a drill."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_every_message_is_sent_before_it_is_due_and_in_order(shape: Shape) -> No
     assert (np.diff(made.send_ms) >= 0).all()
     assert (made.due_ms > made.send_ms).all()
     at_once = made.send_ms == 0
-    # What is sent at once has been sent when the first of it is due.
+    # Messages sent at once have been sent when the first of them is due.
     assert made.due_ms[at_once].min() >= at_once.sum() * 1000 / SENDS_PER_S
     assert made.due_ms[~made.expected].min() >= FAR_MS
 

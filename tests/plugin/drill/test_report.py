@@ -1,4 +1,4 @@
-"""What is reported of a run of drills: JSON, the table, the page."""
+"""The report of a run of drills: JSON, the table, the page."""
 
 from __future__ import annotations
 

@@ -396,7 +396,7 @@ _OLD, _SECOND, _UNDER_WAY = 2, 1 + 4, 8 + 16 + 32 + 64
 def test_each_fault_excuses_exactly_what_it_can_have_caused(
     tmp_path: Path, forgets: Forgets, expected: dict[Cause, int]
 ) -> None:
-    """Of each age so many repeats that every count tells which were taken for what."""
+    """Of each age so many repeats that every count tells their causes."""
     total = sum(_AGES_S.values())
     made = HandMade(tmp_path / "ledger", [1.0] * total + [8.0])
     made.confirm(range(total + 1))

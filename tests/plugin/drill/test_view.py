@@ -1,4 +1,4 @@
-"""What is shown while drills run."""
+"""The view while drills run."""
 
 from __future__ import annotations
 

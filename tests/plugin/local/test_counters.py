@@ -1,4 +1,4 @@
-"""What a broker counts, read from its own text."""
+"""A broker's counters, read from its own text."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def test_it_is_ready_when_it_says_so_and_keeps_its_addresses(
     with daemon:
         first = daemon.pid
         assert httpx.get(f"{daemon.url}/readyz", trust_env=False).is_success
-        # What is logged is logged when brokers have been served for a while.
+        # The log has its lines once brokers have been served for a while.
         wait_until(lambda: '"serving"' in daemon.log_path.read_text("utf-8"), "it says so")
         daemon.kill()
         assert not daemon.running

@@ -27,7 +27,7 @@ from tidegate.plugin.local.distribution import (
     maven_repository,
 )
 
-# What the stand-in does when told to copy the artifact; {source} is the archive, {log} lists the calls.
+# The stand-in's way of copying the artifact; {source} is the archive, {log} lists the calls.
 MAVEN = """#!/bin/sh
 case "$1" in -version) echo "Apache Maven 3.8.7"; exit 0;; esac
 echo "$@" >> {log}

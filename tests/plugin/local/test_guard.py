@@ -1,4 +1,4 @@
-"""What a demo leaves behind when it is killed -9: nothing, since its guard notices."""
+"""A demo that is killed -9 leaves nothing behind, since its guard notices."""
 
 from __future__ import annotations
 

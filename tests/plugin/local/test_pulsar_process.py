@@ -1,4 +1,4 @@
-"""What the programs of the distribution are told by their environment."""
+"""The environment of the distribution's programs."""
 
 from __future__ import annotations
 

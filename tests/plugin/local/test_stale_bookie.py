@@ -1,4 +1,4 @@
-"""What a killed standalone left in its metadata: the bookie's registration goes, everything else stays."""
+"""A killed standalone's metadata: the bookie's registration goes, everything else stays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is missing on a machine is said in one line that says what to do."""
+"""One line names a missing part of a machine and the remedy."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_a_path_that_pulsar_can_take() -> None:
 
 
 def checkout_of(directory: Path) -> Path:
-    """What `make` needs to begin."""
+    """The needs of `make` to begin."""
     (directory / "plugin" / "local").mkdir(parents=True)
     root = SCRIPT.parents[2]
     for name in ("Makefile", "pyproject.toml", "setup.py", "constraints.txt", "plugin/local/toolchain.py"):

@@ -1,4 +1,4 @@
-"""What is dear is found once for all who ask."""
+"""A dear answer is found once for all who ask."""
 
 from __future__ import annotations
 

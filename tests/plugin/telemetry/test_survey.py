@@ -157,7 +157,7 @@ async def test_what_was_forgotten_since_it_was_counted_is_not_said_to_be_left_ou
 
 @pytest.mark.usefixtures("short_turns")
 async def test_a_walk_that_nobody_wants_to_the_end() -> None:
-    """What is left unawaited, or raises as it is closed, is a warning, and those are errors here."""
+    """A coroutine left unawaited, or raising as it closes, is a warning, and those are errors here."""
     async for item in in_turns(range(10)):
         if item == 5:
             break

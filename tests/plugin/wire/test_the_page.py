@@ -139,7 +139,7 @@ async def test_what_a_kill_takes_back(serve: Serve, socket_path: Path) -> None:
         told = control.positions()
         assert told["held"] == of_first(*range(4, 10))
         assert told["mark_delete"] == "1:1"
-        # The daemon has not seen any owner since its start: this one shows that Pulsar was put back.
+        # The daemon has not seen any owner since its start: this one shows that Pulsar was restored.
         stream = broker.open(1, epoch=4, claims=(10,))
         assert stream.held == set()
         broker.add(stream, records(1))

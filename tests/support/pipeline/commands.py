@@ -30,7 +30,7 @@ SMALL_SPARK = [
 
 @dataclass
 class Notes:
-    """What a job may use, without a process around it.
+    """A job's tools, without a process around it.
 
     spark_is_up: whether the job leaves what it can to Spark's workers.
     """

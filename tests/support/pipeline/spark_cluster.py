@@ -35,7 +35,7 @@ class StandaloneSpark:
 
     @property
     def master(self) -> str:
-        """What ``--master`` is given."""
+        """The value of ``--master``."""
         return f"spark://{_LOOPBACK}:{self._port}"
 
     def __enter__(self) -> Self:
@@ -74,7 +74,7 @@ class StandaloneSpark:
         _kill_tree(self.worker_processes[number])
 
     def conf(self) -> list[str]:
-        """What a job on it is told besides the master: small executors, short time-outs."""
+        """A job's settings besides the master: small executors, short time-outs."""
         settings = {
             "spark.executor.memory": "512m",
             "spark.executor.cores": "1",

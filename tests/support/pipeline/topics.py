@@ -1,4 +1,4 @@
-"""What the tests do with topics: rows by each of the two ways, and messages of every kind."""
+"""Tests' work with topics: rows by each of the two ways, and messages of every kind."""
 
 from __future__ import annotations
 

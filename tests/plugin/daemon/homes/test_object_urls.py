@@ -1,4 +1,4 @@
-"""Which URLs index logs may be kept at."""
+"""URLs of homes of index logs."""
 
 from __future__ import annotations
 

@@ -267,7 +267,7 @@ async def test_a_home_that_stays_away_is_given_up_once_and_not_for_each_record(
 
 
 async def test_a_start_amid_it_reads_the_log_again(start: StartDaemon, socket_path: Path) -> None:
-    """What is here by then is a part of the blocks, and not believed to be all."""
+    """Blocks that are here by then are a part, and nobody believes them to be all."""
     world, store = World(), CrashStore()
     async with start(**MANY_SLICES) as daemon, await ShimClient.connect(socket_path) as client:
         await fill(client, daemon, world, now_ms() + HOUR_MS)

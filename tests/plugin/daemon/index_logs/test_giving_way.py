@@ -244,7 +244,7 @@ async def test_what_outlasts_the_log_is_durable_with_what_came_of_it(
 
 
 class Trace:
-    """What a broker is asked about logs; some answers wait until they are let."""
+    """Requests to a broker about logs; some answers wait for a release."""
 
     def __init__(self, client: ShimClient) -> None:
         self.done: list[tuple[int, LogOp]] = []

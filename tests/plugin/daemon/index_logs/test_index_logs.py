@@ -56,7 +56,7 @@ def pointed_to(world: World) -> int:
 
 
 async def logged(world: World) -> DelayIndex:
-    """What the log says now; nobody is fenced."""
+    """The content of the log now; nobody is fenced."""
     identity = Identity(NAME, INCARNATION)
     return restored(await read(copy_of(world), identity), identity, ManualClock(), IndexOptions())
 
@@ -191,7 +191,7 @@ async def test_older_local_data_gives_way_to_the_log(start: StartDaemon, socket_
 async def test_without_the_log_older_local_acknowledgements_count_under_their_seal(
     start: StartDaemon, socket_path: Path, log: io.StringIO, reset: bool
 ) -> None:
-    """What was acknowledged elsewhere meanwhile is not known here: the cursor has it, or it comes again."""
+    """Acknowledgements from elsewhere are unknown here: the cursor has them, or the messages come again."""
     world, store = World(), MemoryStore()
     async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:
         await fill(client, daemon, world)

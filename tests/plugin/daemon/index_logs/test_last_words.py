@@ -224,7 +224,7 @@ async def test_a_reset_that_the_log_shows_takes_back_what_the_local_data_says(
 async def test_a_claim_that_shows_a_backup_takes_back_what_the_other_says(
     start: StartDaemon, socket_path: Path, away: bool
 ) -> None:
-    """Pulsar is put back into the time of the first owner, before its acknowledgements.
+    """Pulsar returns to the time of the first owner, before its acknowledgements.
 
     The second owner's claim is in the log, or in the local data if the log was away.
     """

@@ -109,7 +109,7 @@ async def test_so_is_one_that_was_damaged_while_the_daemon_was_down(
 async def test_what_was_told_since_the_log_was_left_is_told_again(
     start: StartDaemon, socket_path: Path
 ) -> None:
-    """The answer to OPEN says what the index has; nothing else than that is left out by a broker."""
+    """The answer to OPEN says what the index has; nothing else than that is omitted by a broker."""
     world, store = World(), MemoryStore()
     async with start(store=store, prefetch_ms=0) as daemon, await ShimClient.connect(socket_path) as client:
         await fill(client, daemon, world)
@@ -160,7 +160,7 @@ async def test_without_a_log_its_messages_are_read_again(
 async def test_a_log_that_has_less_than_the_index_is_not_read(
     start: StartDaemon, socket_path: Path, log: io.StringIO, *, begun: bool
 ) -> None:
-    """What it does not have would be read again, too, and more of it than was in the block."""
+    """Missing entries would be read again, too, and more of them than the block had."""
     world, store = World(), MemoryStore()
     async with start(store=store, prefetch_ms=0) as daemon, await ShimClient.connect(socket_path) as client:
         client.log_silent = not begun

@@ -256,7 +256,7 @@ class ManyHomes(ShimClient):
 
     def answer_log(self, stream_id: int, seq: int, request: LogRequest) -> None:
         async def answer() -> None:
-            # What comes after the second one shows that the log is long.
+            # The answer after the second one shows that the log is long.
             late = request.op is LogOp.READ and request.first > 1
             self.reading += late
             self.reading_max = max(self.reading_max, self.reading)
@@ -272,7 +272,7 @@ class ManyHomes(ShimClient):
 async def test_the_time_to_read_a_log_begins_when_those_before_it_are_read(
     start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Many topics come at once. None is given up because the others were many."""
+    """Many topics come at once. None is abandoned because the others were many."""
     worlds, begun = Worlds(5), 0
     async with start(), await ShimClient.connect(socket_path) as client:
         await worlds.fill(client)
@@ -335,7 +335,7 @@ class BlockedStore(MemoryStore):
 async def test_a_restoration_that_was_given_up_leaves_nothing_in_the_store(
     start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The disk is slower than the broker waits. What is written after that would win at the next start."""
+    """The disk is slower than the broker waits. Later writes would win at the next start."""
     world, store = World(), BlockedStore()
     async with start(), await ShimClient.connect(socket_path) as client:
         client.offer_logs(world)

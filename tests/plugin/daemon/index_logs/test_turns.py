@@ -1,4 +1,4 @@
-"""Who waits for a turn, and for how long: in virtual time."""
+"""Waiting for a turn, in virtual time."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Unheard(MemoryHome):
 async def test_who_has_not_heard_that_its_log_counts_takes_it_for_nobody_elses(
     start: StartDaemon, socket_path: Path, log: io.StringIO
 ) -> None:
-    """Killed after it, and back at the same daemon: what was DURABLE since is held, and what was taken back
+    """Killed after it, and back at the same daemon: what was DURABLE since is held, and what was revoked
     is not known acknowledged."""
     world, store = World(), CrashStore()
     async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:

@@ -1,4 +1,4 @@
-"""Which stand a drill needs, and which drills a tracker can do."""
+"""The stand that a drill needs, and the drills that a tracker can do."""
 
 from __future__ import annotations
 

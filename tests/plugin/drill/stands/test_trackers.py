@@ -1,4 +1,4 @@
-"""What a broker's conf says of the tracker."""
+"""The tracker in a broker's conf."""
 
 from __future__ import annotations
 
