@@ -185,7 +185,7 @@ def plot_results(
 
 @app.command("report")
 def write_report() -> None:
-    """Write the tables of bench/results into docs/benchmarks.md, docs/tuning.md, docs/failover.md, README."""
+    """Write the tables of bench/results into docs/benchmarks.md, docs/tuning.md, bench/results/drills, README."""
     paths = [path for path in sorted(results.RESULTS.glob("*.json")) if not baseline.is_before(path)]
     order = list(registry.BENCHES)
     loaded = sorted(

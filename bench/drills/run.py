@@ -138,7 +138,7 @@ def pages() -> dict[Path, tuple[str, int]]:
     shown = cells.in_order(rounds, wanted([], COMPARED))
     count = sum(cell.rounds for cell in shown)
     return {
-        ROOT / "docs" / "failover.md": (table.by_drill(shown, rounds.batches), count),
+        cells.FILE.with_name("README.md"): (table.by_drill(shown, rounds.batches), count),
         ROOT / "README.md": (table.by_tracker(shown), count),
         ROOT / "docs" / "pulsar-versions.md": _by_version(),
     }
