@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 import sys
@@ -34,7 +35,6 @@ app = typer.Typer(
 )
 # A table needs its width; without a terminal long lines do no harm.
 console = Console(log_path=False, width=None if sys.stdout.isatty() else 160)
-DOCS = ROOT / "docs"
 
 
 @app.command("list")
@@ -185,7 +185,7 @@ def plot_results(
 
 @app.command("report")
 def write_report() -> None:
-    """Write the tables of bench/results into docs/benchmarks.md, docs/tuning.md, bench/results/drills, README."""
+    """Write the tables of bench/results into its README.md, that of drills, docs/tuning.md and the README."""
     paths = [path for path in sorted(results.RESULTS.glob("*.json")) if not baseline.is_before(path)]
     order = list(registry.BENCHES)
     loaded = sorted(
@@ -193,13 +193,16 @@ def write_report() -> None:
         key=lambda pair: (order.index(pair[0].bench), pair[1].stem),
     )
     drawn = {path.stem: picture.path_of(path) for _, path in loaded}
-    pictures = {name: f"../bench/results/{path.name}" for name, path in drawn.items() if path.is_file()}
     pages: dict[str, dict[str, results.Result]] = {}
     for result, path in loaded:
         pages.setdefault(registry.find(result.bench).page, {})[path.stem] = result
     for name, here in pages.items():
-        report.write_page(DOCS / name, here, pictures)
-        console.print(f"written: docs/{name} from {len(here)} results")
+        page = ROOT / name
+        pictures = {
+            stem: os.path.relpath(path, page.parent) for stem, path in drawn.items() if path.is_file()
+        }
+        report.write_page(page, here, pictures)
+        console.print(f"written: {name} from {len(here)} results")
     _write_drills()
 
 

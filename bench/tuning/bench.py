@@ -144,5 +144,5 @@ BENCH = Bench(
     runs_quick=1,
     run=run,
     uses_pulsar=False,
-    page="tuning.md",
+    page="docs/tuning.md",
 )
