@@ -15,7 +15,7 @@ from __future__ import annotations
 import gc
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
@@ -84,7 +84,9 @@ class IndexDriver:
 
     @classmethod
     @contextmanager
-    def opened(cls, folder: Path, clock: ManualClock) -> Iterator[IndexDriver]:
+    def opened(
+        cls, folder: Path, clock: ManualClock, open_store: Callable[[Settings], Store] = open_store
+    ) -> Iterator[IndexDriver]:
         """Open the index in ``folder`` with the daemon's defaults; nothing is persisted at the end."""
         give_back_memory()
         settings = Settings(data=folder)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from pathlib import Path
+from collections.abc import Mapping
 
 from bench.harness.driver import Bench, Plan, Recorder
+from bench.harness.machine import ROOT
 from bench.harness.stats import Better
 from bench.harness.worker_process import measured
 from bench.journal.worker import SPILL_ENTRIES
@@ -29,26 +30,56 @@ FIGURES: tuple[tuple[str, str, str, Better], ...] = (
 )
 
 
+INDEX_FIGURES: tuple[tuple[str, str, str, Better], ...] = (
+    ("adds_per_s", "durable", "adds/s", "higher"),
+    ("cpu_ns", "processor time", "ns an entry", "lower"),
+    ("commits", "commits", "", "lower"),
+)
+INDEX_SHARE = 0.2
+INDEXES = (1, 1_000)
+
+
 def run(plan: Plan, recorder: Recorder) -> None:
     """Each scenario with each journal, in each round."""
     count = COUNT_QUICK if plan.quick else COUNT
     recorder.parameters |= {"entries": count, "spill_entries": SPILL_ENTRIES}
     for number, journals in plan.rounds():
+        for indexes in INDEXES:
+            scenario = f"the whole index, {indexes:,} subscription{'s' if indexes > 1 else ''}"
+            for journal in journals:
+                figures = _measured(
+                    "bench.journal.index_worker", journal, str(int(count * INDEX_SHARE)), str(indexes)
+                )
+                _keep(recorder, scenario, journal, figures, INDEX_FIGURES)
+                plan.say(f"round {number + 1}, {scenario}, {journal}: {figures['adds_per_s']:,.0f} a second")
         for scenario, batch, rate, share in SCENARIOS:
             entries = int(count * share) // batch * batch
             for journal in journals:
-                # Beside the results, not in memory: /tmp may be a file system without a disk.
-                with tempfile.TemporaryDirectory(prefix="tidegate-bench-", dir=Path.cwd()) as folder:
-                    arguments = (journal, f"{folder}/data", str(entries), str(batch), str(rate))
-                    figures = measured("bench.journal.worker", *arguments)
-                for figure, title, unit, better in FIGURES:
-                    recorder.metric(scenario, title, unit, better=better).add(
-                        journal, round(figures[figure], 3)
-                    )
+                figures = _measured("bench.journal.worker", journal, str(entries), str(batch), str(rate))
+                _keep(recorder, scenario, journal, figures, FIGURES)
                 plan.say(
                     f"round {number + 1}, {scenario}, {journal}: {figures['adds_per_s']:,.0f} a second, "
                     f"p99.9 {figures['p99_9_ms']:.1f} ms"
                 )
+
+
+def _measured(module: str, journal: str, *arguments: str) -> Mapping[str, float]:
+    # On the checkout's disk: /tmp may be a file system in memory.
+    place = ROOT / "build"
+    place.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="tidegate-bench-", dir=place) as folder:
+        return measured(module, journal, f"{folder}/data", *arguments)
+
+
+def _keep(
+    recorder: Recorder,
+    scenario: str,
+    journal: str,
+    figures: Mapping[str, float],
+    wanted: tuple[tuple[str, str, str, Better], ...],
+) -> None:
+    for figure, title, unit, better in wanted:
+        recorder.metric(scenario, title, unit, better=better).add(journal, round(figures[figure], 3))
 
 
 BENCH = Bench(
