@@ -176,11 +176,7 @@ class ClusterStand:
     def pulsar_version(self, name: str) -> str | None:
         """That broker's."""
         admin_url = self._node(name).broker.admin_url
-        asked = StandAdmin(lambda: admin_url)
-        try:
-            return asked.version()
-        finally:
-            asked.close()
+        return StandAdmin(lambda: admin_url).version()
 
     def topic(self, drill: str, number: int) -> str:
         """A new one for each round, at the first broker; the previous round's is deleted."""
