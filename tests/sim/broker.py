@@ -633,7 +633,8 @@ class ServedSubscription:
         self.dispatcher.disconnect_all()
         if self.tracker is not None:
             self.tracker.clear()
-        self._when_cleared(self._delete)
+        # The cursor leaves the metadata store.
+        self._when_cleared(lambda: self.broker.after(self.cursor.round_trip_ns(), self._delete))
 
     def _when_cleared(self, then: Callable[[], None]) -> None:
         """Goes on when the daemon has forgotten everything, or after a while."""

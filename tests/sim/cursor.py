@@ -320,7 +320,7 @@ class Cursor:
         # The bookie writes it whatever becomes of the broker; the broker hears of it later. Two that are
         # under way may change places, which no ledger does. It stands for what Pulsar does: what is
         # acknowledged amid a reset is written behind the reset's record, with the position from before it.
-        self._kernel.after(self._io_ns(), None, self._append, ledger, record, write)
+        self._kernel.after(self.round_trip_ns(), None, self._append, ledger, record, write)
 
     def _append(self, ledger: CursorLedger, record: CursorRecord, write: _MarkDelete) -> None:
         written = ledger.append(self, record)
@@ -408,7 +408,7 @@ class Cursor:
         write = _PropertyWrite(info, self._version, done)
         self._property_writes.append(write)
         self.reset_met_property |= self.resetting
-        round_trip_ns = self._io_ns()
+        round_trip_ns = self.round_trip_ns()
         self._kernel.after(round_trip_ns // 2, self._process, self._bring_properties, write)
         self._kernel.after(round_trip_ns, self._process, self._hear_properties)
 
@@ -453,11 +453,12 @@ class Cursor:
 
     # ---- time
 
-    def _io_ns(self) -> int:
+    def round_trip_ns(self) -> int:
+        """How long the next request to a bookie or the metadata store takes."""
         return self._kernel.between_ns(self._options.io_ns // 4, self._options.io_ns)
 
     def _later(self, call: Callable[..., None], *args: object) -> None:
-        self._kernel.after(self._io_ns(), self._process, call, *args)
+        self._kernel.after(self.round_trip_ns(), self._process, call, *args)
 
     @staticmethod
     def _tell(done: list[Done], written: bool) -> None:

@@ -508,6 +508,20 @@ class DaemonHost:
                 f"{self.name} keeps {sum(sizes)} damaged bytes, {life.quarantine_bytes} are allowed"
             )
 
+    @property
+    def durable_token(self) -> int:
+        """Grows with each commit of the living daemon; 0 without one."""
+        return (
+            0 if self.life is None or self.life.catalog is None else self.life.catalog._journal.durable_token
+        )
+
+    @property
+    def has_uncommitted(self) -> bool:
+        """True while changes of the living daemon are not in its store."""
+        if self.life is None or self.life.catalog is None:
+            return False
+        return self.life.catalog._journal.appended_token != self.durable_token
+
     def check_stored(self) -> None:
         """Nothing is stored that is of no subscription: when the daemon has begun, or is at rest. Raises
         Violation."""

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.sim.__main__ import main
+from tests.sim.broker import _SEALS_NS, SEAL, ServedSubscription
 from tests.sim.campaign import Campaign
 from tests.sim.generator import FAULTS, generate
 from tests.sim.history import History
@@ -52,6 +53,27 @@ def test_kept_histories_hold(path: Path) -> None:
 
     assert outcome.passed, outcome.details
     assert history.about
+
+
+def test_an_index_replaced_at_each_poll_is_of_its_subscription(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Until the next commit the store has the former one, too."""
+
+    def keep_another(served: ServedSubscription) -> None:
+        cursor = served.cursor
+        if not cursor.closed:
+            served.broker.after(_SEALS_NS, served._keep_seal)
+            if served._looked and not served._pending_reset and served.owner() is not None:
+                seal = served.broker.kernel.numbers.randrange(1, 1 << 63)
+                properties = {**cursor.position_properties, SEAL: seal}
+                cursor.move_to(cursor.mark_delete, properties, lambda written: None)
+
+    monkeypatch.setattr(ServedSubscription, "_keep_seal", keep_another)
+
+    outcome = play(generate(1, ("seek", "move", "crash")))
+
+    assert outcome.passed, outcome.details
 
 
 def test_workers_end_with_a_campaign_that_was_killed() -> None:
