@@ -1,6 +1,7 @@
-"""Serves ``/tidegate/v1`` with aiohttp: reads a request, asks the daemon's queries, answers.
+"""Serves ``/tidegate/v1``, whoever has read the request: asks the daemon's queries, answers.
 
-Whoever calls it has checked host and token. Invariants:
+The daemon's HTTP side calls it (``over_http``), and for the broker's web service the daemon's socket. Both
+have checked who asks. Invariants:
 
 - a request is read and checked in full before anything is changed;
 - every error is a problem document, a bug one without its details;
@@ -11,11 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
-
-from aiohttp import web
+from typing import TYPE_CHECKING, Any, Self
 
 from tidegate.plugin.api import routes
 from tidegate.plugin.api.changes import (
@@ -41,8 +41,33 @@ if TYPE_CHECKING:
 
 Ask = Callable[[Query], Awaitable[Answer]]
 BODY_BYTES_MAX = 1 << 20
-BODY_SECONDS = 10.0
 AT_ONCE = 16
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request. read: its body, raises ``ProblemError``. role: the client, for the audit log."""
+
+    method: str
+    raw_path: str
+    raw_query: str
+    read: Callable[[], Awaitable[bytes]]
+    role: str
+
+
+@dataclass(frozen=True)
+class Response:
+    """An answer."""
+
+    status: int
+    content_type: str
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, problem: ProblemError) -> Self:
+        """A problem document."""
+        return cls(int(problem.status), CONTENT_TYPE, problem.body(), problem.headers)
 
 
 class Api:
@@ -54,33 +79,31 @@ class Api:
         now_ms: Callable[[], int],
         *,
         log: structlog.typing.FilteringBoundLogger,
-        body_s: float = BODY_SECONDS,
     ) -> None:
         self._ask = ask
         self._now_ms = now_ms
         self._log = log
-        self._body_s = body_s
         self._at_once = asyncio.Semaphore(AT_ONCE)
 
-    async def handle(self, request: web.Request) -> web.Response:
+    async def respond(self, request: Request) -> Response:
         """The answer to a request that may be made."""
         try:
-            place = place_of(request.rel_url.raw_path)
+            place = place_of(request.raw_path)
             operation = place.operation(request.method)
             query: Query = {"what": operation.what, **place.names}
-            query |= parameters_of(operation, request.rel_url.raw_query_string)
+            query |= parameters_of(operation, request.raw_query)
             async with self._at_once:
                 if operation.body is not None:
-                    query |= body_of(operation, await self._body(request))
-                    query["role"] = f"token, from {request.remote}"
+                    query |= body_of(operation, _parsed(await request.read()))
+                    query["role"] = request.role
                 return _json(await self._answer(operation, query))
         except ProblemError as error:
-            return problem_response(error)
+            return Response.of(error)
         except UserError as error:
-            return problem_response(ProblemError.of(error))
+            return Response.of(ProblemError.of(error))
         except Exception as error:
             self._log.error("a request failed unexpectedly; report it with the log", exc_info=error)
-            return problem_response(
+            return Response.of(
                 ProblemError(HTTPStatus.INTERNAL_SERVER_ERROR, "a bug in the daemon, its log has more")
             )
 
@@ -114,32 +137,6 @@ class Api:
         except ValueError as error:
             raise ProblemError(HTTPStatus.BAD_REQUEST, f"due: {error}") from None
 
-    async def _body(self, request: web.Request) -> Any:
-        """The JSON in a request's body. Raises ``ProblemError``."""
-        if request.content_type != "application/json":
-            raise ProblemError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send Content-Type: application/json")
-        too_long = ProblemError(
-            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-            f"a body has {BODY_BYTES_MAX} bytes at most, and {POSITIONS_MAX} ids: send several requests",
-        )
-        if (request.content_length or 0) > BODY_BYTES_MAX:
-            raise too_long
-        try:
-            async with asyncio.timeout(self._body_s):
-                body = await request.read()
-        except web.HTTPRequestEntityTooLarge:
-            raise too_long from None
-        except TimeoutError:
-            raise ProblemError(HTTPStatus.REQUEST_TIMEOUT, "the body did not come in time") from None
-        except (EOFError, ConnectionError, web.RequestPayloadError):
-            raise ProblemError(
-                HTTPStatus.BAD_REQUEST, "the body ends before its end: nothing was done"
-            ) from None
-        try:
-            return json.loads(body.decode("utf-8"), object_pairs_hook=_once)
-        except (ValueError, RecursionError) as error:
-            raise ProblemError(HTTPStatus.BAD_REQUEST, f"the body is no JSON: {str(error)[:200]}") from None
-
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object whose names differ. Raises ``ValueError``."""
@@ -149,13 +146,21 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def _json(answer: Answer) -> web.Response:
-    return web.Response(
-        body=json.dumps(answer).encode() + b"\n", headers={"Content-Type": "application/json"}
+def _parsed(body: bytes) -> Any:
+    """The JSON in a body. Raises ``ProblemError``."""
+    try:
+        return json.loads(body.decode("utf-8"), object_pairs_hook=_once)
+    except (ValueError, RecursionError) as error:
+        raise ProblemError(HTTPStatus.BAD_REQUEST, f"the body is no JSON: {str(error)[:200]}") from None
+
+
+def too_long() -> ProblemError:
+    """The refusal of a body over ``BODY_BYTES_MAX``."""
+    return ProblemError(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        f"a body has {BODY_BYTES_MAX} bytes at most, and {POSITIONS_MAX} ids: send several requests",
     )
 
 
-def problem_response(problem: ProblemError) -> web.Response:
-    """A problem as a response; after one amid a body the connection ends."""
-    headers = {"Content-Type": CONTENT_TYPE, **problem.headers}
-    return web.Response(status=int(problem.status), body=problem.body(), headers=headers)
+def _json(answer: Answer) -> Response:
+    return Response(HTTPStatus.OK, "application/json", json.dumps(answer).encode() + b"\n")

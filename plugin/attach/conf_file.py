@@ -17,7 +17,7 @@ Invariants:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 OWNED_PREFIX = "tidegate"
@@ -165,6 +165,11 @@ def undo(text: str, edit: Edit) -> Undone:
 def remove(text: str, prefix: str) -> str:
     """``text`` without the keys that start with ``prefix`` and without the title of ``apply``'s block."""
     return _without(text, lambda key, _value: key.startswith(prefix))
+
+
+def remove_keys(text: str, keys: Collection[str]) -> str:
+    """``text`` without ``keys``."""
+    return _without(text, lambda key, _value: key in keys)
 
 
 def escape(value: str) -> str:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from tidegate.plugin.attach import conf_file
+from tidegate.plugin.attach import conf_file, nar, servlets
 from tidegate.plugin.attach import record as attach_record
 from tidegate.plugin.attach.pulsar_home import (
     CONF_NAMES,
@@ -33,6 +33,7 @@ from tidegate.plugin.attach.pulsar_home import (
     PulsarHome,
 )
 from tidegate.plugin.attach.record import AttachedSettings, ConfRecord, Record
+from tidegate.plugin.attach.servlets import OWN_FOLDER, SERVLETS_KEY, Place
 from tidegate.plugin.daemon.homes.object_stores import advice_on, check_known, checked_url, is_url
 from tidegate.plugin.daemon.listener import PATH_BYTES_MAX
 from tidegate.plugin.errors import AttachError
@@ -69,6 +70,7 @@ class Wanted:
     tune_acks: bool | None = None
     allow_unknown_version: bool | None = None
     index_log: str | None = None
+    servlet: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -173,11 +175,16 @@ def _plan_attach(home: PulsarHome, wanted: Wanted, jar: bytes, default_socket: P
     records: dict[str, ConfRecord] = {}
     advice: dict[str, list[str]] = {}
     in_cluster: list[str] = []
+    places: dict[str, Place | None] = {}
     for conf in home.confs:
         current = home.read_conf(conf)
         original, _ = _original(home, conf, current, record)
         original_text = conf_file.decode(original)
-        keys = _keys(settings, conf_file.values(original_text), home.version)
+        original_values = conf_file.values(original_text)
+        keys = _keys(settings, original_values, home.version)
+        if settings.servlet:
+            places[conf.name] = place = _place(home, original_values)
+            keys |= place.keys if place else {}
         text, edit = conf_file.apply(original_text, keys)
         attached = conf_file.encode(text)
         backup = home.record_dir / conf.name
@@ -197,6 +204,7 @@ def _plan_attach(home: PulsarHome, wanted: Wanted, jar: bytes, default_socket: P
         Change(record_path, home.read_if_there(record_path), record_bytes),
         Change(home.jar, installed, jar),
         *(Change(other, home.read(other), None) for other in other_jars),
+        *_nars(home, record, places),
         *confs,
     ]
     notes = [f"{other.name} is of another Tidegate and goes" for other in other_jars]
@@ -206,6 +214,12 @@ def _plan_attach(home: PulsarHome, wanted: Wanted, jar: bytes, default_socket: P
         f"{name}: its broker is of a cluster, so indexes are kept in BookKeeper too and go where their "
         "topics go (--index-log none: they do not)"
         for name in in_cluster
+    ]
+    notes += [
+        f"{name}: its additional servlets are in no folder right in PULSAR_HOME, so Tidegate's is left out: "
+        f"copy {OWN_FOLDER}/{nar.NAME} to them and add {nar.SERVLET} to {SERVLETS_KEY}, or give --no-servlet"
+        for name, place in places.items()
+        if place is None
     ]
     lines = [f"{', '.join(names)}: {line}" for line, names in advice.items()]
     if is_url(settings.index_log) and (why := advice_on(settings.index_log)):
@@ -229,6 +243,7 @@ def _plan_detach(home: PulsarHome) -> Plan:
         changes.append(Change(conf, current, original))
         notes += why
     changes += [Change(jar, home.read_if_there(jar), None) for jar in (home.jar, *home.other_jars())]
+    changes += [Change(path, home.read_if_there(path), None) for path in _known_nars(home, record)]
     # The record goes last: until then an interrupted detach can be repeated.
     kept = [home.record_dir / name for name in (*CONF_NAMES, attach_record.FILE_NAME)]
     changes += [Change(file, home.read_if_there(file), None) for file in kept]
@@ -286,6 +301,7 @@ def _settings(wanted: Wanted, before: AttachedSettings | None, default_socket: P
         if wanted.allow_unknown_version is None
         else wanted.allow_unknown_version,
         otherwise.index_log if wanted.index_log is None else _index_log(wanted.index_log),
+        otherwise.servlet if wanted.servlet is None else wanted.servlet,
     )
 
 
@@ -319,6 +335,33 @@ def _keys(settings: AttachedSettings, values: Mapping[str, str], version: str) -
     if index_log != NO_INDEX_LOG:
         keys[INDEX_LOG_KEY] = index_log
     return keys
+
+
+def _place(home: PulsarHome, values: Mapping[str, str]) -> Place | None:
+    found = servlets.place(values, home.path)
+    return found if found is not None and home.has_folder(found.folder) else None
+
+
+def _nars(home: PulsarHome, record: Record | None, places: Mapping[str, Place | None]) -> list[Change]:
+    """The archives that the conf files need, and those that they need no more."""
+    wanted = {home.nar(place.folder if place else OWN_FOLDER) for place in places.values()}
+    paths = sorted({*wanted, *_known_nars(home, record)})
+    return [
+        Change(path, home.read_if_there(path), nar.servlet_nar() if path in wanted else None)
+        for path in paths
+    ]
+
+
+def _known_nars(home: PulsarHome, record: Record | None) -> list[Path]:
+    """The archives that an attachment may have put somewhere, there or not."""
+    folders = {OWN_FOLDER}
+    for conf in home.confs:
+        current = home.read_conf(conf)
+        for content in (current, _original(home, conf, current, record)[0]):
+            folder = servlets.folder_of(conf_file.values(conf_file.decode(content)), home.path)
+            if folder is not None and home.has_folder(folder):
+                folders.add(folder)
+    return [home.nar(folder) for folder in sorted(folders)]
 
 
 def _is_of_cluster(values: Mapping[str, str]) -> bool:
@@ -374,22 +417,33 @@ def _original(home: PulsarHome, conf: Path, current: bytes, record: Record | Non
     if unedited and backup is not None and _sha256(backup) == known.original_sha256:
         return backup, []
     undone = conf_file.undo(conf_file.decode(current), known.edit)
-    notes = [f"{conf.name}: {key} was changed and stays as it is" for key in undone.kept]
+    text = _without_servlet(undone.text)
+    kept = [key for key in undone.kept if text == undone.text or key != SERVLETS_KEY]
+    notes = [f"{conf.name}: {key} was changed and stays as it is" for key in kept]
+    if text != undone.text:
+        notes.append(f"{conf.name}: {SERVLETS_KEY} was changed and loses only {nar.SERVLET}")
     if not unedited:
         notes.insert(0, f"{conf.name} was edited after it was attached: the edits stay, Tidegate's keys go")
-    return conf_file.encode(undone.text), notes
+    return conf_file.encode(text), notes
 
 
 def _without_keys(conf: Path, current: bytes) -> tuple[bytes, list[str]]:
     text = conf_file.decode(current)
     if conf_file.values(text).get(TRACKER_KEY) != TRACKER_FACTORY:
         return current, []
-    text, _ = conf_file.apply(text, {TRACKER_KEY: PULSARS_OWN_TRACKER})
+    text, _ = conf_file.apply(_without_servlet(text), {TRACKER_KEY: PULSARS_OWN_TRACKER})
     note = (
         f"{conf.name} was attached and there is no record of how it was: "
         f"Tidegate's keys go, {TRACKER_KEY} becomes Pulsar's default"
     )
     return conf_file.encode(conf_file.remove(text, conf_file.OWNED_PREFIX)), [note]
+
+
+def _without_servlet(text: str) -> str:
+    """A conf file that does not name our servlet: without its archive the broker would not start."""
+    left = servlets.without(conf_file.values(text))
+    text = conf_file.remove_keys(text, [key for key, value in left.items() if not value])
+    return conf_file.apply(text, {key: value for key, value in left.items() if value})[0]
 
 
 def _conf_state(home: PulsarHome, conf: Path, record: Record | None) -> ConfState:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tidegate.plugin.attach import conf_file
+from tidegate.plugin.attach import conf_file, nar
 from tidegate.plugin.attach.folder import Folder
 from tidegate.plugin.errors import AttachError
 
@@ -80,6 +80,14 @@ class PulsarHome:
         """Path of the shim that ``attach`` installs."""
         return self.path / LIB / JAR_NAME
 
+    def nar(self, folder: str) -> Path:
+        """Path of the servlet's archive in a folder of the home."""
+        return self.path / folder / nar.NAME
+
+    def has_folder(self, name: str) -> bool:
+        """True if the home has a folder of this name. Raises ``AttachError`` for a link."""
+        return self.folders.of(self.path / name / nar.NAME) is not None
+
     def other_jars(self) -> tuple[Path, ...]:
         """Shims under other names, which would be on the class path beside ``jar``."""
         names = self.folders.lib.names()
@@ -118,6 +126,7 @@ class Folders:
         self.lib = lib
         self.conf = conf
         self.record = record
+        self._others: dict[str, Folder | None] = {}
 
     @classmethod
     def open(cls, path: Path, identity: tuple[int, int] | None = None) -> Self:
@@ -153,19 +162,25 @@ class Folders:
                 return self.conf
             case ("conf", "tidegate"):
                 return self.record
+            case (name,):
+                if name not in self._others:
+                    self._others[name] = self.home.folder(name)
+                return self._others[name]
             case _:
                 raise ValueError(f"{path} is none of the files of attach")
 
     def make(self, path: Path) -> Folder:
-        """As ``of``, but made if it is missing. Raises ``OSError``."""
+        """As ``of``, but the record's is made if it is missing. Raises ``OSError`` or ``AttachError``."""
         folder = self.of(path)
         if folder is None:
+            if path.parent != self.conf.path / RECORD:
+                raise AttachError(f"{path.parent} is gone: run the same command again")
             self.record = folder = self.conf.make(RECORD)
         return folder
 
     def close(self) -> None:
         """Close every directory."""
-        for one in (self.record, self.conf, self.lib, self.home):
+        for one in (*self._others.values(), self.record, self.conf, self.lib, self.home):
             if one is not None:
                 one.close()
 

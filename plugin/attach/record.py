@@ -23,7 +23,8 @@ class AttachedSettings:
     """The settings of an attached broker.
 
     horizon_ms: how far ahead due entries are pushed to the broker. index_log: the home of index logs;
-    ``auto``: chosen by the conf file of each broker.
+    ``auto``: chosen by the conf file of each broker. servlet: the broker's
+    web service has Tidegate's.
     """
 
     socket: str
@@ -31,6 +32,7 @@ class AttachedSettings:
     tune_acks: bool = False
     allow_unknown_version: bool = False
     index_log: str = "auto"
+    servlet: bool = True
 
 
 @dataclass(frozen=True)

@@ -72,6 +72,13 @@ def attach(  # noqa: PLR0917 the flags
             "URL such as s3://bucket/folder [default: auto, which is bookkeeper for a broker of a cluster].",
         ),
     ] = None,
+    servlet: Annotated[
+        bool | None,
+        typer.Option(
+            "--servlet/--no-servlet",
+            help="Serve /tidegate/v1 on the broker's web port, as its admin interface is [default: servlet].",
+        ),
+    ] = None,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
@@ -80,7 +87,7 @@ def attach(  # noqa: PLR0917 the flags
     Puts the shim into lib, and its keys into the conf files. Attached already, only what is given and differs
     is changed. Takes effect when the broker is restarted.
     """
-    wanted = Wanted(socket, horizon_ms, tune_acks, allow_unknown_version, index_log)
+    wanted = Wanted(socket, horizon_ms, tune_acks, allow_unknown_version, index_log, servlet)
     plan = plan_attach(pulsar_home.absolute(), wanted, shim_jar(), own_default_socket())
     _carry_out_and_show(plan, dry_run, as_json)
 

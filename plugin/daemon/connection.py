@@ -47,6 +47,7 @@ from tidegate.plugin.wire.messages import (
     Credit,
     Error,
     Hello,
+    HttpRequest,
     Ingest,
     LogAnswer,
     MarkDelete,
@@ -376,10 +377,8 @@ class Connection(asyncio.BufferedProtocol):
                 self.send(Pong(), 0, frame.seq)
             case Pong():
                 pass
-            case Query() if self.hello.role == Role.CONTROL:
-                self._engine.query(self, message.request(), partial(self._reply, frame.seq))
-            case Ingest() if self.hello.role == Role.CONTROL:
-                self._engine.ingest(self, message, partial(self._reply, frame.seq))
+            case Query() | Ingest() | HttpRequest() if self.hello.role == Role.CONTROL:
+                self._on_request(frame.seq, message)
             case Error():
                 self._on_error(frame.stream, message)
             case LogAnswer() | Cancelled() | Rescheduled() if self.hello.role == Role.BROKER:
@@ -398,6 +397,15 @@ class Connection(asyncio.BufferedProtocol):
                     ErrorCode.MALFORMED,
                     f"{message.type.name} is not for a {self.hello.role.name.lower()} to send",
                 )
+
+    def _on_request(self, seq: int, request: Query | Ingest | HttpRequest) -> None:
+        match request:
+            case Query():
+                self._engine.query(self, request.request(), partial(self._reply, seq))
+            case Ingest():
+                self._engine.ingest(self, request, partial(self._reply, seq))
+            case HttpRequest():
+                self._engine.respond(self, request, partial(self.send, stream_id=0, seq=seq))
 
     def _on_answer(self, frame: Frame, answer: LogAnswer | Cancelled | Rescheduled) -> None:
         if isinstance(answer, LogAnswer):

@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidegate.index import (
     UNCLAIMED,
@@ -31,6 +31,7 @@ from tidegate.index import (
     SubscriptionName,
     TidegateIndexError,
 )
+from tidegate.plugin.api.api import Api
 from tidegate.plugin.daemon.audit_log import AuditLog
 from tidegate.plugin.daemon.brokers import Brokers
 from tidegate.plugin.daemon.bypasses import Bypasses
@@ -68,6 +69,8 @@ from tidegate.plugin.wire.messages import (
     Cancelled,
     Close,
     Hello,
+    HttpRequest,
+    HttpResponse,
     Ingest,
     Move,
     Open,
@@ -246,9 +249,16 @@ class DaemonEngine:
         """See ``stream.Engine``."""
         self._queries.ask(connection, request, reply)
 
-    async def answer(self, request: dict[str, object]) -> dict[str, Any]:
-        """The answer to a query about waiting messages, for the HTTP side. Raises ``UserError``."""
-        return await self._queries.answer(request)
+    @property
+    def api(self) -> Api:
+        """The HTTP interface, for whoever reads requests."""
+        return self._queries.api
+
+    def respond(
+        self, connection: Link, request: HttpRequest, respond: Callable[[HttpResponse], None]
+    ) -> None:
+        """See ``stream.Engine``."""
+        self._queries.respond(connection, request, respond)
 
     def ingest(self, connection: Link, message: Ingest, reply: Callable[[bytes], None]) -> None:
         """See ``stream.Engine``."""

@@ -11,11 +11,14 @@ import asyncio
 import base64
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from http import HTTPStatus
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegate.index import DelayIndex, PositionSet, StorageError, TidegateIndexError
+from tidegate.plugin.api.api import Api, Request, Response
 from tidegate.plugin.api.changes import OUTCOMES
+from tidegate.plugin.api.problem import ProblemError
 from tidegate.plugin.daemon import width
 from tidegate.plugin.daemon.audit_log import IDS_MAX, AuditLog
 from tidegate.plugin.daemon.cancelling import Cancelling, with_state
@@ -30,12 +33,13 @@ from tidegate.plugin.errors import NotNowError, UserError
 from tidegate.plugin.message_ids import message_id
 from tidegate.plugin.seldom import Seldom, kind_of
 from tidegate.plugin.telemetry import report
-from tidegate.plugin.wire.messages import Ingest, json_body
+from tidegate.plugin.wire.messages import HttpRequest, HttpResponse, Ingest, json_body
 
 if TYPE_CHECKING:
     import structlog
 
 Tell = Callable[[bytes], None]
+Respond = Callable[[HttpResponse], None]
 _KNOWN = (
     "status",
     "width",
@@ -95,6 +99,7 @@ class Queries:
         self._loop = loop
         self._log = log
         self._seldom = Seldom(asked.clock.monotonic_ns)
+        self.api = Api(self.answer, asked.clock.now_ms, log=log)
         self._tasks: set[asyncio.Task[None]] = set()
         self._telling: dict[asyncio.Task[None], Link] = {}
         self._unanswered: Counter[Link] = Counter()
@@ -157,6 +162,25 @@ class Queries:
             reply(refusal(error))
         else:
             self._do(connection, self._put(connection, message, reply))
+
+    def respond(self, connection: Link, request: HttpRequest, respond: Respond) -> None:
+        """Answer a request of the API; `respond` is called once."""
+        try:
+            self._require_room(connection)
+        except UserError as error:
+            refused = Response.of(ProblemError(HTTPStatus.SERVICE_UNAVAILABLE, str(error)))
+            respond(_framed(refused))
+        else:
+            self._do(connection, self._respond(request, respond))
+
+    async def _respond(self, request: HttpRequest, respond: Respond) -> None:
+        async def body() -> bytes:
+            return request.body
+
+        path, _, query = request.target.partition("?")
+        role = f"{request.role or 'anybody'}, over the broker"
+        asked = Request(request.method, path, query, body, role)
+        respond(_framed(await self.api.respond(asked)))
 
     def _require_room(self, connection: Link) -> None:
         if self._unanswered[connection] >= UNANSWERED_MAX:
@@ -340,6 +364,10 @@ class Queries:
                 reply(json_body({"error": lost}))
 
         self._asked.when_durable(token, tell)
+
+
+def _framed(response: Response) -> HttpResponse:
+    return HttpResponse(response.status, response.content_type, response.body)
 
 
 async def _widths(request: width.WidthRequest, indexes: list[DelayIndex]) -> AsyncIterator[bytes]:

@@ -338,7 +338,6 @@ def _http_side(
 ) -> HttpSide | None:
     if settings.http_address is None:
         return None
-    from tidegate.plugin.api.api import Api  # noqa: PLC0415
     from tidegate.plugin.telemetry.http import HttpSide  # noqa: PLC0415
 
     return HttpSide(
@@ -349,7 +348,7 @@ def _http_side(
             "held": lambda: report.status(engine, report.SUBSCRIPTIONS_MAX),
             "due": lambda: report.status(engine, report.PAGE_SUBSCRIPTIONS, by_due=True),
         },
-        Api(engine.answer, engine.clock.now_ms, log=log),
+        engine.api,
         token=token,
         hosts=settings.http_host_names,
         loop=loop,

@@ -18,6 +18,8 @@ from tidegate.plugin.wire.messages import (
     Bypassed,
     Cancelled,
     Hello,
+    HttpRequest,
+    HttpResponse,
     Ingest,
     Message,
     Open,
@@ -212,6 +214,12 @@ class Engine(Protocol):
 
     def ingest(self, connection: Link, message: Ingest, reply: Callable[[bytes], None]) -> None:
         """Entries of a control client; ``reply`` is called once they are durable."""
+        ...
+
+    def respond(
+        self, connection: Link, request: HttpRequest, respond: Callable[[HttpResponse], None]
+    ) -> None:
+        """Answer a request that the broker's web service has authorized; ``respond`` is called once."""
         ...
 
     def bypassed(self, connection: Link, told: Bypassed) -> None:

@@ -29,7 +29,9 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from tidegate.plugin.acceptor import Acceptor
-from tidegate.plugin.api.api import BODY_BYTES_MAX, Api, problem_response
+from tidegate.plugin.api import over_http
+from tidegate.plugin.api.api import BODY_BYTES_MAX, Api
+from tidegate.plugin.api.over_http import problem_response
 from tidegate.plugin.api.problem import ProblemError
 from tidegate.plugin.errors import StartError
 from tidegate.plugin.telemetry.address import HttpAddress
@@ -166,7 +168,7 @@ class HttpSide:
     def _api_of(self, api: Api) -> _Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
             with self._connections.reading(request.transport, request.content):
-                return await api.handle(request)
+                return await over_http.handle(api, request)
 
         return handle
 

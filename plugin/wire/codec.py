@@ -53,6 +53,8 @@ from tidegate.plugin.wire.messages import (
     Error,
     Held,
     Hello,
+    HttpRequest,
+    HttpResponse,
     Ingest,
     LogAnswer,
     LogCode,
@@ -108,6 +110,8 @@ _ON_STREAM_0 = {
     FrameType.QUERY,
     FrameType.REPLY,
     FrameType.INGEST,
+    FrameType.HTTP_REQUEST,
+    FrameType.HTTP_RESPONSE,
 }
 _ON_ANY_STREAM = {FrameType.ERROR}
 _WITH_SEQ = {
@@ -125,6 +129,8 @@ _WITH_SEQ = {
     FrameType.QUERY,
     FrameType.REPLY,
     FrameType.INGEST,
+    FrameType.HTTP_REQUEST,
+    FrameType.HTTP_RESPONSE,
     FrameType.CANCEL,
     FrameType.CANCELLED,
     FrameType.RESCHEDULE,
@@ -332,6 +338,8 @@ _DECODERS: dict[FrameType, Callable[[_Reader, int], Message]] = {
     FrameType.INGEST: lambda r, flags: Ingest(
         r.string(), r.string(), r.rest(), disown=bool(flags & FLAG_DISOWN)
     ),
+    FrameType.HTTP_REQUEST: lambda r, _: HttpRequest(r.string(), r.string(), r.string(), r.rest()),
+    FrameType.HTTP_RESPONSE: lambda r, _: HttpResponse(r.u16(), r.string(), r.rest()),
 }
 
 
@@ -377,7 +385,7 @@ def decode(frame: Frame) -> Message:
     return message
 
 
-def encode(message: Message, stream: int = 0, seq: int = 0) -> bytes:  # noqa: PLR0912 one for each message
+def encode(message: Message, stream: int = 0, seq: int = 0) -> bytes:  # noqa: PLR0912, PLR0915 one for each message
     """The whole frame of ``message``. Raises ``ProtocolError`` (oversized) if it is too long for one."""
     flags = 0
     match message:
@@ -422,6 +430,8 @@ def encode(message: Message, stream: int = 0, seq: int = 0) -> bytes:  # noqa: P
             payload = _bypassed(message)
         case Query() | Reply():
             payload = message.body
+        case HttpRequest() | HttpResponse():
+            payload = _http(message)
         case Ingest():
             payload = _string(message.topic) + _string(message.subscription) + message.block
             flags = FLAG_DISOWN if message.disown else 0
@@ -459,6 +469,12 @@ def _pace(message: Pace | Paced) -> bytes:
     if isinstance(message, Pace):
         return head
     return head + _U32.pack(message.held_back) + _string(message.why)
+
+
+def _http(message: HttpRequest | HttpResponse) -> bytes:
+    if isinstance(message, HttpResponse):
+        return _U16.pack(message.status) + _string(message.content_type) + message.body
+    return b"".join([*map(_string, (message.method, message.target, message.role)), message.body])
 
 
 def _log(message: LogRequest | LogAnswer) -> bytes:

@@ -63,6 +63,8 @@ class FrameType(IntEnum):
     QUERY = 0x20
     REPLY = 0x21
     INGEST = 0x22
+    HTTP_REQUEST = 0x23
+    HTTP_RESPONSE = 0x24
     CANCEL = 0x40
     CANCELLED = 0x41
     RESCHEDULE = 0x42

@@ -463,6 +463,30 @@ class Ingest:
     disown: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """A request that the broker's web service has authorized, for the daemon to answer.
+
+    target: path and query. role: the client's, empty without authentication.
+    """
+
+    type: ClassVar[FrameType] = FrameType.HTTP_REQUEST
+    method: str
+    target: str
+    role: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """The answer to an HTTP_REQUEST."""
+
+    type: ClassVar[FrameType] = FrameType.HTTP_RESPONSE
+    status: int
+    content_type: str
+    body: bytes
+
+
 Message = (
     Hello
     | Welcome
@@ -495,6 +519,8 @@ Message = (
     | Query
     | Reply
     | Ingest
+    | HttpRequest
+    | HttpResponse
 )
 
 

@@ -19,6 +19,7 @@ from tests.support.inbox import Arrival, Inbox, Sent, Verdict, assert_exactly, k
 from tests.support.keeper import Keeper
 from tests.support.lane import MINUTES_10_MS, OURS, SHARED, Lane, now_ms
 from tests.support.resetting import keep_only
+from tests.support.servlets import Web
 from tests.support.two_brokers import LEDGER_ENTRIES, MOVING, TwoBrokers
 from tests.support.waiting import wait_until
 
@@ -222,3 +223,34 @@ def test_a_paused_owner_does_not_write_over_what_its_successor_knows(two: TwoBro
         lane.subscribe(inbox)
         lane.finish(inbox, lane.send_in(None, 200))
         lane.disconnect()
+
+
+def test_each_broker_s_web_service_leads_to_the_owner(two: TwoBrokers, lane: Lane) -> None:
+    two.move(lane.topic, two.a)
+    lane.subscribe(Inbox(), keep_all)
+    lane.send_in(*[MINUTES_10_MS] * 4)
+    wait_until(lambda: two.held(two.a, lane.topic) == 4, "daemon a holds them")
+    with contextlib.ExitStack() as opened:
+        plain, other, owner = (
+            Web(node.broker.admin_url, follow_redirects=follows)
+            for node, follows in ((two.b, False), (two.b, True), (two.a, False))
+        )
+        for web in (plain, other, owner):
+            opened.callback(web.close)
+        answer = plain.get(lane.topic, "tide?step_ms=60000")
+        assert answer.status_code == 307
+        assert answer.headers["Location"] == (
+            f"{two.a.broker.admin_url}/tidegate/v1/persistent/{lane.topic}/sub/tide"
+            "?step_ms=60000&authoritative=false"
+        )
+        assert other.get(lane.topic, "tide?step_ms=60000").json()["entries"] == 4
+        ids = [one["message_id"] for one in other.get(lane.topic, "waiting").json()["entries"]]
+        assert other.post(lane.topic, "cancel", {"ids": ids[:1]}).json()["done"] == 1
+        assert owner.get(lane.topic, "tide").json()["entries"] == 3
+        two.move(lane.topic, two.b)
+        answer = owner.get(lane.topic, "tide")
+        assert (answer.status_code, answer.headers["Location"].startswith(two.b.broker.admin_url)) == (
+            307,
+            True,
+        )
+        wait_until(lambda: plain.get(lane.topic, "tide").is_success, "daemon b has the index")

@@ -19,6 +19,7 @@ from pathlib import Path
 import pulsar
 
 from tests.support.admin import Admin
+from tests.support.servlets import servlet_conf
 from tidegate.plugin.local.assembled import VARIABLE, pulsar_home
 from tidegate.plugin.local.broker import Broker
 from tidegate.plugin.local.daemon import Daemon
@@ -114,6 +115,7 @@ class Cluster:
                     socket_path,
                     tidegateDaemonWaitMillis=str(_DAEMON_WAIT_MS),
                     tidegateIndexLog=index_log,
+                    **servlet_conf(work_dir / "servlets"),
                 )
             case TrackerKind.BUCKET:
                 conf[FACTORY_KEY] = BUCKET_FACTORY

@@ -13,6 +13,7 @@ import pulsar
 
 from tests.support.admin import Admin
 from tests.support.cluster import PULSAR_HOME, SHIM_JAR, TrackerKind
+from tests.support.servlets import servlet_conf
 from tests.support.waiting import wait_until
 from tidegate.pipeline.rebuild.orphans import BookieLedgers
 from tidegate.plugin.local.cluster import LocalCluster, Node
@@ -48,8 +49,7 @@ class TwoBrokers:
         daemon_program: Path | None = None,
         broker_conf: Mapping[str, str] | None = None,
     ) -> None:
-        # Pulsar's own choice is one directory in /tmp for everybody.
-        own = {"narExtractionDirectory": str(work_dir / "nar"), "tidegateIndexLog": index_log}
+        own = {"tidegateIndexLog": index_log, **servlet_conf(work_dir / "nar")}
         conf = {**_CONF, **own, **(broker_conf or {})}
         self.cluster = LocalCluster(
             PULSAR_HOME, work_dir, socket_dir, jar=SHIM_JAR, conf=conf, daemon_settings=daemon_settings

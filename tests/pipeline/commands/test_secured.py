@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hmac
-import json
 import secrets
 import tempfile
 from collections.abc import Iterator
@@ -18,6 +15,7 @@ from tests.pipeline.rebuild.test_rebuild import Unstarted
 from tests.support import certificates
 from tests.support.cluster import Cluster, TrackerKind
 from tests.support.lane import Lane
+from tests.support.tokens import token, token_conf
 from tidegate.pipeline.errors import OptionError, TopicError, UnreachableError
 from tidegate.pipeline.rebuild import job
 from tidegate.pipeline.rebuild.options import RebuildOptions
@@ -41,16 +39,6 @@ class Secured:
     tokens: dict[str, Path]
 
 
-def token(role: str, secret: bytes) -> str:
-    """A JSON web token as `pulsar tokens create` makes it."""
-    head, body = (
-        base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=")
-        for part in ({"alg": "HS256"}, {"sub": role})
-    )
-    signature = hmac.digest(secret, head + b"." + body, "sha256")
-    return b".".join((head, body, base64.urlsafe_b64encode(signature).rstrip(b"="))).decode()
-
-
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     """A broker with 200 delayed messages; who comes to its other ports, without TLS, is an operator."""
@@ -68,12 +56,8 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         "tlsKeyFilePath": str(made.server_key),
         "tlsTrustCertsFilePath": str(made.authority),
         "tlsRequireTrustedClientCertOnConnect": "true",
-        "authenticationEnabled": "true",
-        "authenticationProviders": "org.apache.pulsar.broker.authentication.AuthenticationProviderToken",
-        "tokenSecretKey": (folder / "secret").as_uri(),
         "anonymousUserRole": "tests",
-        "authorizationEnabled": "true",
-        "superUserRoles": f"tests,{OPERATOR}",
+        **token_conf(folder / "secret", "tests", OPERATOR),
     }
     with tempfile.TemporaryDirectory(prefix="tidegate-") as short:
         cluster = Cluster(TrackerKind.TIDEGATE, folder, Path(short) / "daemon.sock")

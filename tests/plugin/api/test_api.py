@@ -17,7 +17,7 @@ from tests.support.deciding import HOUR_MS, TOPIC, DecidingBroker, waiting
 from tests.support.served import Served
 from tests.support.shim_client import ShimClient
 from tidegate.index import Entries, PositionSet, SubscriptionName
-from tidegate.plugin.api import api, routes
+from tidegate.plugin.api import over_http, routes
 
 ORDERS = "persistent/public/default/orders/sub"
 COUNTS = ("done", "too_late", "acknowledged", "unknown", "undecided")
@@ -309,7 +309,7 @@ async def test_what_is_no_json_changes_nothing(served: Served, text: str) -> Non
 async def test_a_body_that_does_not_come_ends_in_time(
     start: StartDaemon, socket_path: Path, token_file: Path
 ) -> None:
-    with patch.object(api.Api.__init__, "__kwdefaults__", {"body_s": 0.2}):
+    with patch.object(over_http, "BODY_SECONDS", 0.2):
         async with start(http="127.0.0.1:0", http_token_file=token_file) as daemon:
             reader, writer = await asyncio.open_connection("127.0.0.1", daemon.http_port)
             writer.write(

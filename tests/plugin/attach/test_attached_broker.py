@@ -6,12 +6,9 @@ The broker chooses its port, then listens with TLS alone: either way it is named
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,36 +18,12 @@ import pulsar
 import pytest
 
 from tests.support import certificates
-from tests.support.cluster import daemon_of
 from tests.support.waiting import wait_until
 from tidegate.plugin.local.broker import Broker
 from tidegate.plugin.local.daemon import Daemon
 
 pytestmark = pytest.mark.broker
 DELAY_MS = 1_500
-
-
-@pytest.fixture
-def whole_home(distribution: Path, tmp_path: Path) -> Path:
-    """A whole Pulsar that may be changed: links to the distribution's jars, copies of the rest."""
-    home = tmp_path / "pulsar"
-    home.mkdir()
-    # The start script follows links to find its home, so it is a copy as well.
-    shutil.copytree(distribution / "bin", home / "bin")
-    shutil.copytree(distribution / "conf", home / "conf")
-    (home / "lib").mkdir()
-    for jar in (distribution / "lib").iterdir():
-        (home / "lib" / jar.name).symlink_to(jar)
-    return home
-
-
-@pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    with (
-        tempfile.TemporaryDirectory(prefix="tidegate-") as short,
-        daemon_of(tmp_path, Path(short) / "daemon.sock") as daemon,
-    ):
-        yield daemon
 
 
 def tidegate(*arguments: str | Path) -> str:

@@ -29,6 +29,7 @@ from tidegate.plugin.attach.plan import (
     plan_attach,
     plan_detach,
 )
+from tidegate.plugin.attach.servlets import DIRECTORY_KEY, SERVLETS_KEY
 from tidegate.plugin.errors import AttachError
 from tidegate.plugin.local.trackers import TIDEGATE_FACTORY
 
@@ -46,8 +47,9 @@ def attach(
     tune_acks: bool | None = None,
     allow_unknown_version: bool | None = None,
     index_log: str | None = None,
+    servlet: bool | None = None,
 ) -> Plan:
-    wanted = Wanted(socket, horizon_ms, tune_acks, allow_unknown_version, index_log)
+    wanted = Wanted(socket, horizon_ms, tune_acks, allow_unknown_version, index_log, servlet)
     plan = plan_attach(home, wanted, jar, SOCKET)
     carry_out(plan)
     return plan
@@ -91,7 +93,7 @@ def test_nothing_else_changes_in_the_conf_files(home: Path) -> None:
     lines = {name: (home / "conf" / name).read_bytes().splitlines() for name in CONFS}
     attach(home)
     for name in CONFS:
-        ours = {TRACKER_KEY, SOCKET_KEY, HORIZON_KEY}
+        ours = {TRACKER_KEY, SOCKET_KEY, HORIZON_KEY, SERVLETS_KEY, DIRECTORY_KEY}
         assert {k: v for k, v in conf_values(home, name).items() if k not in ours} == {
             k: v for k, v in before[name].items() if k not in ours
         }
@@ -503,5 +505,5 @@ def test_the_copy_belongs_to_whom_the_conf_file_belongs(home: Path, monkeypatch:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     attach(home)
     monkeypatch.undo()
-    written = len(CONFS) * 2 + 3  # the copies, the record, its directory, the jar
+    written = len(CONFS) * 2 + 4  # the copies, the record, its directory, the jar, the servlet's archive
     assert given == [(12_345, 12_346)] * written

@@ -67,7 +67,7 @@ public final class SocketPeer {
     }
 
     /** Throws {@code UntrustedException}, which names the listener, or {@code IOException} if that cannot be known. */
-    void check(SocketChannel channel) throws IOException {
+    public void check(SocketChannel channel) throws IOException {
         UserPrincipal user = channel.getOption(ExtendedSocketOptions.SO_PEERCRED).user();
         if (users == null) {
             users = trust.users();

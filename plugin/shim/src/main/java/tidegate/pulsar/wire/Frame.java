@@ -7,7 +7,8 @@ import java.util.List;
 /**
  * The frames of docs/protocol.md, one record for each type; the fields are in the payload's order.
  *
- * <p>QUERY, REPLY and INGEST are missing, as no broker sends or gets them.
+ * <p>QUERY, REPLY and INGEST are missing, as no broker sends or gets them. The broker's servlet, a control client, sends
+ * HTTP_REQUEST.
  *
  * <p>{@code stream} and {@code seq} belong to the envelope ({@link Envelope}), not to the frame.
  */
@@ -32,6 +33,7 @@ public sealed interface Frame {
     record Hello(int minVersion, int maxVersion, int role, String clientName, String product) implements Frame {
         static final int TYPE = 0x01;
         public static final int ROLE_BROKER = 1;
+        public static final int ROLE_CONTROL = 2;
 
         @Override
         public int type() {
@@ -417,6 +419,39 @@ public sealed interface Frame {
         @Override
         public int type() {
             return TYPE;
+        }
+    }
+
+    /**
+     * A request of the broker's web service, which the daemon answers as its own HTTP side would. {@code target}: path and query.
+     * {@code clientRole}: the authenticated role, empty without authentication.
+     */
+    record HttpRequest(String method, String target, String clientRole, ByteBuffer body) implements Frame {
+        static final int TYPE = 0x23;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+
+        @Override
+        public String name() {
+            return "HTTP_REQUEST";
+        }
+    }
+
+    /** Answers HTTP_REQUEST, with the same seq. */
+    record HttpResponse(int status, String contentType, ByteBuffer body) implements Frame {
+        static final int TYPE = 0x24;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+
+        @Override
+        public String name() {
+            return "HTTP_RESPONSE";
         }
     }
 

@@ -166,6 +166,10 @@ public final class Frames {
         } else if (frame instanceof Frame.Bypassed f) {
             return Integer.BYTES + Short.BYTES + f.named().stream().mapToInt(one -> stringBytes(one.topic())
                     + stringBytes(one.subscription()) + Long.BYTES + stringBytes(one.reason())).sum();
+        } else if (frame instanceof Frame.HttpRequest f) {
+            return stringBytes(f.method()) + stringBytes(f.target()) + stringBytes(f.clientRole()) + f.body().remaining();
+        } else if (frame instanceof Frame.HttpResponse f) {
+            return Short.BYTES + stringBytes(f.contentType()) + f.body().remaining();
         }
         return 0;
     }
@@ -249,6 +253,15 @@ public final class Frames {
                 out.putLong(one.delayed());
                 writeString(one.reason(), out);
             });
+        } else if (frame instanceof Frame.HttpRequest f) {
+            writeString(f.method(), out);
+            writeString(f.target(), out);
+            writeString(f.clientRole(), out);
+            out.put(f.body().duplicate());
+        } else if (frame instanceof Frame.HttpResponse f) {
+            out.putShort((short) f.status());
+            writeString(f.contentType(), out);
+            out.put(f.body().duplicate());
         }
     }
 
@@ -299,6 +312,9 @@ public final class Frames {
             case Frame.LogAnswer.TYPE -> new Frame.LogAnswer(Byte.toUnsignedInt(in.get()), in.getLong(), readString(in),
                     readEntries(in));
             case Frame.Bypassed.TYPE -> readBypassed(in);
+            case Frame.HttpRequest.TYPE -> new Frame.HttpRequest(readString(in), readString(in), readString(in),
+                    readBytes(in, in.remaining()));
+            case Frame.HttpResponse.TYPE -> new Frame.HttpResponse(u16(in), readString(in), readBytes(in, in.remaining()));
             default -> throw malformed("frames of type 0x" + Integer.toHexString(type) + " are not known");
         };
     }

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashSet;
@@ -72,6 +73,12 @@ class FramesTest {
         frames.put("1e_bypassed", frame(0, 0, new Frame.Bypassed(40, List.of(new Frame.Bypassed.Dispatcher(
                 "persistent://public/default/t", "s", 1234, "Pulsar's Bucket tracker has them")))));
         frames.put("1e_bypassed_nothing", frame(0, 0, Frame.Bypassed.NOTHING));
+        frames.put("23_http_request", frame(0, 9, new Frame.HttpRequest("POST", "/tidegate/v1/persistent/acme/shop/orders/sub/cancel",
+                "acme-tür", ByteBuffer.wrap("{\"ids\":[\"17:4711\"]}".getBytes(StandardCharsets.UTF_8)))));
+        frames.put("23_http_request_get", frame(0, 10,
+                new Frame.HttpRequest("GET", "/tidegate/v1/persistent/acme/shop/orders/sub/tide?step_ms=60000", "", nothing)));
+        frames.put("24_http_response", frame(0, 9, new Frame.HttpResponse(200, "application/json",
+                ByteBuffer.wrap("{\"done\":1}".getBytes(StandardCharsets.UTF_8)))));
         frames.put("40_cancel", frame(7, 51, new Frame.Cancel(false, positions(12, 5, 12, 7, 15, 9))));
         frames.put("40_cancel_ask", frame(7, 52, new Frame.Cancel(true, positions(12, 5))));
         frames.put("41_cancelled", frame(7, 51,

@@ -1,0 +1,191 @@
+package tidegate.pulsar;
+
+import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionStage;
+import javax.servlet.http.HttpServletRequest;
+import org.apache.pulsar.broker.PulsarService;
+import org.apache.pulsar.broker.ServiceConfiguration;
+import org.apache.pulsar.broker.authentication.AuthenticationDataSource;
+import org.apache.pulsar.broker.authentication.AuthenticationDataSubscription;
+import org.apache.pulsar.broker.authorization.AuthorizationService;
+import org.apache.pulsar.broker.lookup.LookupResult;
+import org.apache.pulsar.broker.namespace.LookupOptions;
+import org.apache.pulsar.broker.web.AuthenticationFilter;
+import org.apache.pulsar.common.naming.TopicName;
+import org.apache.pulsar.common.policies.data.TopicOperation;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import tidegate.pulsar.web.ApiTarget;
+import tidegate.pulsar.web.Guard;
+import tidegate.pulsar.web.Problem;
+
+/**
+ * The broker's own rules, in the order of its admin interface: who asks, whether that one may, whether the topic is one, and
+ * which broker owns it.
+ *
+ * <p>Who may see a topic's stats may look at its tide, who may consume from a subscription at that one; who may also produce to
+ * the topic may change it. Pulsar's provider lets
+ * a tenant's administrators and superusers do both. Nothing is told of a topic before that is known.
+ */
+final class BrokerGuard implements Guard {
+    private static final Logger LOG = LoggerFactory.getLogger(BrokerGuard.class);
+    private static final String DOMAIN = "persistent";
+    private static final String PROXIED_FOR = "X-Original-Principal";
+    private static final String HTTPS = "https";
+
+    private final PulsarService pulsar;
+
+    BrokerGuard(PulsarService pulsar) {
+        this.pulsar = pulsar;
+    }
+
+    /** A verdict other than to serve the request; {@code thenCompose} goes no further. */
+    private static final class Otherwise extends RuntimeException {
+        private static final long serialVersionUID = 1L;
+        private final transient Verdict verdict;
+
+        Otherwise(Verdict verdict) {
+            super(verdict.toString(), null, false, false);
+            this.verdict = verdict;
+        }
+
+        Otherwise(int status, String title, String detail) {
+            this(new Refuse(new Problem(status, title, detail)));
+        }
+    }
+
+    /** The client as Pulsar's filter has authenticated it; null where it has not. */
+    private record Client(String role, String original, AuthenticationDataSource data) {
+        static Client of(HttpServletRequest request) {
+            return new Client((String) request.getAttribute(AuthenticationFilter.AuthenticatedRoleAttributeName),
+                    request.getHeader(PROXIED_FOR),
+                    (AuthenticationDataSource) request.getAttribute(AuthenticationFilter.AuthenticatedDataAttributeName));
+        }
+
+        /** The role that the daemon's audit log names. Only a proxy may speak for another. */
+        String shown(ServiceConfiguration config) {
+            boolean speaksForOther = original != null && !original.isBlank() && config.getProxyRoles().contains(role);
+            return speaksForOther ? original : role == null ? "" : role;
+        }
+    }
+
+    @Override
+    public CompletionStage<Verdict> decide(ApiTarget target, boolean changes, HttpServletRequest request) {
+        Client client = Client.of(request);
+        boolean https = HTTPS.equalsIgnoreCase(request.getScheme());
+        CompletableFuture<Verdict> verdict;
+        try {
+            TopicName topic = topicName(target);
+            verdict = authorize(client, topic, target.subscription(), changes)
+                    .thenCompose(ignored -> requireTopic(topic))
+                    .thenCompose(ignored -> requireOwned(topic, target.authoritative(), https))
+                    .thenApply(ignored -> new Serve(client.shown(pulsar.getConfiguration())));
+        } catch (RuntimeException e) {
+            verdict = CompletableFuture.failedFuture(e);
+        }
+        return verdict.exceptionally(failure -> verdictOf(failure, target));
+    }
+
+    private static Verdict verdictOf(Throwable failure, ApiTarget target) {
+        for (Throwable cause = failure; cause != null; cause = cause.getCause()) {
+            if (cause instanceof Otherwise otherwise) {
+                return otherwise.verdict;
+            }
+        }
+        LOG.warn("The broker could not decide about a request for {}/{}", target.tenant(), target.namespace(), failure);
+        return new Refuse(new Problem(503, "Service Unavailable", "the broker cannot tell who owns the topic now: ask again"));
+    }
+
+    private static TopicName topicName(ApiTarget target) {
+        TopicName name;
+        try {
+            name = TopicName.get(DOMAIN, target.tenant(), target.namespace(), target.topic());
+        } catch (IllegalArgumentException e) {
+            throw new Otherwise(400, "Bad Request", "no topic can have that name: " + e.getMessage());
+        }
+        // Authorized is what Pulsar understands, and asked of the daemon what the path says.
+        if (!name.toString().equals(DOMAIN + "://" + target.tenant() + "/" + target.namespace() + "/" + target.topic())) {
+            throw new Otherwise(400, "Bad Request", "no topic can have that name");
+        }
+        return name;
+    }
+
+    private CompletableFuture<Void> authorize(Client client, TopicName topic, Optional<String> subscription, boolean changes) {
+        if (!pulsar.getConfiguration().isAuthenticationEnabled() || !pulsar.getBrokerService().isAuthorizationEnabled()) {
+            return CompletableFuture.completedFuture(null);
+        }
+        if (client.role() == null) {
+            throw new Otherwise(401, "Unauthorized", "send a token, or what else this cluster authenticates by");
+        }
+        if (subscription.isEmpty()) {
+            if (changes) {
+                throw new Otherwise(404, "Not Found", "name the subscription that is to be changed");
+            }
+            return require(client, topic, client.data(), TopicOperation.GET_STATS);
+        }
+        AuthenticationDataSource data = new AuthenticationDataSubscription(client.data(), subscription.get());
+        return require(client, topic, data, TopicOperation.CONSUME).thenCompose(ignored -> changes
+                ? require(client, topic, data, TopicOperation.PRODUCE) : CompletableFuture.completedFuture(null));
+    }
+
+    private CompletableFuture<Void> require(Client client, TopicName topic, AuthenticationDataSource data, TopicOperation operation) {
+        AuthorizationService authorization = pulsar.getBrokerService().getAuthorizationService();
+        return authorization.allowTopicOperationAsync(topic, operation, client.original(), client.role(), data)
+                .exceptionally(failure -> {
+                    LOG.info("A request was not authorized, as that failed: {}", failure.toString());
+                    return false;
+                })
+                .thenAccept(allowed -> {
+                    if (!Boolean.TRUE.equals(allowed)) {
+                        throw new Otherwise(403, "Forbidden", switch (operation) {
+                            case CONSUME -> "this role may not consume from the subscription, so it may not look at it or change it";
+                            case PRODUCE -> "this role may not produce to the topic, so it may look and not change";
+                            default -> "this role may not see the topic's stats";
+                        });
+                    }
+                });
+    }
+
+    private CompletableFuture<Void> requireTopic(TopicName topic) {
+        return pulsar.getPulsarResources().getNamespaceResources().getPoliciesAsync(topic.getNamespaceObject())
+                .thenCompose(policies -> {
+                    if (policies.isEmpty()) {
+                        throw new Otherwise(404, "Not Found", "there is no such namespace");
+                    }
+                    return pulsar.getBrokerService().fetchPartitionedTopicMetadataAsync(topic);
+                })
+                .thenAccept(metadata -> {
+                    if (metadata.partitions > 0) {
+                        throw new Otherwise(new Refuse(new Problem(409, "Conflict",
+                                "a partitioned topic, whose partitions may be on many brokers: ask each of TOPIC-partition-0, …")
+                                .with("partitions", metadata.partitions)));
+                    }
+                });
+    }
+
+    private CompletableFuture<Void> requireOwned(TopicName topic, boolean authoritative, boolean https) {
+        return pulsar.getNamespaceService().isServiceUnitOwnedAsync(topic).thenCompose(owned -> {
+            if (owned) {
+                return CompletableFuture.completedFuture(null);
+            }
+            LookupOptions options = LookupOptions.builder().authoritative(authoritative).readOnly(false)
+                    .loadTopicsInBundle(false).build();
+            return pulsar.getNamespaceService().getBrokerServiceUrlAsync(topic, options)
+                    .thenCompose(found -> pulsar.getNamespaceService().isServiceUnitOwnedAsync(topic).thenAccept(ownedNow -> {
+                        if (!ownedNow) {
+                            throw new Otherwise(elsewhere(found, https));
+                        }
+                    }));
+        });
+    }
+
+    private Verdict elsewhere(Optional<LookupResult> found, boolean https) {
+        String url = found.map(LookupResult::getLookupData).map(data -> https ? data.getHttpUrlTls() : data.getHttpUrl()).orElse(null);
+        String own = https ? pulsar.getWebServiceAddressTls() : pulsar.getWebServiceAddress();
+        if (url == null || url.isEmpty() || url.equals(own)) {
+            return new Refuse(new Problem(503, "Service Unavailable", "no broker owns the topic now: ask again"));
+        }
+        return new Redirect(url, found.get().isAuthoritativeRedirect());
+    }
+}

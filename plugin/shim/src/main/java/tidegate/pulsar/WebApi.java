@@ -1,0 +1,73 @@
+package tidegate.pulsar;
+
+import javax.servlet.Servlet;
+import org.apache.pulsar.PulsarVersion;
+import org.apache.pulsar.broker.PulsarService;
+import org.apache.pulsar.broker.web.plugin.servlet.AdditionalServletWithPulsarService;
+import org.apache.pulsar.common.configuration.PulsarConfiguration;
+import org.eclipse.jetty.servlet.ServletHolder;
+import tidegate.pulsar.link.SocketPeer;
+import tidegate.pulsar.web.ApiServlet;
+import tidegate.pulsar.web.ApiTarget;
+import tidegate.pulsar.web.DaemonCalls;
+
+/**
+ * The servlet that {@code additionalServlets} names: Tidegate's API on the broker's web port, with the port's TLS and
+ * authentication.
+ *
+ * <p>Pulsar asks for it in two ways, and this class has both: 4.0 calls {@link #getServletHolder}, later ones
+ * {@link #getServletInstance}. 5.0 serves Jakarta's servlets and wraps one of {@code javax}, which all versions have. No method
+ * may name another class of Jetty: later ones have it elsewhere.
+ */
+public final class WebApi implements AdditionalServletWithPulsarService {
+    /** Longer than the daemon takes to give up on a broker that does not answer it. */
+    private static final long DAEMON_DEADLINE_MS = 40_000;
+    private static final long DEADLINE_MS = 60_000;
+
+    private PulsarService pulsar;
+    private DaemonCalls daemon;
+
+    @Override
+    public void loadConfig(PulsarConfiguration configuration) {
+        // The service has it, too.
+    }
+
+    @Override
+    public void setPulsarService(PulsarService service) {
+        pulsar = service;
+    }
+
+    @Override
+    public String getBasePath() {
+        return ApiTarget.BASE;
+    }
+
+    /** Up to 4.1. */
+    public ServletHolder getServletHolder() {
+        return new ServletHolder(servlet());
+    }
+
+    /** From 4.2 on. */
+    public Object getServletInstance() {
+        return servlet();
+    }
+
+    private Servlet servlet() {
+        ShimConfig config;
+        try {
+            config = ShimConfig.read(pulsar.getConfig().getProperties());
+        } catch (ShimConfigException e) {
+            throw new IllegalArgumentException(e.getMessage(), e);
+        }
+        daemon = new DaemonCalls(config.socket(), new SocketPeer(SocketPeer::ownUserAndRoot), "pulsar " + PulsarVersion.getVersion(),
+                DAEMON_DEADLINE_MS);
+        return new ApiServlet(new BrokerGuard(pulsar), daemon, DEADLINE_MS);
+    }
+
+    @Override
+    public void close() {
+        if (daemon != null) {
+            daemon.close();
+        }
+    }
+}

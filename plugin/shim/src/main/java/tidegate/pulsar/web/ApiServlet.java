@@ -1,0 +1,221 @@
+package tidegate.pulsar.web;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.util.Locale;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
+import java.util.concurrent.CompletionStage;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.atomic.AtomicBoolean;
+import javax.servlet.AsyncContext;
+import javax.servlet.AsyncEvent;
+import javax.servlet.AsyncListener;
+import javax.servlet.http.HttpServlet;
+import javax.servlet.http.HttpServletRequest;
+import javax.servlet.http.HttpServletResponse;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import tidegate.pulsar.wire.Frame;
+
+/**
+ * {@code /tidegate/v1/…} on the broker's web port: the guard decides, and the daemon beside the broker answers. It knows nothing
+ * of a request but that POST changes something and GET does not.
+ *
+ * <p>Invariants: no thread of the web service waits here; bodies are bounded, and so is the number of requests under way; each
+ * request gets one answer.
+ */
+public final class ApiServlet extends HttpServlet {
+    private static final Logger LOG = LoggerFactory.getLogger(ApiServlet.class);
+    private static final long serialVersionUID = 1L;
+    private static final int MAX_REQUESTS = DaemonCalls.MAX_CALLS;
+    private static final String JSON = "application/json";
+
+    private final transient Guard guard;
+    private final transient DaemonCalls daemon;
+    private final long deadlineMs;
+    private final transient Semaphore room = new Semaphore(MAX_REQUESTS);
+
+    /** {@code deadlineMs}: for a whole request; longer than the daemon's. */
+    public ApiServlet(Guard guard, DaemonCalls daemon, long deadlineMs) {
+        this.guard = guard;
+        this.daemon = daemon;
+        this.deadlineMs = deadlineMs;
+    }
+
+    @Override
+    protected void service(HttpServletRequest request, HttpServletResponse response) throws IOException {
+        if (!room.tryAcquire()) {
+            answerNow(response, new Problem(503, "Service Unavailable", "too many requests are under way: ask again"));
+            return;
+        }
+        Exchange exchange;
+        try {
+            AsyncContext context = request.startAsync();
+            exchange = new Exchange(context, room::release);
+            context.addListener(exchange);
+            context.setTimeout(deadlineMs);
+        } catch (RuntimeException e) {
+            room.release();
+            throw e;
+        }
+        exchange.answerWith(answer(request));
+    }
+
+    /** An answer: what to send. */
+    private record Answer(int status, String contentType, byte[] body, String location) {
+        static Answer of(Problem problem) {
+            return new Answer(problem.status(), Problem.CONTENT_TYPE, problem.json(), null);
+        }
+    }
+
+    private CompletionStage<Answer> answer(HttpServletRequest request) {
+        try {
+            boolean changes = changes(request);
+            ApiTarget target = ApiTarget.parse(request.getRequestURI(), request.getQueryString());
+            return guard.decide(target, changes, request).thenCompose(verdict -> carryOut(verdict, target, changes, request));
+        } catch (ProblemException | RuntimeException e) {
+            return CompletableFuture.failedFuture(e);
+        }
+    }
+
+    private static boolean changes(HttpServletRequest request) throws ProblemException {
+        if (request.getMethod().equals("GET") || request.getMethod().equals("HEAD")) {
+            return false;
+        }
+        if (!request.getMethod().equals("POST")) {
+            throw new ProblemException(405, "Method Not Allowed", "GET looks, and POST changes");
+        }
+        // Other types a page of another origin can send without being asked.
+        String type = request.getContentType();
+        if (type == null || !type.split(";", 2)[0].trim().toLowerCase(Locale.ROOT).equals(JSON)) {
+            throw new ProblemException(415, "Unsupported Media Type", "send Content-Type: " + JSON);
+        }
+        if (request.getContentLengthLong() > RequestBody.MAX_BYTES) {
+            throw RequestBody.tooLong();
+        }
+        return true;
+    }
+
+    private CompletionStage<Answer> carryOut(Guard.Verdict verdict, ApiTarget target, boolean changes, HttpServletRequest request) {
+        if (verdict instanceof Guard.Refuse refused) {
+            return CompletableFuture.completedFuture(Answer.of(refused.problem()));
+        }
+        if (verdict instanceof Guard.Redirect elsewhere) {
+            String location = target.location(elsewhere.webServiceUrl(), elsewhere.decides());
+            return CompletableFuture.completedFuture(new Answer(307, null, new byte[0], location));
+        }
+        String role = ((Guard.Serve) verdict).role();
+        CompletionStage<ByteBuffer> body;
+        try {
+            body = changes ? RequestBody.of(request.getInputStream()) : CompletableFuture.completedFuture(ByteBuffer.allocate(0));
+        } catch (IOException | IllegalStateException e) {
+            return CompletableFuture.failedFuture(new ProblemException(400, "Bad Request", "the body cannot be read"));
+        }
+        return body.thenCompose(bytes ->
+                        daemon.call(new Frame.HttpRequest(changes ? "POST" : "GET", target.target(), role, bytes)))
+                .thenApply(told -> new Answer(told.status(), told.contentType(), array(told.body()), null));
+    }
+
+    private static byte[] array(ByteBuffer bytes) {
+        byte[] copy = new byte[bytes.remaining()];
+        bytes.duplicate().get(copy);
+        return copy;
+    }
+
+    private static Problem problem(Throwable failure) {
+        Throwable cause = failure instanceof CompletionException && failure.getCause() != null ? failure.getCause() : failure;
+        if (cause instanceof ProblemException known) {
+            return known.problem();
+        }
+        LOG.warn("A request to Tidegate failed", cause);
+        return new Problem(500, "Internal Server Error", "the broker's log has the reason: " + cause.getClass().getSimpleName());
+    }
+
+    private static void answerNow(HttpServletResponse response, Problem problem) throws IOException {
+        setHead(response, Answer.of(problem));
+        response.getOutputStream().write(problem.json());
+    }
+
+    private static void setHead(HttpServletResponse response, Answer answer) {
+        response.setStatus(answer.status());
+        response.setContentLength(answer.body().length);
+        response.setHeader("Cache-Control", "no-store");
+        response.setHeader("X-Content-Type-Options", "nosniff");
+        if (answer.contentType() != null) {
+            response.setContentType(answer.contentType());
+        }
+        if (answer.location() != null) {
+            response.setHeader("Location", answer.location());
+        }
+        if (answer.status() == 405) {
+            response.setHeader("Allow", "GET, HEAD, POST");
+        }
+        if (answer.status() == 503) {
+            response.setHeader("Retry-After", "1");
+        }
+    }
+
+    /** One request under way. The first answer counts: the container's time-out may come together with the daemon's. */
+    private static final class Exchange implements AsyncListener {
+        private final AsyncContext context;
+        private final Runnable over;
+        private final AtomicBoolean answered = new AtomicBoolean();
+        private final AtomicBoolean ended = new AtomicBoolean();
+
+        Exchange(AsyncContext context, Runnable over) {
+            this.context = context;
+            this.over = over;
+        }
+
+        void answerWith(CompletionStage<Answer> answer) {
+            answer.whenComplete((known, failure) -> send(failure == null ? known : Answer.of(problem(failure))));
+        }
+
+        private void send(Answer answer) {
+            if (!answered.compareAndSet(false, true)) {
+                return;
+            }
+            try {
+                setHead((HttpServletResponse) context.getResponse(), answer);
+                ResponseBody.send(context, answer.body());
+            } catch (IOException | RuntimeException e) {
+                LOG.debug("An answer could not be sent", e);
+                context.complete();
+            }
+        }
+
+        @Override
+        public void onTimeout(AsyncEvent event) throws IOException {
+            // Written at once: the container takes a request that is not complete after this for a failed one.
+            if (answered.compareAndSet(false, true)) {
+                answerNow((HttpServletResponse) context.getResponse(),
+                        new Problem(504, "Gateway Timeout", "no answer in time: it may be done or not; ask again, which is safe"));
+            }
+            context.complete();
+        }
+
+        @Override
+        public void onComplete(AsyncEvent event) {
+            end();
+        }
+
+        @Override
+        public void onError(AsyncEvent event) {
+            if (answered.compareAndSet(false, true)) {
+                context.complete();
+            }
+        }
+
+        @Override
+        public void onStartAsync(AsyncEvent event) {
+            // Nobody starts it again.
+        }
+
+        private void end() {
+            if (ended.compareAndSet(false, true)) {
+                over.run();
+            }
+        }
+    }
+}

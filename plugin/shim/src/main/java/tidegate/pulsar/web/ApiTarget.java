@@ -1,0 +1,147 @@
+package tidegate.pulsar.web;
+
+import java.io.ByteArrayOutputStream;
+import java.nio.ByteBuffer;
+import java.nio.charset.CharacterCodingException;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Optional;
+import java.util.stream.Collectors;
+
+/**
+ * The topic, the subscription and the wish that a request's path and query name.
+ *
+ * <p>Invariant: {@link #target} names the same subscription to whoever takes it apart at {@code /} and decodes each part, so that
+ * the daemon can understand no other one than the broker has authorized.
+ *
+ * @param subscription empty for a wish about a topic, which is one segment below it
+ * @param action the segments below topic or subscription, decoded; at least one
+ * @param query raw, without {@code authoritative}; empty for none
+ * @param authoritative true if a broker has redirected the request, and the next one decides who owns the topic
+ */
+public record ApiTarget(String tenant, String namespace, String topic, Optional<String> subscription, List<String> action,
+                        String query, boolean authoritative) {
+    /** The path of the servlet's context. */
+    public static final String BASE = "/tidegate";
+    static final String PREFIX = BASE + "/v1/";
+    static final int MAX_LENGTH = 32 * 1024;
+    /** As the protocol has it of topics and subscriptions. */
+    static final int MAX_NAME_BYTES = 8_192;
+
+    private static final String DOMAIN = "persistent";
+    private static final String AUTHORITATIVE = "authoritative";
+    private static final int TOPIC_END = 4;
+    private static final int MAX_BELOW = 3;
+    private static final String SHAPE = "ask for " + PREFIX + DOMAIN + "/TENANT/NAMESPACE/TOPIC/SUBSCRIPTION/tide, waiting, cancel, …";
+
+    /**
+     * Reads the path and the query as they came, percent-encoded; {@code query} may be null.
+     *
+     * @throws ProblemException if they are not of this API
+     */
+    static ApiTarget parse(String path, String query) throws ProblemException {
+        if (path.length() + (query == null ? 0 : query.length()) > MAX_LENGTH) {
+            throw new ProblemException(414, "URI Too Long", "a path and its query have at most " + MAX_LENGTH + " characters");
+        }
+        if (!path.startsWith(PREFIX)) {
+            throw new ProblemException(404, "Not Found", SHAPE);
+        }
+        List<String> segments = new ArrayList<>();
+        for (String segment : path.substring(PREFIX.length()).split("/", -1)) {
+            segments.add(decoded(segment));
+        }
+        int below = segments.size() - TOPIC_END;
+        if (below < 1 || below > MAX_BELOW || !segments.get(0).equals(DOMAIN)) {
+            throw new ProblemException(404, "Not Found", SHAPE);
+        }
+        for (String segment : segments) {
+            if (segment.isEmpty()) {
+                throw new ProblemException(400, "Bad Request", "the path has an empty name: " + SHAPE);
+            }
+            if (segment.getBytes(StandardCharsets.UTF_8).length > MAX_NAME_BYTES) {
+                throw new ProblemException(400, "Bad Request", "a name has at most " + MAX_NAME_BYTES + " bytes");
+            }
+        }
+        if (segments.subList(1, TOPIC_END).stream().anyMatch(name -> name.indexOf('/') >= 0)) {
+            throw new ProblemException(400, "Bad Request", "no name of a tenant, namespace or topic has a /");
+        }
+        List<String> parameters = query == null || query.isEmpty() ? List.of() : Arrays.asList(query.split("&"));
+        String rest = parameters.stream().filter(one -> !isAuthoritative(one)).collect(Collectors.joining("&"));
+        boolean ofTopic = below == 1;
+        return new ApiTarget(segments.get(1), segments.get(2), segments.get(3),
+                ofTopic ? Optional.empty() : Optional.of(segments.get(TOPIC_END)),
+                List.copyOf(segments.subList(ofTopic ? TOPIC_END : TOPIC_END + 1, segments.size())), rest,
+                parameters.contains(AUTHORITATIVE + "=true"));
+    }
+
+    private static boolean isAuthoritative(String parameter) {
+        return parameter.equals(AUTHORITATIVE) || parameter.startsWith(AUTHORITATIVE + "=");
+    }
+
+    /** Path and query, encoded anew. */
+    String target() {
+        return path() + (query.isEmpty() ? "" : "?" + query);
+    }
+
+    /** The same request at another broker. */
+    String location(String webServiceUrl, boolean decides) {
+        String base = webServiceUrl.endsWith("/") ? webServiceUrl.substring(0, webServiceUrl.length() - 1) : webServiceUrl;
+        return base + path() + "?" + (query.isEmpty() ? "" : query + "&") + AUTHORITATIVE + "=" + decides;
+    }
+
+    private String path() {
+        List<String> segments = new ArrayList<>(List.of(DOMAIN, tenant, namespace, topic));
+        subscription.ifPresent(segments::add);
+        segments.addAll(action);
+        return segments.stream().map(ApiTarget::encoded).collect(Collectors.joining("/", PREFIX, ""));
+    }
+
+    private static String encoded(String name) {
+        if (name.equals(".") || name.equals("..")) {
+            // A client would take them for steps in the path.
+            return name.replace(".", "%2E");
+        }
+        StringBuilder out = new StringBuilder();
+        for (byte one : name.getBytes(StandardCharsets.UTF_8)) {
+            if (one >= '0' && one <= '9' || one >= 'A' && one <= 'Z' || one >= 'a' && one <= 'z' || "-_.~:".indexOf(one) >= 0) {
+                out.append((char) one);
+            } else {
+                out.append(String.format("%%%02X", Byte.toUnsignedInt(one)));
+            }
+        }
+        return out.toString();
+    }
+
+    /** Unlike {@link java.net.URLDecoder} it leaves a plus sign alone, and refuses what is not UTF-8. */
+    private static String decoded(String segment) throws ProblemException {
+        ByteArrayOutputStream bytes = new ByteArrayOutputStream(segment.length());
+        for (int i = 0; i < segment.length(); i++) {
+            char one = segment.charAt(i);
+            if (one > 0x7e || one < 0x21) {
+                throw undecodable();
+            }
+            if (one != '%') {
+                bytes.write(one);
+                continue;
+            }
+            int high = i + 2 < segment.length() ? Character.digit(segment.charAt(i + 1), 16) : -1;
+            int low = i + 2 < segment.length() ? Character.digit(segment.charAt(i + 2), 16) : -1;
+            if (high < 0 || low < 0) {
+                throw undecodable();
+            }
+            bytes.write(high << 4 | low);
+            i += 2;
+        }
+        try {
+            return StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(bytes.toByteArray())).toString();
+        } catch (CharacterCodingException e) {
+            throw undecodable();
+        }
+    }
+
+    private static ProblemException undecodable() {
+        return new ProblemException(400, "Bad Request", "the path is not percent-encoded UTF-8");
+    }
+}

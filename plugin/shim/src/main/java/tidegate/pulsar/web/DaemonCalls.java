@@ -1,0 +1,163 @@
+package tidegate.pulsar.web;
+
+import java.io.EOFException;
+import java.io.IOException;
+import java.net.UnixDomainSocketAddress;
+import java.nio.ByteBuffer;
+import java.nio.channels.ClosedChannelException;
+import java.nio.channels.SocketChannel;
+import java.nio.file.Path;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.SynchronousQueue;
+import java.util.concurrent.ThreadFactory;
+import java.util.concurrent.ThreadPoolExecutor;
+import java.util.concurrent.TimeUnit;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import tidegate.pulsar.link.SocketPeer;
+import tidegate.pulsar.wire.Frame;
+import tidegate.pulsar.wire.FrameReader;
+import tidegate.pulsar.wire.Frames;
+import tidegate.pulsar.wire.ProtocolException;
+
+/**
+ * Passes requests to the daemon as a control client, each over a connection of its own.
+ *
+ * <p>Invariants: at most {@link #MAX_CALLS} are under way; each ends, at the latest with its deadline; the threads are of this
+ * class, and wait for nobody but the daemon.
+ */
+public final class DaemonCalls implements AutoCloseable {
+    static final int MAX_CALLS = 32;
+    private static final Logger LOG = LoggerFactory.getLogger(DaemonCalls.class);
+    private static final int READ_BYTES = 64 * 1024;
+    private static final long IDLE_THREAD_S = 10;
+    private static final long SEQ = 1;
+
+    private final Path socket;
+    private final SocketPeer peer;
+    private final String product;
+    private final long deadlineMs;
+    private final ThreadPoolExecutor callers;
+    private final ScheduledExecutorService timer;
+
+    /** {@code peer} decides whether a process may be the daemon. */
+    public DaemonCalls(Path socket, SocketPeer peer, String product, long deadlineMs) {
+        this.socket = socket;
+        this.peer = peer;
+        this.product = product;
+        this.deadlineMs = deadlineMs;
+        callers = new ThreadPoolExecutor(0, MAX_CALLS, IDLE_THREAD_S, TimeUnit.SECONDS, new SynchronousQueue<>(), named("tidegate-web"));
+        timer = Executors.newSingleThreadScheduledExecutor(named("tidegate-web-timer"));
+    }
+
+    private static ThreadFactory named(String name) {
+        return task -> {
+            Thread thread = new Thread(task, name);
+            thread.setDaemon(true);
+            return thread;
+        };
+    }
+
+    /** The daemon's answer, or a {@link ProblemException}. */
+    CompletableFuture<Frame.HttpResponse> call(Frame.HttpRequest request) {
+        CompletableFuture<Frame.HttpResponse> answer = new CompletableFuture<>();
+        try {
+            callers.execute(() -> {
+                try {
+                    answer.complete(converse(request));
+                } catch (ProblemException | RuntimeException e) {
+                    answer.completeExceptionally(e);
+                }
+            });
+        } catch (RejectedExecutionException e) {
+            answer.completeExceptionally(unavailable("too many requests are under way: ask again"));
+        }
+        return answer;
+    }
+
+    private Frame.HttpResponse converse(Frame.HttpRequest request) throws ProblemException {
+        boolean asked = false;
+        Future<?> deadline = null;
+        try (SocketChannel channel = SocketChannel.open(java.net.StandardProtocolFamily.UNIX)) {
+            deadline = timer.schedule(() -> close(channel), deadlineMs, TimeUnit.MILLISECONDS);
+            channel.connect(UnixDomainSocketAddress.of(socket));
+            peer.check(channel);
+            String name = "web-" + ProcessHandle.current().pid();
+            write(channel, Frames.encode(0, 0,
+                    new Frame.Hello(Frames.VERSION_MIN, Frames.VERSION, Frame.Hello.ROLE_CONTROL, name, product)));
+            asked = true;
+            write(channel, Frames.encode(0, SEQ, request));
+            return answer(channel);
+        } catch (ClosedChannelException e) {
+            throw new ProblemException(504, "Gateway Timeout", "the daemon beside this broker did not answer in "
+                    + deadlineMs / 1000 + " s: " + again(request));
+        } catch (IOException e) {
+            LOG.debug("The daemon at {} does not answer", socket, e);
+            throw unavailable(asked ? "the daemon beside this broker went away: " + again(request)
+                    : "no daemon answers beside this broker: see that `tidegate serve` runs there");
+        } catch (ProtocolException e) {
+            LOG.warn("What answers at {} does not speak this protocol: {}", socket, e.getMessage());
+            throw unavailable("the daemon beside this broker speaks another protocol: upgrade it");
+        } finally {
+            if (deadline != null) {
+                deadline.cancel(false);
+            }
+        }
+    }
+
+    private static Frame.HttpResponse answer(SocketChannel channel) throws IOException, ProtocolException, ProblemException {
+        FrameReader reader = new FrameReader();
+        ByteBuffer buffer = ByteBuffer.allocate(READ_BYTES);
+        while (true) {
+            for (Frame.Envelope envelope = reader.next(); envelope != null; envelope = reader.next()) {
+                if (envelope.frame() instanceof Frame.HttpResponse response && envelope.seq() == SEQ) {
+                    return response;
+                } else if (envelope.frame() instanceof Frame.Ping) {
+                    write(channel, Frames.encode(0, envelope.seq(), new Frame.Pong()));
+                } else if (envelope.frame() instanceof Frame.Error error) {
+                    LOG.warn("The daemon refuses a request of the web service: {}", error.message());
+                    throw unavailable(error.code() == ProtocolException.MALFORMED
+                            ? "the daemon beside this broker is older than its shim: upgrade it"
+                            : "the daemon beside this broker is busy or stops: ask again");
+                }
+            }
+            if (channel.read(buffer.clear()) < 0) {
+                throw new EOFException();
+            }
+            reader.feed(buffer.flip());
+        }
+    }
+
+    private static void write(SocketChannel channel, ByteBuffer bytes) throws IOException {
+        while (bytes.hasRemaining()) {
+            channel.write(bytes);
+        }
+    }
+
+    private static String again(Frame.HttpRequest request) {
+        return request.method().equals("GET") ? "ask again" : "it may be done or not; ask again, which is safe";
+    }
+
+    private static ProblemException unavailable(String detail) {
+        return new ProblemException(503, "Service Unavailable", detail);
+    }
+
+    private static void close(SocketChannel channel) {
+        try {
+            channel.close();
+        } catch (IOException e) {
+            LOG.debug("A connection to the daemon could not be closed", e);
+        }
+    }
+
+    /** Ends the threads once nothing is under way. */
+    @Override
+    public void close() {
+        callers.shutdown();
+        timer.shutdown();
+    }
+}

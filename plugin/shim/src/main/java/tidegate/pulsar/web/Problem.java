@@ -1,0 +1,51 @@
+package tidegate.pulsar.web;
+
+import java.nio.charset.StandardCharsets;
+import java.util.Map;
+import java.util.TreeMap;
+
+/**
+ * An error as RFC 9457 has it ({@code application/problem+json}); the daemon's own have the same members.
+ *
+ * @param detail one line that says what to do
+ * @param more further members, numbers
+ */
+public record Problem(int status, String title, String detail, Map<String, Integer> more) {
+    public static final String CONTENT_TYPE = "application/problem+json";
+
+    public Problem(int status, String title, String detail) {
+        this(status, title, detail, Map.of());
+    }
+
+    /** The same with one member more. */
+    public Problem with(String name, int number) {
+        Map<String, Integer> members = new TreeMap<>(more);
+        members.put(name, number);
+        return new Problem(status, title, detail, members);
+    }
+
+    byte[] json() {
+        StringBuilder text = new StringBuilder("{\"type\":\"about:blank\",\"title\":");
+        quote(title, text);
+        text.append(",\"status\":").append(status).append(",\"detail\":");
+        quote(detail, text);
+        more.forEach((name, number) -> text.append(",\"").append(name).append("\":").append(number.intValue()));
+        return text.append('}').toString().getBytes(StandardCharsets.UTF_8);
+    }
+
+    /** In ASCII: half a surrogate pair, which a client may send in a name, has no UTF-8. */
+    private static void quote(String value, StringBuilder out) {
+        out.append('"');
+        for (int i = 0; i < value.length(); i++) {
+            char one = value.charAt(i);
+            if (one == '"' || one == '\\') {
+                out.append('\\').append(one);
+            } else if (one < 0x20 || one > 0x7e) {
+                out.append(String.format("\\u%04x", (int) one));
+            } else {
+                out.append(one);
+            }
+        }
+        out.append('"');
+    }
+}
