@@ -11,6 +11,9 @@ import tidegate.pulsar.position.NearTier;
  * lock.
  */
 final class Alarm {
+    /** A timer that is due for so long does not ring any more. */
+    private static final long LOST_MS = 500;
+
     private final TrackerHost host;
     private final Clock clock;
     private final Pacer pacer;
@@ -39,7 +42,8 @@ final class Alarm {
             wakeMs = headMs;
         }
         long nextMs = Math.min(wakeMs > nowMs ? wakeMs : NearTier.NONE, overlooked.lookMs());
-        if (nextMs != NearTier.NONE && (nextMs < timerMs || timerMs <= nowMs)) {
+        // One that is due rings as soon as its thread has the lock: a later request would replace it.
+        if (nextMs < timerMs || nextMs != NearTier.NONE && timerMs <= nowMs - LOST_MS) {
             timerMs = nextMs;
             host.wakeAt(nextMs);
         }

@@ -1,0 +1,56 @@
+package tidegate.pulsar.gate;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import org.junit.jupiter.api.Test;
+import tidegate.pulsar.position.NearTier;
+import tidegate.pulsar.position.PositionStates;
+import tidegate.pulsar.position.SoughtPositions;
+import tidegate.pulsar.wire.Position;
+
+class AlarmTest {
+    private final VirtualClock clock = new VirtualClock(ToyWorld.START_MS);
+    private final ToyBroker host = new ToyBroker(clock);
+    private final NearTier near = new NearTier();
+    private final PositionStates positions = new PositionStates(near, new SoughtPositions());
+    private final Pacer pacer = new Pacer(near, clock, host.pace());
+    private final Overlooked overlooked = new Overlooked(host, pacer);
+    private final Alarm alarm = new Alarm(host, clock, pacer, overlooked);
+
+    /** One consumer's message goes back and forth in vain, so the looks at it have become rare. */
+    private void lookSeldom() {
+        host.connect();
+        host.negativeAcknowledge(host.consumers.get(0), new Position(1, 9));
+        overlooked.begin(clock.millis());
+        for (int i = 0; i < 20; i++) {
+            clock.set(Math.max(clock.millis(), overlooked.lookMs()));
+            alarm.ring(clock.millis());
+        }
+        assertTrue(overlooked.lookMs() - clock.millis() > 5_000);
+    }
+
+    @Test
+    void aTimerThatIsDueIsNotReplacedByALaterOne() {
+        lookSeldom();
+        long dueMs = clock.millis() + 100;
+        positions.gate(1, 1, dueMs);
+        alarm.arm();
+        assertEquals(dueMs, host.wakeMs);
+        clock.set(dueMs);
+        // Another thread has the lock before the timer's.
+        alarm.arm();
+        assertEquals(dueMs, host.wakeMs);
+        assertTrue(alarm.ring(clock.millis()));
+    }
+
+    @Test
+    void oneThatIsLostIsReplaced() {
+        lookSeldom();
+        positions.gate(1, 1, clock.millis() + 100);
+        alarm.arm();
+        clock.advance(1_000);
+        alarm.arm();
+        assertEquals(overlooked.lookMs(), host.wakeMs);
+    }
+}
