@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tidegate.plugin.client.calls import RefusedError
     from tidegate.plugin.client.client import AsyncClient, Client
-    from tidegate.plugin.client.messages import Bucket, Changed, MessageState, Tide, WaitingMessage
+    from tidegate.plugin.client.messages import (
+        Bucket,
+        Changed,
+        MessageState,
+        Pace,
+        SubscriptionPace,
+        Tide,
+        WaitingMessage,
+    )
     from tidegate.plugin.errors import DaemonAwayError, NotNowError, TidegateError, UnknownNameError
 
 __all__ = [
@@ -21,7 +29,9 @@ __all__ = [
     "DaemonAwayError",
     "MessageState",
     "NotNowError",
+    "Pace",
     "RefusedError",
+    "SubscriptionPace",
     "Tide",
     "TidegateError",
     "UnknownNameError",
@@ -35,7 +45,9 @@ _MODULES = {
     "DaemonAwayError": "errors",
     "MessageState": "client.messages",
     "NotNowError": "errors",
+    "Pace": "client.messages",
     "RefusedError": "client.calls",
+    "SubscriptionPace": "client.messages",
     "Tide": "client.messages",
     "TidegateError": "errors",
     "UnknownNameError": "errors",

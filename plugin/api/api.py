@@ -90,7 +90,7 @@ class Api:
         try:
             place = place_of(request.raw_path)
             operation = place.operation(request.method)
-            query: Query = {"what": operation.what, **place.names}
+            query: Query = {"what": operation.what, **operation.fixed, **place.names}
             query |= parameters_of(operation, request.raw_query)
             async with self._at_once:
                 if operation.body is not None:
@@ -114,6 +114,9 @@ class Api:
             return await run(self._change(query), self._ask)
         if operation.what == "tide":
             query["exact"] = operation.scope is not routes.Scope.EVERYTHING
+        elif operation.what == "pace":
+            for name, kind in (("rate", "rate"), ("spread_ms", "spread")):
+                query |= {"kind": kind, "amount": query.pop(name)} if name in query else {}
         elif operation.what == "waiting":
             from_ms, to_ms = self._due(query.pop("due", None))
             query |= {"from_ms": from_ms, "to_ms": to_ms, "limit": query.get("limit", PAGE_ENTRIES)}

@@ -9,7 +9,7 @@ from typing import Any
 
 from tidegate.plugin.api.changes import OUTCOMES
 from tidegate.plugin.api.problem import CONTENT_TYPE
-from tidegate.plugin.api.routes import BASE, CHOSEN, DOMAINS, MESSAGE_ID, OPERATIONS, Operation, Scope
+from tidegate.plugin.api.routes import BASE, DOMAINS, MESSAGE_ID, OPERATIONS, Operation, Scope
 
 VERSION = "1"
 _TIME = {"type": "integer", "description": "Milliseconds since 1970."}
@@ -82,7 +82,9 @@ def _operation(operation: Operation, domain: str | None, names: list[str]) -> di
         for name, field in operation.parameters.items()
     ]
     about: dict[str, Any] = {
-        "operationId": "_".join(filter(None, (operation.what, operation.scope.name.lower(), domain))),
+        "operationId": "_".join(
+            filter(None, (operation.name or operation.what, operation.scope.name.lower(), domain))
+        ),
         "summary": operation.summary,
         "parameters": parameters,
         "responses": _responses(operation),
@@ -90,7 +92,7 @@ def _operation(operation: Operation, domain: str | None, names: list[str]) -> di
     if operation.body is not None:
         about["requestBody"] = {
             "required": True,
-            "content": {"application/json": {"schema": _body(operation.body, choice=operation.changes)}},
+            "content": {"application/json": {"schema": _body(operation)}},
         }
     return about
 
@@ -107,14 +109,15 @@ def _responses(operation: Operation) -> dict[str, Any]:
     return responses
 
 
-def _body(fields: Mapping[str, Any], *, choice: bool) -> dict[str, Any]:
+def _body(operation: Operation) -> dict[str, Any]:
     schema: dict[str, Any] = {
         "type": "object",
-        "properties": {name: dict(field.schema) for name, field in fields.items()},
+        "properties": {name: dict(field.schema) for name, field in (operation.body or {}).items()},
         "additionalProperties": False,
     }
-    if choice:
-        schema["oneOf"] = [{"required": [one]} for one in CHOSEN]
+    if operation.one_of:
+        schema["oneOf"] = [{"required": [one]} for one in operation.one_of]
+    if operation.changes:
         schema["dependentSchemas"] = {"after": {"not": {"required": ["ids"]}}}
     return schema
 
@@ -184,6 +187,28 @@ _SCHEMAS = {
             "deliver_at_ms": _TIME,
         },
         "deliver_at_ms",
+    ),
+    "Pace": _object(
+        {
+            "schema": {"const": 1},
+            "done": {"type": "boolean", "description": "It is in force at all partitions."},
+            "held_back": {**_COUNT, "description": "Messages that are due and may not leave yet."},
+            "subscriptions": {
+                "type": "array",
+                "items": _object(
+                    {
+                        "topic": _TEXT,
+                        "subscription": _TEXT,
+                        "paused": {"type": "boolean"},
+                        "rate": {"type": ["integer", "null"]},
+                        "spread_ms": {"type": ["integer", "null"]},
+                        "held_back": _COUNT,
+                        "why": {**_TEXT, "description": "Why it is not in force."},
+                    },
+                    *("paused", "rate", "spread_ms", "held_back", "why"),
+                ),
+            },
+        }
     ),
     "Problem": _object(
         {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from http import HTTPStatus
 from typing import Any
@@ -20,6 +20,7 @@ from tidegate.plugin.api.changes import POSITIONS_MAX
 from tidegate.plugin.api.fields import Field, TooManyError
 from tidegate.plugin.api.problem import ProblemError
 from tidegate.plugin.moments import AT_MS_MAX, AT_MS_MIN, RANGE_HELP
+from tidegate.plugin.wire.messages import RATE_MAX, SPREAD_MS_MAX, SPREAD_MS_MIN
 
 BASE = "/tidegate/v1"
 DOMAINS: Mapping[str, tuple[str, ...]] = {
@@ -44,7 +45,12 @@ class Scope(Enum):
 
 @dataclass(frozen=True)
 class Operation:
-    """A row of the table. path: below the scope; ``{id}`` takes any one segment. body: None for none."""
+    """A row of the table.
+
+    what: the query that it asks, with `fixed` besides a request's values. name: its own, where others ask the
+    same. path: below the scope; ``{id}`` takes any one segment. body: None for none. one_of: a body has
+    exactly one of these.
+    """
 
     what: str
     method: str
@@ -54,6 +60,9 @@ class Operation:
     answer: str
     parameters: Mapping[str, Field]
     body: Mapping[str, Field] | None = None
+    one_of: tuple[str, ...] = ()
+    name: str = ""
+    fixed: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def changes(self) -> bool:
@@ -79,7 +88,7 @@ _CHOICE = {
     "dry_run": fields.truth("Only count."),
 }
 CHOSEN = ("ids", "due", "all")
-"""A body that changes messages has exactly one of these."""
+"""The ways to choose messages."""
 _WHEN = {
     "at_ms": fields.number("The new time, in ms since 1970.", AT_MS_MIN, AT_MS_MAX),
     "by_ms": fields.number("So much later than now; less than 0 is earlier.", -AT_MS_MAX, AT_MS_MAX),
@@ -88,7 +97,29 @@ _WHEN = {
 
 def _change(what: str, summary: str, more: Mapping[str, Field] | None = None) -> Operation:
     body = {**_CHOICE, **(more or {})}
-    return Operation(what, "POST", Scope.SUBSCRIPTION, (what,), summary, "Changed", {}, body)
+    return Operation(what, "POST", Scope.SUBSCRIPTION, (what,), summary, "Changed", {}, body, CHOSEN)
+
+
+_PACE = {
+    "rate": fields.number("Messages that leave a second at most, the oldest first.", 1, RATE_MAX),
+    "spread_ms": fields.number("Time over which a burst is spread.", SPREAD_MS_MIN, SPREAD_MS_MAX),
+}
+
+
+def _pace(name: str, path: str, summary: str, body: Mapping[str, Field], **fixed: str) -> Operation:
+    return Operation(
+        "pace",
+        "POST",
+        Scope.SUBSCRIPTION,
+        (path,),
+        summary,
+        "Pace",
+        {},
+        body,
+        tuple(body),
+        name,
+        fixed,
+    )
 
 
 OPERATIONS = (
@@ -143,6 +174,10 @@ OPERATIONS = (
     _change("cancel", "Take messages back before they are delivered."),
     _change("release", "Have messages delivered now."),
     _change("reschedule", "Have messages delivered at another time.", _WHEN),
+    Operation("pace", "GET", Scope.SUBSCRIPTION, ("pace",), "The pace at which messages leave.", "Pace", {}),
+    _pace("set_pace", "pace", "Let messages leave at a rate, or a burst over a time.", _PACE),
+    _pace("pause", "pause", "Let no message leave.", {}, kind="paused"),
+    _pace("resume", "resume", "Let messages leave as they come due.", {}, kind="none"),
 )
 
 
@@ -258,18 +293,18 @@ def body_of(operation: Operation, given: object) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise ProblemError(HTTPStatus.BAD_REQUEST, "the body must be a JSON object")
     values = _values(operation.body or {}, given)
-    if operation.changes:
-        chosen = [one for one in CHOSEN if one in values]
-        if len(chosen) != 1:
-            raise ProblemError(HTTPStatus.BAD_REQUEST, f"the body needs exactly one of {', '.join(CHOSEN)}")
-        if "after" in values and chosen == ["ids"]:
-            raise ProblemError(HTTPStatus.BAD_REQUEST, "after goes with due or all")
-        if "at_ms" in (operation.body or {}) and ("at_ms" in values) == ("by_ms" in values):
-            raise ProblemError(HTTPStatus.BAD_REQUEST, "the body needs exactly one of at_ms, by_ms")
-        if "by_ms" in values and chosen != ["ids"]:
-            raise ProblemError(
-                HTTPStatus.BAD_REQUEST, "by_ms goes with ids: a message moved on could be met twice"
-            )
+    chosen = [one for one in operation.one_of if one in values]
+    if operation.one_of and len(chosen) != 1:
+        known = ", ".join(operation.one_of)
+        raise ProblemError(HTTPStatus.BAD_REQUEST, f"the body needs exactly one of {known}")
+    if operation.changes and "after" in values and chosen == ["ids"]:
+        raise ProblemError(HTTPStatus.BAD_REQUEST, "after goes with due or all")
+    if "at_ms" in (operation.body or {}) and ("at_ms" in values) == ("by_ms" in values):
+        raise ProblemError(HTTPStatus.BAD_REQUEST, "the body needs exactly one of at_ms, by_ms")
+    if "by_ms" in values and chosen != ["ids"]:
+        raise ProblemError(
+            HTTPStatus.BAD_REQUEST, "by_ms goes with ids: a message moved on could be met twice"
+        )
     return values
 
 

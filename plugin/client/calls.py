@@ -114,7 +114,10 @@ def call_of(base: str, query: Query) -> Call:
     given = {name: value for name, value in query.items() if value is not None}
     what = str(given.pop("what"))
     scope = _scope(what, given)
-    operation = next((one for one in OPERATIONS if (one.what, one.scope) == (what, scope)), None)
+    name = _pace(given) if what == "pace" else ""
+    operation = next(
+        (one for one in OPERATIONS if (one.what, one.scope, one.name) == (what, scope, name)), None
+    )
     if operation is None:
         raise UserError(f"{what} cannot be asked over HTTP")
     names = {}
@@ -143,6 +146,15 @@ def _scope(what: str, given: dict[str, Any]) -> Scope:
     if topic is None or _STAR in topic or _STAR in (subscription or ""):
         return Scope.EVERYTHING
     return Scope.TOPIC if subscription is None else Scope.SUBSCRIPTION
+
+
+def _pace(given: dict[str, Any]) -> str:
+    """The name of the operation for a pace, whose kind becomes a value of the body."""
+    kind, amount = given.pop("kind", None), given.pop("amount", None)
+    if kind in {"rate", "spread"}:
+        given["rate" if kind == "rate" else "spread_ms"] = amount
+        return "set_pace"
+    return {"paused": "pause", "none": "resume"}.get(kind, "")
 
 
 def talk(base: str, query: Query, *, retries: int = RETRIES) -> Talk:

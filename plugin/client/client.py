@@ -18,7 +18,7 @@ from typing import Self
 
 from tidegate.plugin.api.changes import Course, Query, Total, positions_of, run, run_blocking
 from tidegate.plugin.client.http_reach import AsyncHttpReach, HttpReach
-from tidegate.plugin.client.messages import Changed, MessageState, Tide, WaitingMessage, page_of
+from tidegate.plugin.client.messages import Changed, MessageState, Pace, Tide, WaitingMessage, page_of
 from tidegate.plugin.client.reaches import AsyncReach, Cutting, Reach
 from tidegate.plugin.client.socket_reach import AsyncSocketReach, SocketReach
 from tidegate.plugin.environment import own_default_socket
@@ -142,6 +142,20 @@ class Client:
         query = _named("reschedule", topic, subscription) | {"at_ms": at_ms, "by_ms": by_ms}
         return self._change(_course(self._reach, query, ids, due, every=all, dry_run=dry_run))
 
+    def pause(self, topic: str, subscription: str) -> Pace:
+        """Let no message leave; everything is kept."""
+        return Pace.of(self._reach.ask(_pace(topic, subscription, "paused")))
+
+    def resume(self, topic: str, subscription: str) -> Pace:
+        """Let messages leave as they come due."""
+        return Pace.of(self._reach.ask(_pace(topic, subscription, "none")))
+
+    def pace(
+        self, topic: str, subscription: str, *, rate: int | None = None, spread_ms: int | None = None
+    ) -> Pace:
+        """Let messages leave at `rate` a second, or a burst over `spread_ms`; with neither, only ask."""
+        return Pace.of(self._reach.ask(_set_pace(topic, subscription, rate, spread_ms)))
+
     def _change(self, course: Course) -> Changed:
         return Changed.of(run_blocking(course, self._reach.ask))
 
@@ -249,6 +263,20 @@ class AsyncClient:
         query = _named("reschedule", topic, subscription) | {"at_ms": at_ms, "by_ms": by_ms}
         return await self._change(_course(self._reach, query, ids, due, every=all, dry_run=dry_run))
 
+    async def pause(self, topic: str, subscription: str) -> Pace:
+        """As ``Client.pause``."""
+        return Pace.of(await self._reach.ask(_pace(topic, subscription, "paused")))
+
+    async def resume(self, topic: str, subscription: str) -> Pace:
+        """As ``Client.resume``."""
+        return Pace.of(await self._reach.ask(_pace(topic, subscription, "none")))
+
+    async def pace(
+        self, topic: str, subscription: str, *, rate: int | None = None, spread_ms: int | None = None
+    ) -> Pace:
+        """As ``Client.pace``."""
+        return Pace.of(await self._reach.ask(_set_pace(topic, subscription, rate, spread_ms)))
+
     async def _change(self, course: Course) -> Changed:
         return Changed.of(await run(course, self._reach.ask))
 
@@ -274,6 +302,19 @@ def _waiting(topic: str, subscription: str, due: str | None, after: str | None, 
 
 def _show(topic: str, subscription: str, message_id: str) -> Query:
     return _named("show", topic, subscription) | {"id": message_id}
+
+
+def _pace(topic: str, subscription: str, kind: str | None, amount: int | None = None) -> Query:
+    query = _named("pace", topic, subscription)
+    return query | {name: value for name, value in (("kind", kind), ("amount", amount)) if value is not None}
+
+
+def _set_pace(topic: str, subscription: str, rate: int | None, spread_ms: int | None) -> Query:
+    if rate is not None and spread_ms is not None:
+        raise UserError("give one of rate and spread_ms")
+    if rate is not None:
+        return _pace(topic, subscription, "rate", rate)
+    return _pace(topic, subscription, None if spread_ms is None else "spread", spread_ms)
 
 
 def _course(

@@ -117,6 +117,49 @@ class Changed:
             )
 
 
+@dataclass(frozen=True)
+class SubscriptionPace:
+    """The pace of one subscription, of each partition one; None where nobody has told it."""
+
+    topic: str
+    subscription: str
+    paused: bool | None
+    rate: int | None
+    """Messages a second at most."""
+    spread_ms: int | None
+    held_back: int
+    """Messages that are due and may not leave yet."""
+    why: str
+    """Why it is not in force; empty if it is."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """The pace at which messages leave. done: it is in force everywhere."""
+
+    done: bool
+    held_back: int
+    subscriptions: tuple[SubscriptionPace, ...]
+
+    @classmethod
+    def of(cls, answer: Answer) -> Self:
+        """Raises ``UserError`` for an answer of another form."""
+        with _known_form():
+            told = tuple(
+                SubscriptionPace(
+                    topic=one["topic"],
+                    subscription=one["subscription"],
+                    paused=one.get("paused"),
+                    rate=one.get("rate"),
+                    spread_ms=one.get("spread_ms"),
+                    held_back=one.get("held_back", 0),
+                    why=one.get("why", ""),
+                )
+                for one in answer["subscriptions"]
+            )
+            return cls(answer["done"], answer["held_back"], told)
+
+
 class _known_form:  # noqa: N801 used as a statement
     """An answer of another form is a ``UserError``."""
 

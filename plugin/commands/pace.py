@@ -7,20 +7,26 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from tidegate.plugin.commands.options import Json, Socket, Subscription, Topic
+from tidegate.plugin.client.reaches import Reach
+from tidegate.plugin.commands.options import (
+    AdminUrl,
+    Json,
+    Socket,
+    Subscription,
+    TlsCaFile,
+    Token,
+    TokenFile,
+    Topic,
+    reach_of,
+)
 from tidegate.plugin.durations import duration, milliseconds
-from tidegate.plugin.environment import own_default_socket
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.shown import one_line
-from tidegate.plugin.wire.client import ask_socket
 from tidegate.plugin.wire.messages import RATE_MAX, SPREAD_MS_MAX, SPREAD_MS_MIN
-
-_TIMEOUT_S = 60.0
 
 
 def register(app: typer.Typer) -> None:
@@ -30,24 +36,42 @@ def register(app: typer.Typer) -> None:
     app.command(epilog="Example: tidegate pace orders billing --rate 500")(pace)
 
 
-def pause(topic: Topic, subscription: Subscription, socket: Socket = None, json_output: Json = False) -> None:
+def pause(  # noqa: PLR0917 the flags
+    topic: Topic,
+    subscription: Subscription,
+    socket: Socket = None,
+    admin_url: AdminUrl = None,
+    token: Token = None,
+    token_file: TokenFile = None,
+    tls_ca_file: TlsCaFile = None,
+    json_output: Json = False,
+) -> None:
     """Let no delayed message leave until tidegate resume.
 
     Everything is kept, through restarts of broker and daemon. Exit code 1: it is not paused, 3: no daemon
     answers.
     """
-    _ask(topic, subscription, socket, {"kind": "paused"}, json_output=json_output)
+    reach = reach_of(socket, admin_url, token, token_file, tls_ca_file)
+    _ask(reach, topic, subscription, {"kind": "paused"}, json_output=json_output)
 
 
-def resume(
-    topic: Topic, subscription: Subscription, socket: Socket = None, json_output: Json = False
+def resume(  # noqa: PLR0917 the flags
+    topic: Topic,
+    subscription: Subscription,
+    socket: Socket = None,
+    admin_url: AdminUrl = None,
+    token: Token = None,
+    token_file: TokenFile = None,
+    tls_ca_file: TlsCaFile = None,
+    json_output: Json = False,
 ) -> None:
     """Let messages leave as they come due, after a pause or another pace.
 
     Everything that has waited leaves at once, the oldest first. Exit code 1: it is not resumed, 3: no daemon
     answers.
     """
-    _ask(topic, subscription, socket, {"kind": "none"}, json_output=json_output)
+    reach = reach_of(socket, admin_url, token, token_file, tls_ca_file)
+    _ask(reach, topic, subscription, {"kind": "none"}, json_output=json_output)
 
 
 def pace(  # noqa: PLR0917 the flags
@@ -64,6 +88,10 @@ def pace(  # noqa: PLR0917 the flags
         ),
     ] = None,
     socket: Socket = None,
+    admin_url: AdminUrl = None,
+    token: Token = None,
+    token_file: TokenFile = None,
+    tls_ca_file: TlsCaFile = None,
     json_output: Json = False,
 ) -> None:
     """Show or set the pace at which delayed messages leave.
@@ -77,7 +105,8 @@ def pace(  # noqa: PLR0917 the flags
         asked = {"kind": "rate", "amount": _rate(rate)}
     elif spread is not None:
         asked = {"kind": "spread", "amount": _spread(spread)}
-    _ask(topic, subscription, socket, asked, json_output=json_output)
+    reach = reach_of(socket, admin_url, token, token_file, tls_ca_file)
+    _ask(reach, topic, subscription, asked, json_output=json_output)
 
 
 def _rate(text: str) -> int:
@@ -105,11 +134,9 @@ def _spread(text: str) -> int:
     return spread_ms
 
 
-def _ask(
-    topic: str, subscription: str, socket: Path | None, asked: dict[str, Any], *, json_output: bool
-) -> None:
+def _ask(reach: Reach, topic: str, subscription: str, asked: dict[str, Any], *, json_output: bool) -> None:
     request = {"what": "pace", "topic": topic, "subscription": subscription, **asked}
-    answer = ask_socket(socket or own_default_socket(), request, _TIMEOUT_S)
+    answer = reach.ask(request)
     try:
         _say(answer, json_output=json_output)
         done = bool(answer["done"])

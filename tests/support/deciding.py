@@ -7,7 +7,15 @@ from typing import Any
 
 from tests.support.shim_client import ClientStream, ShimClient
 from tidegate.index import Entries, PositionSet
-from tidegate.plugin.wire.messages import Cancel, Cancelled, Reschedule, Rescheduled
+from tidegate.plugin.wire.messages import (
+    Cancel,
+    Cancelled,
+    Pace,
+    Paced,
+    ReleasePace,
+    Reschedule,
+    Rescheduled,
+)
 
 TOPIC = "persistent://public/default/orders"
 HOUR_MS = 3_600_000
@@ -45,6 +53,18 @@ class DecidingBroker:
         return Rescheduled(moved, too_late, acknowledged)
 
 
+class PacedBroker:
+    """Keeps the pace that it is told, and holds 7 messages back by it."""
+
+    def __init__(self) -> None:
+        self.pace = ReleasePace()
+
+    def __call__(self, asked: Pace) -> Paced:
+        if not asked.ask:
+            self.pace = asked.pace
+        return Paced(self.pace, 7 if self.pace.is_on else 0)
+
+
 async def waiting(
     client: ShimClient,
     topic: str = TOPIC,
@@ -60,4 +80,5 @@ async def waiting(
     await stream.durable()
     stream.on_cancel = broker = DecidingBroker(*given, entries=entries)
     stream.on_reschedule = broker.reschedule
+    stream.on_pace = PacedBroker()
     return stream

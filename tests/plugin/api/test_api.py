@@ -346,3 +346,41 @@ async def test_ids_of_several_partitions(served: Served) -> None:
     assert problem(refused) == (400, "partition 7 is not of this topic: check the message id")
     again = await served.post(f"{path}/cancel", {"ids": ["5:2:0", "5:2:1"]})
     assert counts(again) == {"done": 2}
+
+
+async def test_the_pace_of_release(served: Served) -> None:
+    await waiting(served.broker)
+    for path, body, kept in (
+        ("pause", {}, {"paused": True, "rate": None, "spread_ms": None, "held_back": 7}),
+        ("pace", {"rate": 500}, {"paused": False, "rate": 500, "spread_ms": None, "held_back": 7}),
+        ("pace", {"spread_ms": 60_000}, {"paused": False, "rate": None, "spread_ms": 60_000, "held_back": 7}),
+        ("resume", {}, {"paused": False, "rate": None, "spread_ms": None, "held_back": 0}),
+    ):
+        answer = await served.post(f"{ORDERS}/{path}", body)
+        assert answer.json() == {
+            "schema": 1,
+            "done": True,
+            "held_back": kept["held_back"],
+            "subscriptions": [{"topic": TOPIC, "subscription": "sub", **kept}],
+        }
+        assert (await served.get(f"{ORDERS}/pace")).json() == answer.json()
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        ("pause", {"rate": 1}, "'rate' is not known; nothing can be given here"),
+        ("pace", {}, "exactly one of rate, spread_ms"),
+        ("pace", {"rate": 1, "spread_ms": 1_000}, "exactly one of rate, spread_ms"),
+        ("pace", {"rate": 0}, "rate must be a whole number from 1 to 1000000"),
+        ("pace", {"rate": 1.5}, "rate must be a whole number"),
+        ("pace", {"spread_ms": 1}, "spread_ms must be a whole number from 1000"),
+    ],
+)
+async def test_a_wrong_pace_changes_nothing(
+    served: Served, path: str, body: dict[str, Any], said: str
+) -> None:
+    stream = await waiting(served.broker)
+    status, detail = problem(await served.post(f"{ORDERS}/{path}", body))
+    assert (status, said in detail) == (400, True), detail
+    assert not stream.paces

@@ -77,6 +77,27 @@ async def test_a_client_of_an_event_loop(served: Served, reach: Reach) -> None:
         assert (await client.cancel("orders", "sub", all=True)).done == 90
 
 
+async def test_the_pace_of_release(served: Served, reach: Reach) -> None:
+    await waiting(served.broker)
+
+    def work(client: Client) -> None:
+        paused = client.pause("orders", "sub")
+        assert (paused.done, paused.held_back) == (True, 7)
+        assert [(one.topic, one.paused) for one in paused.subscriptions] == [(TOPIC, True)]
+        assert client.pace("orders", "sub", rate=5).subscriptions[0].rate == 5
+        assert client.pace("orders", "sub").subscriptions[0].rate == 5
+        assert client.pace("orders", "sub", spread_ms=1_000).subscriptions[0].spread_ms == 1_000
+        with pytest.raises(TidegateError, match="give one of rate and spread_ms"):
+            client.pace("orders", "sub", rate=5, spread_ms=1_000)
+        assert client.resume("orders", "sub").subscriptions[0].paused is False
+
+    await blocking(work, **reach)
+    async with AsyncClient(**reach) as client:
+        assert (await client.pause("orders", "sub")).subscriptions[0].paused is True
+        assert (await client.pace("orders", "sub", rate=5)).subscriptions[0].rate == 5
+        assert (await client.resume("orders", "sub")).held_back == 0
+
+
 async def test_mistakes_are_errors_of_one_line(served: Served, reach: Reach) -> None:
     await waiting(served.broker)
 
@@ -205,6 +226,10 @@ async def test_the_commands_over_http(served: Served, token_file: Path, short_di
     environment = {"TIDEGATE_ADMIN_URL": served.url, "TIDEGATE_TOKEN": TOKEN}
     one = await cli("cancel", "orders", "sub", "--id", "5:1", "--json", **environment)
     assert (one.returncode, json.loads(one.stdout)["done"]) == (0, 1), one.stderr
+    paced = await cli("pace", "orders", "sub", "--rate", "500", *there, "--json")
+    assert json.loads(paced.stdout)["subscriptions"][0]["rate"] == 500
+    assert "PAUSED" in (await cli("pause", "orders", "sub", *there)).stdout
+    assert (await cli("resume", "orders", "sub", *there)).returncode == 0
     all_of_them = await cli("cancel", "orders", "sub", "--all", *there, "--json")
     assert all_of_them.returncode == 1
     assert json.loads(all_of_them.stdout) == {
