@@ -85,15 +85,16 @@ def test_bad_input_is_a_problem_and_changes_nothing(lane: Lane, web: Web) -> Non
         (web.client.post(f"{base}/tide", json={}), 405),
         (web.get(lane.topic, "nothing"), 404),
         (web.get(lane.topic, "tide", subscription="nobody"), 404),
-        (web.get(lane.topic, "tide", subscription="%FF"), 400),
         (web.get("nobody/default/t", "tide"), 404),
         (web.get("public/nothing/t", "tide"), 404),
-        (web.get("public/default/a%2Fb", "tide"), 400),
         (web.get(lane.topic, "tide?step_ms=-1"), 400),
         (web.client.get("/tidegate/v1/tide"), 404),
         (web.client.get("/tidegate/v1/non-persistent/public/default/t/sub/tide"), 404),
     ):
         assert problem(answer)[0] == status, answer.request.url
+    # Newer Jettys refuse these by a page of their own.
+    for answer in (web.get(lane.topic, "tide", subscription="%FF"), web.get("public/default/a%2Fb", "tide")):
+        assert answer.status_code == 400
     assert waiting(web, lane) == 10
 
 
