@@ -65,10 +65,10 @@ def resume(  # noqa: PLR0917 the flags
     tls_ca_file: TlsCaFile = None,
     json_output: Json = False,
 ) -> None:
-    """Let messages leave as they come due, after a pause or another pace.
+    """Let messages leave as they come due again.
 
-    Everything that has waited leaves at once, the oldest first. Exit code 1: it is not resumed, 3: no daemon
-    answers.
+    It ends a pause, and any other pace. Everything that has waited leaves at once, the oldest first. Exit
+    code 1: it is not resumed, 3: no daemon answers.
     """
     reach = reach_of(socket, admin_url, token, token_file, tls_ca_file)
     _ask(reach, topic, subscription, {"kind": "none"}, json_output=json_output)
