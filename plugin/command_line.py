@@ -65,9 +65,7 @@ _COMMANDS = {
     "release": _Command("tidegate.plugin.commands.release", "Have messages delivered now."),
     "reschedule": _Command("tidegate.plugin.commands.reschedule", "Have messages delivered at another time."),
     "pause": _Command("tidegate.plugin.commands.pace", "Let no delayed message leave until tidegate resume."),
-    "resume": _Command(
-        "tidegate.plugin.commands.pace", "Let messages leave as they come due again."
-    ),
+    "resume": _Command("tidegate.plugin.commands.pace", "Let messages leave as they come due again."),
     "pace": _Command(
         "tidegate.plugin.commands.pace", "Show or set the pace at which delayed messages leave."
     ),
