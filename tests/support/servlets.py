@@ -25,7 +25,11 @@ class Web:
 
     def __init__(self, url: str, token: str | None = None, **options: Any) -> None:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        self.client = httpx.Client(base_url=url, timeout=60.0, trust_env=False, headers=headers, **options)
+        # A server that has not read a body to its end closes the connection after the answer.
+        once = httpx.Limits(max_keepalive_connections=0)
+        self.client = httpx.Client(
+            base_url=url, timeout=60.0, trust_env=False, headers=headers, limits=once, **options
+        )
 
     def get(self, topic: str, rest: str, *, subscription: str = "sub") -> httpx.Response:
         """Look at a subscription."""
