@@ -133,16 +133,16 @@ def test_a_log_outlives_its_backlog_and_goes_with_its_subscription(two: TwoBroke
     lane.subscribe(Inbox())
     lane.wait_delayed(len(lane.send_in(*[MINUTES_10_MS] * 200)))
     two.wait_logged(two.a, lane.topic, 200)
-    log = two.log(two.a, lane.topic)
+    ledgers = two.log_ledgers(lane.topic)
     lane.disconnect()
     lane.admin.clear_backlog(lane.topic, "sub")
     lane.wait_stats(lambda now: now.backlog == 0, "nothing is left")
+    assert two.log_ledgers(lane.topic) >= ledgers > set()
 
     inbox = Inbox()
     lane.subscribe(inbox)
     far = lane.send_in(*[MINUTES_10_MS] * 100)
     two.wait_logged(two.a, lane.topic, len(far))
-    assert two.log(two.a, lane.topic)["pointer"] == log["pointer"]
     added = two.counted(two.b, ADDED)
     two.move(lane.topic, two.b)
     lane.finish_partly(inbox, lane.send_in(None, 200), left=len(far))
