@@ -34,6 +34,7 @@ import tidegate.pulsar.gate.SeenConsumers;
 import tidegate.pulsar.gate.TrackerCore;
 import tidegate.pulsar.gate.TrackerHost;
 import tidegate.pulsar.indexlog.LogLedgers;
+import tidegate.pulsar.indexlog.OverrideLedgers;
 import tidegate.pulsar.link.DaemonLink;
 import tidegate.pulsar.wire.Ownership;
 import tidegate.pulsar.wire.Position;
@@ -49,6 +50,7 @@ class CursorHost implements TrackerHost {
     private final DaemonLink link;
     private final Executor background;
     private final LogLedgers log;
+    private final OverrideLedgers overrides;
     private final UndoneResets undone;
     private TrackerCore core;
 
@@ -62,6 +64,7 @@ class CursorHost implements TrackerHost {
         this.background = background;
         this.undone = undone;
         log = new LogLedgers(name, properties, logs);
+        overrides = new OverrideLedgers(name, properties, logs);
     }
 
     /** The core that this host serves; set once, before the core is used. */
@@ -203,6 +206,11 @@ class CursorHost implements TrackerHost {
     @Override
     public LogLedgers log() {
         return log;
+    }
+
+    @Override
+    public OverrideLedgers overrides() {
+        return overrides;
     }
 
     @Override

@@ -18,7 +18,6 @@ import org.slf4j.LoggerFactory;
 import tidegate.pulsar.cursor.StoredSeals;
 import tidegate.pulsar.gate.TrackerCore;
 import tidegate.pulsar.indexlog.LogDeletions;
-import tidegate.pulsar.indexlog.LogLedgers;
 import tidegate.pulsar.link.DaemonLink;
 
 /**
@@ -34,17 +33,17 @@ public final class Tracker extends BucketDelayedDeliveryTracker {
     private final AbstractPersistentDispatcherMultipleConsumers subscribed;
     private final TrackerCore core;
     private final DaemonLink link;
-    private final LogLedgers log;
+    private final CursorHost host;
     private final LogDeletions deletions;
     private final StoredSeals seals;
 
-    Tracker(AbstractPersistentDispatcherMultipleConsumers dispatcher, TrackerCore core, DaemonLink link, LogLedgers log,
+    Tracker(AbstractPersistentDispatcherMultipleConsumers dispatcher, TrackerCore core, DaemonLink link, CursorHost host,
             LogDeletions deletions, Timer unusedTimer, BucketSnapshotStorage leftovers, StoredSeals seals) throws RecoverDelayedDeliveryTrackerException {
         super(dispatcher, unusedTimer, 1, true, leftovers, Long.MAX_VALUE, Long.MAX_VALUE, 1, -1);
         subscribed = dispatcher;
         this.core = core;
         this.link = link;
-        this.log = log;
+        this.host = host;
         this.deletions = deletions;
         this.seals = seals;
     }
@@ -107,7 +106,7 @@ public final class Tracker extends BucketDelayedDeliveryTracker {
     public CompletableFuture<Void> clear() {
         // With consumers connected only the backlog goes; without, perhaps the subscription.
         if (!subscribed.isConsumerConnected()) {
-            deletions.expect(subscribed.getCursor(), log, core.whenClosed());
+            deletions.expect(subscribed.getCursor(), host.log(), host.overrides(), core.whenClosed());
         }
         return core.dispatcher().clear();
     }

@@ -40,6 +40,7 @@ import tidegate.pulsar.gate.TrackerCore;
 import tidegate.pulsar.gate.TrackerSettings;
 import tidegate.pulsar.indexlog.LogDeletions;
 import tidegate.pulsar.indexlog.LogLedgers;
+import tidegate.pulsar.indexlog.OverrideLedgers;
 import tidegate.pulsar.link.DaemonLink;
 import tidegate.pulsar.link.SocketPeer;
 import tidegate.pulsar.readahead.LedgerReader;
@@ -169,7 +170,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
                 ownership == null ? Ownership.first(random) : ownership);
         Tracker tracker;
         try {
-            tracker = new Tracker(dispatcher, core, link, host.log(), deletions, unusedTimer, leftovers, seals);
+            tracker = new Tracker(dispatcher, core, link, host, deletions, unusedTimer, leftovers, seals);
         } catch (RecoverDelayedDeliveryTrackerException e) {
             // Left-over snapshots look empty, so there is no recovery that could fail.
             throw new IllegalStateException("cannot make a tracker for " + dispatcher.getName(), e);
@@ -255,7 +256,8 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
     private CompletableFuture<Void> clearOnce(ManagedCursor cursor, Ownership ownership) {
         CursorProperties properties = CursorProperties.withoutReset(cursor);
         CompletableFuture<Boolean> cleared = clear(cursor, properties, ownership);
-        deletions.expect(cursor, new LogLedgers(cursor.getName(), properties, logs), cleared);
+        deletions.expect(cursor, new LogLedgers(cursor.getName(), properties, logs),
+                new OverrideLedgers(cursor.getName(), properties, logs), cleared);
         return link.isConnected()
                 ? cleared.<Void>thenApply(done -> null).completeOnTimeout(null, CLEAN_TIMEOUT_MS, TimeUnit.MILLISECONDS)
                 : CompletableFuture.completedFuture(null);

@@ -32,6 +32,15 @@ public final class CursorProperties {
         }
     }
 
+    /** The write was not tried. */
+    public static final class NotTriedException extends ManagedLedgerException {
+        private static final long serialVersionUID = 1;
+
+        NotTriedException(String message) {
+            super(message);
+        }
+    }
+
     private final ManagedCursor cursor;
     private final RefusedResets.Subscription subscription;
     private final Executor background;
@@ -104,7 +113,7 @@ public final class CursorProperties {
     }
 
     private static CompletableFuture<Void> failed(String reason) {
-        return CompletableFuture.failedFuture(new ManagedLedgerException(reason));
+        return CompletableFuture.failedFuture(new NotTriedException(reason));
     }
 
     /** Stores the cursor's present position and properties. Refused during a reset, and if the cursor has moved meanwhile. */

@@ -4,7 +4,6 @@ import java.util.ArrayList;
 import java.util.List;
 import tidegate.pulsar.position.PositionSet;
 import tidegate.pulsar.position.PositionStates;
-import tidegate.pulsar.position.SoughtPositions;
 import tidegate.pulsar.wire.Frame;
 import tidegate.pulsar.wire.Frame.Standing;
 import tidegate.pulsar.wire.Position;
@@ -19,66 +18,32 @@ import tidegate.pulsar.wire.Positions;
  * record. So a decision is told after the record has {@link #toStore}.
  */
 final class Cancels {
-    /** The positions as the cursor has them, under one seal. */
-    record Look(long generation, PositionSet absent, PositionSet deleted) {}
-
     private final TrackerHost host;
-    private final Seal seal;
     private final PositionStates positions;
-    private final SoughtPositions sought;
     private final Outbox outbox;
     private final CursorWatch cursor;
+    private final Inquiry inquiry;
 
-    Cancels(TrackerHost host, Seal seal, PositionStates positions, SoughtPositions sought, Outbox outbox, CursorWatch cursor) {
-        this.host = host;
-        this.seal = seal;
-        this.positions = positions;
-        this.sought = sought;
-        this.outbox = outbox;
-        this.cursor = cursor;
-    }
-
-    /** Looks at the cursor. Needs no lock, as it may take long. */
-    Look look(Frame.Cancel cancel) {
-        long generation = seal.generation();
-        PositionSet absent = new PositionSet();
-        PositionSet deleted = new PositionSet();
-        cancel.positions().forEach((ledgerId, entryId) -> {
-            if (!host.exists(ledgerId, entryId)) {
-                absent.add(ledgerId, entryId);
-            } else if (host.isDeleted(ledgerId, entryId)) {
-                deleted.add(ledgerId, entryId);
-            }
-        });
-        return new Look(generation, absent, deleted);
+    Cancels(TrackerParts parts, Inquiry inquiry) {
+        host = parts.host;
+        positions = parts.positions;
+        outbox = parts.outbox;
+        cursor = parts.cursor;
+        this.inquiry = inquiry;
     }
 
     /** Decides, and also cancels unless the frame only asks. Guarded by the tracker's lock. */
-    Frame.Cancelled decide(Frame.Cancel cancel, Look look) {
+    Frame.Cancelled decide(Frame.Cancel cancel, Inquiry.Look look) {
         cursor.noticeReset();
         boolean mayKeep = cancel.ask() || look.generation() != Seal.NONE;
-        if (!mayKeep || !seal.stood(look.generation()) || !positions.isDecided()) {
+        if (!mayKeep || !inquiry.holds(look)) {
             return Frame.Cancelled.notYet();
         }
-        Positions cancelled = new Positions();
-        Positions tooLate = new Positions();
-        Positions acknowledged = new Positions();
-        cancel.positions().forEach((ledgerId, entryId) -> {
-            if (look.absent().contains(ledgerId, entryId)) {
-                return;
-            }
-            if (look.deleted().contains(ledgerId, entryId) || positions.isSettling(ledgerId, entryId)) {
-                acknowledged.add(ledgerId, entryId);
-            } else if (positions.isHandedOut(ledgerId, entryId) || sought.isAskedFor(ledgerId, entryId)) {
-                tooLate.add(ledgerId, entryId);
-            } else if (positions.contains(ledgerId, entryId)) {
-                cancelled.add(ledgerId, entryId);
-            }
-        });
-        if (!cancel.ask() && !cancelled.isEmpty()) {
-            settle(cancelled);
+        Inquiry.Standing standing = inquiry.sort(cancel.positions(), look);
+        if (!cancel.ask() && !standing.waiting().isEmpty()) {
+            settle(standing.waiting());
         }
-        return new Frame.Cancelled(Standing.SETTLED, cancelled.optimized(), tooLate.optimized(), acknowledged.optimized());
+        return new Frame.Cancelled(Standing.SETTLED, standing.waiting(), standing.tooLate(), standing.acknowledged());
     }
 
     /** The positions that the cursor's record must have before the answer counts. */

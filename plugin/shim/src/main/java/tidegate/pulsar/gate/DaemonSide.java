@@ -4,6 +4,7 @@ import java.time.Clock;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import tidegate.pulsar.position.NearTier;
+import tidegate.pulsar.position.Overrides;
 import tidegate.pulsar.position.PositionSet;
 import tidegate.pulsar.position.PositionStates;
 import tidegate.pulsar.position.SoughtPositions;
@@ -43,7 +44,11 @@ public final class DaemonSide {
     private final Intake intake;
     private final LostPositions lost;
     private final Ending ending;
+    private final Overrides overrides;
+    private final OverrideLog overrideLog;
+    private final Inquiry inquiry;
     private final Cancels cancels;
+    private final Moves moves;
 
     DaemonSide(TrackerParts parts, Intake intake, LostPositions lost, Ending ending) {
         lock = parts.lock;
@@ -65,20 +70,26 @@ public final class DaemonSide {
         this.intake = intake;
         this.lost = lost;
         this.ending = ending;
-        cancels = new Cancels(host, seal, positions, sought, outbox, cursor);
+        overrides = parts.overrides;
+        overrideLog = parts.overrideLog;
+        inquiry = new Inquiry(parts);
+        cancels = new Cancels(parts, inquiry);
+        moves = new Moves(parts, inquiry);
+        overrideLog.connect(moves::stored, this::onOverridesRead);
     }
 
     // ---- telling --------------------------------------------------------------------------------------------------
 
-    /** The OPEN that (re)starts the stream, or null if the stream must stay closed for now. */
-    public Frame.Open open() {
+    /** The OPEN that (re)starts the stream, or null if the stream must stay closed for now. {@code version}: the daemon's. */
+    public Frame.Open open(int version) {
         synchronized (lock) {
             long nowMs = clock.millis();
             boolean nothingToTell = ending.isFinished() && outbox.isEmpty();
-            if (!stream.mayOpen(nowMs) || nothingToTell || !claim.isOwned()) {
+            if (!stream.mayOpen(nowMs) || nothingToTell || !claim.isOwned()
+                    || !overrideLog.isReady() && !ending.isFinished()) {
                 return null;
             }
-            return stream.open(claim, seal.generation(), ending.isFinished(), nowMs);
+            return stream.open(claim, seal.generation(), ending.isFinished(), version, nowMs);
         }
     }
 
@@ -139,6 +150,7 @@ public final class DaemonSide {
             cursor.onMarkDelete(markDelete);
             believe(answer, undone);
             notHeld = answer.notHeld();
+            moves.removeOverridden(notHeld);
             sought.seek(notHeld);
             positions.enterAll(answer.held());
             positions.leaveToDaemon(answer.leftToDaemon());
@@ -151,6 +163,8 @@ public final class DaemonSide {
             positions.knowReported(answer.acknowledged());
             stream.opened();
             intake.decide(answer.held());
+            moves.tellAll();
+            alarm.arm();
             ahead.open();
             stream.answerDone();
         }
@@ -203,7 +217,7 @@ public final class DaemonSide {
                     near.freeCredit();
                     acknowledged.add(records.ledgerId(i), records.entryId(i));
                 } else {
-                    positions.push(records.ledgerId(i), records.entryId(i), records.deliverAtMs(i));
+                    moves.push(records.ledgerId(i), records.entryId(i), records.deliverAtMs(i));
                 }
             }
             if (!acknowledged.isEmpty()) {
@@ -247,7 +261,7 @@ public final class DaemonSide {
      * cursor's record has what it says, on any thread.
      */
     public CompletableFuture<Frame.Cancelled> onCancel(Frame.Cancel cancel) {
-        Cancels.Look look = cancels.look(cancel);
+        Inquiry.Look look = inquiry.look(cancel.positions());
         Frame.Cancelled decided;
         boolean signal;
         synchronized (lock) {
@@ -270,9 +284,55 @@ public final class DaemonSide {
         return answer;
     }
 
-    /** Somebody wants messages to be due at other times. This shim moves none yet. */
+    /**
+     * Somebody wants messages to be due at other times, or to know their state. MOVE tells the new times, too. The answer comes
+     * when they are stored, on any thread.
+     */
     public CompletableFuture<Frame.Rescheduled> onReschedule(Frame.Reschedule reschedule) {
-        return CompletableFuture.completedFuture(Frame.Rescheduled.notYet());
+        Inquiry.Look look = inquiry.look(Moves.asked(reschedule));
+        CompletableFuture<Frame.Rescheduled> answer = new CompletableFuture<>();
+        synchronized (lock) {
+            if (!stream.takesMore() || ending.hasBegun()) {
+                return CompletableFuture.completedFuture(Frame.Rescheduled.notYet());
+            }
+            Moves.Decision decision = moves.decide(reschedule, look);
+            if (decision.records().isEmpty()) {
+                return CompletableFuture.completedFuture(decision.answer());
+            }
+            overrideLog.store(decision.records(), stored -> {
+                onMoved();
+                answer.complete(Moves.answer(decision.answer(), stored));
+            });
+        }
+        overrideLog.go();
+        return answer;
+    }
+
+    private void onMoved() {
+        boolean isDue;
+        boolean signal;
+        synchronized (lock) {
+            isDue = alarm.isDue(clock.millis());
+            signal = stream.noteAny();
+        }
+        if (isDue) {
+            host.readMore();
+        }
+        if (signal) {
+            host.framesWaiting();
+        }
+    }
+
+    /** The overrides of former owners are known: the daemon may be asked, and messages may leave. */
+    private void onOverridesRead() {
+        synchronized (lock) {
+            if (stream.isOpen()) {
+                moves.tellAll();
+                stream.note();
+            }
+        }
+        host.framesWaiting();
+        host.readMore();
     }
 
     // ---- the pace of release --------------------------------------------------------------------------------------
@@ -369,7 +429,8 @@ public final class DaemonSide {
             stream.lost();
             pacer.tellBehind(0);
             if (positions.isDecided()) {
-                outbox.gateHere(positions::gateAgain);
+                outbox.gateHere((ledgerId, entryId, deliverAtMs) ->
+                        positions.gateAgain(ledgerId, entryId, overrides.timeOf(ledgerId, entryId, deliverAtMs)));
                 alarm.arm();
             }
             cleared = stream.takeClearing();

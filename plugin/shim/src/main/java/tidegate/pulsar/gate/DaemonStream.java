@@ -39,6 +39,10 @@ final class DaemonStream {
     private final HeldAnswer answer;
 
     private State state = State.UNOPENED;
+    /** The daemon knows MOVE. */
+    private boolean takesMoves;
+    /** CLOSE is the last frame. */
+    private boolean ends;
     /** The daemon needs a new OPEN, for another seal or other positions in flight. Until then nothing more goes out. */
     private boolean reopen;
     private Position markDeleteTold = new Position(-1, -1);
@@ -77,6 +81,16 @@ final class DaemonStream {
         return state == State.OPEN && !reopen;
     }
 
+    /** True if the daemon can be told of other times: it is new enough. */
+    boolean takesMoves() {
+        return takesMoves;
+    }
+
+    /** True if it is to be told now. */
+    boolean tellsMoves() {
+        return takesMoves && state == State.OPEN && !ends;
+    }
+
     // ---- opening --------------------------------------------------------------------------------------------------
 
     /** True if the stream is closed, and the daemon has not refused it just now. */
@@ -86,8 +100,10 @@ final class DaemonStream {
     }
 
     /** @param last true if CLOSE is to follow because the tracker is finished */
-    Frame.Open open(Claim claim, long seal, boolean last, long nowMs) {
+    Frame.Open open(Claim claim, long seal, boolean last, int version, long nowMs) {
         state = State.OPENING;
+        takesMoves = version >= Frames.VERSION_WITH_MOVE;
+        ends = last;
         Ownership owner = claim.ownership();
         // Without entries that this broker gated for want of a daemon and that are due later: the daemon hands those out.
         PositionSet inFlight = positions.inFlight(nowMs + settings.horizonMs());
@@ -198,6 +214,7 @@ final class DaemonStream {
 
     /** The tracker adds no more: CLOSE follows the frames that are left, unless the daemon has never heard of it. */
     void end() {
+        ends = true;
         if (state == State.OPEN || state == State.OPENING || !outbox.isEmpty()) {
             outbox.close();
         }

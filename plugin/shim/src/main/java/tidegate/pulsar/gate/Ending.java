@@ -27,6 +27,7 @@ final class Ending {
     private final CursorWatch cursor;
     private final DeletedRanges deletedRanges;
     private final Alarm alarm;
+    private final OverrideLog overrideLog;
     private volatile Phase phase = Phase.LIVE;
     private final Wait sinceClosing = new Wait();
     private final CompletableFuture<Void> closed = new CompletableFuture<>();
@@ -42,6 +43,7 @@ final class Ending {
         cursor = parts.cursor;
         deletedRanges = parts.deletedRanges;
         alarm = parts.alarm;
+        overrideLog = parts.overrideLog;
     }
 
     /** True once it has begun. */
@@ -64,6 +66,7 @@ final class Ending {
             sinceClosing.begin(clock.millis());
             alarm.stop();
         }
+        overrideLog.end();
         host.cancelWake();
     }
 
@@ -100,6 +103,7 @@ final class Ending {
             }
             stream.end();
         }
+        overrideLog.end();
         host.cancelWake();
         host.framesWaiting();
     }
@@ -108,6 +112,7 @@ final class Ending {
     void giveUp() {
         phase = Phase.FINISHED;
         alarm.stop();
+        overrideLog.writeNoMore();
         stream.abandon();
     }
 

@@ -2,6 +2,7 @@ package tidegate.pulsar.gate;
 
 import java.time.Clock;
 import tidegate.pulsar.position.NearTier;
+import tidegate.pulsar.position.Overrides;
 import tidegate.pulsar.position.PositionSet;
 import tidegate.pulsar.position.PositionStates;
 import tidegate.pulsar.position.SoughtPositions;
@@ -10,9 +11,9 @@ import tidegate.pulsar.wire.Records;
 /**
  * Decides about an entry that was read: by the dispatcher, by a pass ahead of it, or before the daemon had said what it holds.
  *
- * <p>A due entry is handed out, unless it must wait for the {@link Pacer}. The tracker takes any other: it tells the daemon, and gates the entry here if it is due soon or
- * nobody else can gate it. Never early: an entry is due when {@code clock >= deliver_at}, whatever the tick. Guarded by the
- * tracker's lock.
+ * <p>A due entry is handed out, unless it must wait for the {@link Pacer}. The tracker takes any other: it tells the daemon, and
+ * gates the entry here if it is due soon or nobody else can gate it. Never early: an entry is due when {@code clock >= deliver_at},
+ * whatever the tick; an override is asked for that time first. Guarded by the tracker's lock.
  */
 final class Intake {
     private static final long MAX_LOOK_AGE_MS = 2000;
@@ -23,6 +24,7 @@ final class Intake {
     private final PositionStates positions;
     private final SoughtPositions sought;
     private final NearTier near;
+    private final Overrides overrides;
     private final Outbox outbox;
     private final DaemonStream stream;
     private final CursorWatch cursor;
@@ -39,6 +41,7 @@ final class Intake {
         positions = parts.positions;
         sought = parts.sought;
         near = parts.near;
+        overrides = parts.overrides;
         outbox = parts.outbox;
         stream = parts.stream;
         cursor = parts.cursor;
@@ -55,13 +58,15 @@ final class Intake {
     // ---- what the dispatcher has read -----------------------------------------------------------------------------
 
     /** Takes an entry that the dispatcher has read; false if it must be delivered now. */
-    boolean take(long ledgerId, long entryId, long deliverAtMs) {
+    boolean take(long ledgerId, long entryId, long ownMs) {
+        if (!positions.isDecided() && positions.enter(ledgerId, entryId)) {
+            // The overrides may not be known yet.
+            positions.postpone(ledgerId, entryId, ownMs);
+            return true;
+        }
+        long deliverAtMs = overrides.timeOf(ledgerId, entryId, ownMs);
         if (!positions.enter(ledgerId, entryId)) {
             return takeAgain(ledgerId, entryId, deliverAtMs);
-        }
-        if (!positions.isDecided()) {
-            positions.postpone(ledgerId, entryId, deliverAtMs);
-            return true;
         }
         boolean tracked = takeNew(ledgerId, entryId, deliverAtMs);
         ahead.onReadInVain();
@@ -92,7 +97,7 @@ final class Intake {
 
     /** A contained position was read all the same: a redelivery, or a read that began before it was contained. */
     private boolean takeAgain(long ledgerId, long entryId, long deliverAtMs) {
-        if (!positions.isDecided() || positions.isSettling(ledgerId, entryId)) {
+        if (!positions.isDecided() || positions.isSettling(ledgerId, entryId) || overrides.isMoving(ledgerId, entryId)) {
             return true;
         }
         if (sought.find(ledgerId, entryId)) {
@@ -173,7 +178,7 @@ final class Intake {
             if (unknown && !positions.isReported(ledgerId, entryId) && !positions.isDoubtful(ledgerId, entryId)) {
                 sought.find(ledgerId, entryId);
                 positions.enter(ledgerId, entryId);
-                track(ledgerId, entryId, records.deliverAtMs(i), nowMs);
+                track(ledgerId, entryId, overrides.timeOf(ledgerId, entryId, records.deliverAtMs(i)), nowMs);
                 taken++;
             }
         }
@@ -196,7 +201,7 @@ final class Intake {
                 if (isPassed || positions.isReported(ledgerId, entryId)) {
                     positions.leave(ledgerId, entryId);
                 } else {
-                    track(ledgerId, entryId, entries.deliverAtMs(i), nowMs);
+                    track(ledgerId, entryId, overrides.timeOf(ledgerId, entryId, entries.deliverAtMs(i)), nowMs);
                 }
             }
         }
@@ -209,6 +214,8 @@ final class Intake {
             positions.gate(ledgerId, entryId, deliverAtMs);
             outbox.addNear(ledgerId, entryId, deliverAtMs);
             alarm.armFor(deliverAtMs, nowMs);
+        } else if (overrides.takeUndone(ledgerId, entryId) && stream.tellsMoves()) {
+            outbox.move(false, ledgerId, entryId, deliverAtMs);
         } else {
             outbox.addFar(ledgerId, entryId, deliverAtMs);
         }

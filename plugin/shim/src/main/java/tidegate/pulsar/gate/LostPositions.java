@@ -2,6 +2,7 @@ package tidegate.pulsar.gate;
 
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import tidegate.pulsar.position.Overrides;
 import tidegate.pulsar.position.PositionSet;
 import tidegate.pulsar.position.PositionStates;
 import tidegate.pulsar.position.SoughtPositions;
@@ -22,17 +23,18 @@ final class LostPositions {
     private final TrackerHost host;
     private final PositionStates positions;
     private final SoughtPositions sought;
+    private final Overrides overrides;
     private final Outbox outbox;
     private final AheadGate ahead;
 
-    LostPositions(Object lock, TrackerHost host, PositionStates positions, SoughtPositions sought, Outbox outbox,
-                  AheadGate ahead) {
-        this.lock = lock;
-        this.host = host;
-        this.positions = positions;
-        this.sought = sought;
-        this.outbox = outbox;
-        this.ahead = ahead;
+    LostPositions(TrackerParts parts) {
+        lock = parts.lock;
+        host = parts.host;
+        positions = parts.positions;
+        sought = parts.sought;
+        overrides = parts.overrides;
+        outbox = parts.outbox;
+        ahead = parts.ahead;
     }
 
     /** These have just become sought: reads all but the acknowledged ones. */
@@ -76,7 +78,8 @@ final class LostPositions {
             });
             for (int i = 0; i < known.size(); i++) {
                 lost.remove(known.ledgerId(i), known.entryId(i));
-                outbox.addFar(known.ledgerId(i), known.entryId(i), known.deliverAtMs(i));
+                outbox.addFar(known.ledgerId(i), known.entryId(i),
+                        overrides.timeOf(known.ledgerId(i), known.entryId(i), known.deliverAtMs(i)));
             }
             sought.seek(lost);
         }

@@ -17,7 +17,7 @@ import tidegate.pulsar.wire.Records;
  *
  * <p>Invariant: a change leaves the outbox only when the daemon has said DURABLE for it. Changes that a broken connection lost
  * are sent again on the next one, renumbered from 1. Every change is idempotent, so sending it twice is harmless. Adds go to two
- * open batches (near and far), which close last when something is sent. That may put an add after a later ACK or MARK_DELETE and
+ * open batches (near and far), as moves do, which close last when something is sent. That may put an add after a later ACK or MARK_DELETE and
  * changes nothing: the daemon ignores an add of a position that is acknowledged or marked deleted. An add never overtakes an
  * earlier change.
  *
@@ -48,17 +48,23 @@ public final class Outbox {
 
     private Records far = new Records();
     private Records near = new Records();
+    private Records moved = new Records(0);
+    private Records movedNear = new Records(0);
     private final Deque<Change> unsent = new ArrayDeque<>();
     private final Deque<Change> sent = new ArrayDeque<>();
     private long nextSeq = 1;
     private int closedEntries;
 
     boolean isEmpty() {
-        return far.isEmpty() && near.isEmpty() && unsent.isEmpty() && sent.isEmpty();
+        return !hasUnsent() && sent.isEmpty();
     }
 
     boolean hasUnsent() {
-        return !far.isEmpty() || !near.isEmpty() || !unsent.isEmpty();
+        return openBatches() > 0 || !unsent.isEmpty();
+    }
+
+    private int openBatches() {
+        return (far.isEmpty() ? 0 : 1) + (near.isEmpty() ? 0 : 1) + (moved.isEmpty() ? 0 : 1) + (movedNear.isEmpty() ? 0 : 1);
     }
 
     boolean hasUnsentAck() {
@@ -81,6 +87,15 @@ public final class Outbox {
         near.add(ledgerId, entryId, deliverAtMs);
         if (near.size() == Frames.MAX_RECORDS) {
             near = closeBatch(near, true);
+        }
+    }
+
+    /** A message is due at another time; {@code here}: this broker hands it out. */
+    void move(boolean here, long ledgerId, long entryId, long deliverAtMs) {
+        Records batch = here ? movedNear : moved;
+        batch.add(ledgerId, entryId, deliverAtMs);
+        if (batch.size() == Frames.MAX_RECORDS) {
+            closeMoves();
         }
     }
 
@@ -153,7 +168,8 @@ public final class Outbox {
     }
 
     /**
-     * The stream is opened anew. OPEN tells the mark-delete position, so older ones need not be told. A CLOSE to open again has
+     * The stream is opened anew. OPEN tells the mark-delete position, so older ones need not be told. All moves
+     * are told after its answer. A CLOSE to open again has
      * had its effect; the CLOSE of a finished tracker comes last. An add is near only while its position is in flight: a reset
      * may have taken it away meanwhile.
      */
@@ -167,7 +183,8 @@ public final class Outbox {
             } else if (change.frame instanceof Frame.Ack ack) {
                 // Joined with the last: else each connection that ends before anything is durable would leave an ACK behind.
                 acknowledge(ack.positions());
-            } else if (!(change.frame instanceof Frame.MarkDelete || change.frame instanceof Frame.Close)) {
+            } else if (!(change.frame instanceof Frame.MarkDelete || change.frame instanceof Frame.Close
+                    || change.frame instanceof Frame.Move)) {
                 unsent.add(change);
             }
         }
@@ -193,6 +210,8 @@ public final class Outbox {
     void clear() {
         far.clear();
         near.clear();
+        moved.clear();
+        movedNear.clear();
         unsent.removeIf(change -> !(change.frame instanceof Frame.MarkDelete));
         closedEntries = sent.stream().mapToInt(Change::entries).sum();
         unsent.add(new Change(new Frame.Clear()));
@@ -227,7 +246,7 @@ public final class Outbox {
 
     /** The seq that the last change has, or gets if the open batches are closed and sent now. */
     long lastSeq() {
-        return nextSeq - 1 + unsent.size() + (far.isEmpty() ? 0 : 1) + (near.isEmpty() ? 0 : 1);
+        return nextSeq - 1 + unsent.size() + openBatches();
     }
 
     /** The daemon has everything up to {@code seq} on disk. */
@@ -245,7 +264,7 @@ public final class Outbox {
         }
     }
 
-    /** Marks every pending add as near and shows those that were not. For the time without a daemon. */
+    /** Marks every pending add as near and shows those that were not, and every pending move. For the time without a daemon. */
     void gateHere(EntryVisitor visitor) {
         closeAdds();
         gateHere(sent, visitor);
@@ -257,13 +276,15 @@ public final class Outbox {
             if (change.frame instanceof Frame.Add add && !add.near()) {
                 forEach(add.records(), visitor);
                 change.frame = new Frame.Add(true, add.records());
+            } else if (change.frame instanceof Frame.Move move) {
+                forEach(move.records(), visitor);
             }
         }
     }
 
     /**
      * Takes over the changes that another tracker of the same subscription left behind; they come first. Its near tier is gone,
-     * so its adds are ordinary ones now. It drops changes that take something back: the subscription still exists, another owner
+     * so its adds are ordinary ones now. The stored overrides tell its moves. It drops changes that take something back: the subscription still exists, another owner
      * may have told its acknowledgements since, and the cursor refuses once more a deletion that it refuses.
      */
     void adopt(Outbox other) {
@@ -274,7 +295,7 @@ public final class Outbox {
             if (change.frame instanceof Frame.Add add) {
                 change.frame = new Frame.Add(false, add.records());
             }
-            if (!(change.frame instanceof Frame.Unack || endsMerging(change))) {
+            if (!(change.frame instanceof Frame.Unack || change.frame instanceof Frame.Move || endsMerging(change))) {
                 unsent.addFirst(change);
                 closedEntries += change.entries();
             }
@@ -312,10 +333,12 @@ public final class Outbox {
     }
 
     long memoryBytes() {
-        long bytes = far.memoryBytes() + near.memoryBytes();
+        long bytes = far.memoryBytes() + near.memoryBytes() + moved.memoryBytes() + movedNear.memoryBytes();
         for (Change change : pending()) {
             if (change.frame instanceof Frame.Add add) {
                 bytes += add.records().memoryBytes();
+            } else if (change.frame instanceof Frame.Move move) {
+                bytes += move.records().memoryBytes();
             } else if (change.frame instanceof Frame.Ack ack) {
                 bytes += ack.positions().sizeBytes();
             } else if (change.frame instanceof Frame.Unack unack) {
@@ -358,6 +381,18 @@ public final class Outbox {
     private void closeAdds() {
         far = closeBatch(far, false);
         near = closeBatch(near, true);
+        closeMoves();
+    }
+
+    private void closeMoves() {
+        if (!moved.isEmpty()) {
+            unsent.add(new Change(new Frame.Move(false, moved)));
+            moved = new Records(0);
+        }
+        if (!movedNear.isEmpty()) {
+            unsent.add(new Change(new Frame.Move(true, movedNear)));
+            movedNear = new Records(0);
+        }
     }
 
     private Records closeBatch(Records records, boolean isNear) {

@@ -22,6 +22,7 @@ final class ReadGate {
     private final TrackerHost host;
     private final PendingBudget budget;
     private final Claim claim;
+    private final OverrideLog overrides;
     private final PositionStates positions;
     private final SoughtPositions sought;
     private final Outbox outbox;
@@ -35,11 +36,12 @@ final class ReadGate {
     /** True after postponing a read: it awaits the daemon's answer or a pass ahead. */
     private volatile boolean awaiting;
 
-    ReadGate(TrackerHost host, PendingBudget budget, Claim claim, PositionStates positions, SoughtPositions sought, Outbox outbox,
+    ReadGate(TrackerHost host, PendingBudget budget, Claim claim, OverrideLog overrides, PositionStates positions, SoughtPositions sought, Outbox outbox,
              DaemonStream stream, AheadGate ahead, long nowMs) {
         this.host = host;
         this.budget = budget;
         this.claim = claim;
+        this.overrides = overrides;
         this.positions = positions;
         this.sought = sought;
         this.outbox = outbox;
@@ -61,7 +63,7 @@ final class ReadGate {
      * Until then every read may be of held entries, so there is none; but nobody waits for long.
      */
     private boolean isAnswerNear(long nowMs) {
-        boolean asking = !positions.isDecided() && (stream.isOpening() || !claim.isOwned());
+        boolean asking = !positions.isDecided() && (stream.isOpening() || !claim.isOwned() || !overrides.isReady());
         return asking && !sinceCreated.isOver(nowMs, answerWaitMs);
     }
 

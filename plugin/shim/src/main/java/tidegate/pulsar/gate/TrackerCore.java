@@ -35,7 +35,7 @@ public final class TrackerCore {
         parts = new TrackerParts(host, clock, settings, random, budget);
         ending = new Ending(parts);
         Intake intake = new Intake(parts);
-        LostPositions lost = new LostPositions(parts.lock, host, parts.positions, parts.sought, parts.outbox, parts.ahead);
+        LostPositions lost = new LostPositions(parts);
         dispatcher = new DispatcherSide(parts, intake, lost);
         daemon = new DaemonSide(parts, intake, lost, ending);
         ahead = new AheadSide(parts, intake, ending);
@@ -135,6 +135,7 @@ public final class TrackerCore {
     /** The tracker is forgotten: returns everything of the broker's that it has. */
     public void release() {
         parts.host.log().close();
+        parts.host.overrides().close();
         synchronized (parts.lock) {
             parts.gate.giveBack();
         }

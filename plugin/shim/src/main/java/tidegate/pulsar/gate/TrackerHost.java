@@ -140,6 +140,11 @@ public interface TrackerHost {
         return LogHome.NONE;
     }
 
+    /** Where overrides of the subscription are stored. */
+    default OverrideHome overrides() {
+        return OverrideHome.NONE;
+    }
+
     /** True if the subscription outlives its consumers; otherwise it goes with the last of them, and nobody says so. */
     default boolean isDurable() {
         return true;

@@ -3,6 +3,7 @@ package tidegate.pulsar.gate;
 import java.time.Clock;
 import java.util.random.RandomGenerator;
 import tidegate.pulsar.position.NearTier;
+import tidegate.pulsar.position.Overrides;
 import tidegate.pulsar.position.PositionStates;
 import tidegate.pulsar.position.SoughtPositions;
 
@@ -24,9 +25,11 @@ final class TrackerParts {
     final NearTier near = new NearTier();
     final Pacer pacer;
     final SoughtPositions sought = new SoughtPositions();
-    final PositionStates positions = new PositionStates(near, sought);
+    final Overrides overrides = new Overrides();
+    final PositionStates positions = new PositionStates(near, sought, overrides);
     final Outbox outbox = new Outbox();
     final AheadGate ahead = new AheadGate();
+    final OverrideLog overrideLog;
     final DaemonStream stream;
     final SettlingDeletes deletes;
     final CursorWatch cursor;
@@ -42,11 +45,12 @@ final class TrackerParts {
         this.settings = settings;
         seal = new Seal(host, random);
         claim = new Claim(host, settings.ownership(), random);
+        overrideLog = new OverrideLog(lock, host, clock, claim, positions, overrides);
         stream = new DaemonStream(host, settings, outbox, positions, near);
         deletes = new SettlingDeletes(lock, host, clock, seal, positions, outbox, stream);
         cursor = new CursorWatch(host, seal, positions, outbox, stream, deletes);
         deletedRanges = new DeletedRanges(host, seal, positions);
-        gate = new ReadGate(host, budget, claim, positions, sought, outbox, stream, ahead, clock.millis());
+        gate = new ReadGate(host, budget, claim, overrideLog, positions, sought, outbox, stream, ahead, clock.millis());
         pacer = new Pacer(near, clock, host.pace());
         overlooked = new Overlooked(host, pacer);
         alarm = new Alarm(host, clock, pacer, overlooked);
@@ -60,6 +64,7 @@ final class TrackerParts {
             near.check();
             pacer.check();
             sought.check();
+            overrides.check();
             positions.check();
             outbox.check();
             ahead.check();

@@ -41,6 +41,7 @@ public final class WatchSide {
     private final Ending ending;
     private final Alarm alarm;
     private final Overlooked overlooked;
+    private final OverrideLog overrideLog;
     private int consumersHash;
     private final Wait sinceMarkDelete = new Wait();
     private final Wait sinceTrim = new Wait();
@@ -64,6 +65,7 @@ public final class WatchSide {
         unreadable = parts.unreadable;
         alarm = parts.alarm;
         overlooked = parts.overlooked;
+        overrideLog = parts.overrideLog;
         this.intake = intake;
         this.ending = ending;
     }
@@ -86,6 +88,7 @@ public final class WatchSide {
             stale = claim.isStale() && !ending.hasBegun();
         }
         if (written == TrackerHost.Written.DONE) {
+            overrideLog.read();
             host.framesWaiting();
         } else if (stale) {
             host.reopenTopic();
@@ -146,6 +149,7 @@ public final class WatchSide {
             host.readMore();
         }
         deletes.go();
+        overrideLog.look(nowMs);
         unreadable.look(nowMs);
         ending.finishIfOver(nowMs);
         if (signal) {
@@ -170,10 +174,10 @@ public final class WatchSide {
 
     /**
      * True if the wait for the daemon was in vain: then entries that were read are gated here. The daemon is not asked before the
-     * subscription is claimed, and that may wait for a consumer. Lock held.
+     * subscription is claimed, and that may wait for a consumer. Stored overrides are waited for as long as it takes. Lock held.
      */
     private boolean decideAlone(long nowMs) {
-        if (positions.isDecided()) {
+        if (positions.isDecided() || !overrideLog.isReady()) {
             return false;
         }
         if (!claim.isOwned() && !host.mayPutOwnership()) {
@@ -190,6 +194,7 @@ public final class WatchSide {
 
     /** True if {@link #look} has something to look at more often than once a second. Takes no lock. */
     public boolean isBusy() {
-        return positions.hasUnseen() || deletedRanges.hasChanged() || sought.size() > 0 || ending.hasBegun() || gate.isPaused() || gate.isAwaiting();
+        return positions.hasUnseen() || deletedRanges.hasChanged() || sought.size() > 0 || ending.hasBegun() || gate.isPaused() || gate.isAwaiting()
+                || overrideLog.isBusy();
     }
 }

@@ -10,7 +10,7 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Deletes the index log of each subscription that is gone.
+ * Deletes the index log and the overrides of each subscription that is gone.
  *
  * <p>Pulsar has a tracker forget everything before it deletes a subscription, and also where the subscription stays: when it
  * clears a backlog, and before a reset (apache/pulsar#26420). Only the managed ledger tells these apart: a deleted cursor is no
@@ -23,7 +23,7 @@ public final class LogDeletions {
     /** Far longer than Pulsar takes from the forgetting to the deletion. */
     private static final long KEPT_NS = TimeUnit.MINUTES.toNanos(10);
 
-    private record Waiting(LogLedgers log, CompletableFuture<?> lastWord, long sinceNs) {}
+    private record Waiting(LogLedgers log, OverrideLedgers overrides, CompletableFuture<?> lastWord, long sinceNs) {}
 
     private final LongSupplier nanoTime;
     private final Map<ManagedCursor, Waiting> waiting = new ConcurrentHashMap<>();
@@ -33,8 +33,8 @@ public final class LogDeletions {
     }
 
     /** The cursor may be about to go; {@code lastWord} completes when the daemon writes no more into its log. */
-    public void expect(ManagedCursor cursor, LogLedgers log, CompletableFuture<?> lastWord) {
-        waiting.put(cursor, new Waiting(log, lastWord, nanoTime.getAsLong()));
+    public void expect(ManagedCursor cursor, LogLedgers log, OverrideLedgers overrides, CompletableFuture<?> lastWord) {
+        waiting.put(cursor, new Waiting(log, overrides, lastWord, nanoTime.getAsLong()));
     }
 
     /** Deletes the logs whose cursors are gone. To be called once a second. */
@@ -48,6 +48,7 @@ public final class LogDeletions {
             } else if (one.lastWord().isDone() && waiting.remove(cursor, one)) {
                 LOG.info("[{}] The subscription is gone, and its index log with it", cursor.getName());
                 one.log().deleteAll();
+                one.overrides().deleteAll();
             }
         });
     }

@@ -2,13 +2,10 @@ package tidegate.pulsar.indexlog;
 
 import java.math.BigInteger;
 import java.nio.ByteBuffer;
-import java.nio.charset.StandardCharsets;
-import java.util.Arrays;
 import java.util.LinkedHashSet;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.CompletionException;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Executor;
 import java.util.concurrent.RejectedExecutionException;
@@ -20,7 +17,6 @@ import org.apache.bookkeeper.client.api.BookKeeper;
 import org.apache.bookkeeper.client.api.WriteAdvHandle;
 import org.apache.bookkeeper.client.api.WriteHandle;
 import org.apache.bookkeeper.mledger.ManagedCursor;
-import org.apache.bookkeeper.mledger.ManagedLedgerConfig;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import tidegate.pulsar.cursor.CursorProperties;
@@ -29,8 +25,7 @@ import tidegate.pulsar.gate.LogHome;
 import tidegate.pulsar.wire.Frame;
 
 /**
- * The index log of one subscription in BookKeeper: ledgers with the topic's own quorums, digest and password, and a pointer
- * among the cursor's properties. For a log at a URL only the pointer is here; the daemon has the rest.
+ * The index log of one subscription in BookKeeper: {@link OwnLedgers ledgers of ours}, and a pointer among the cursor's properties. For a log at a URL only the pointer is here; the daemon has the rest.
  *
  * <p>Opening a ledger recovers it and so fences it. The pointer is written with the cursor's metadata by compare-and-set, like
  * {@code Claim}'s epoch. Nothing here waits; BookKeeper's threads bring the answers.
@@ -41,9 +36,7 @@ public final class LogLedgers implements LogHome {
 
     private static final Logger LOG = LoggerFactory.getLogger(LogLedgers.class);
     private static final String POINTER = CursorRecord.PREFIX + "log";
-    /** BookKeeper's tools show this of a ledger; it also identifies ours. */
-    private static final String APPLICATION = "application";
-    private static final String OURS = "tidegate";
+    private static final String COMPONENT = "index-log";
     private static final int MAX_POINTER_BYTES = 16_384;
 
     /**
@@ -104,28 +97,12 @@ public final class LogLedgers implements LogHome {
     }
 
     private CompletableFuture<Frame.LogAnswer> create() {
-        ManagedLedgerConfig config = cursor.getManagedLedger().getConfig();
-        return shared.client().get().newCreateLedgerOp()
-                .withEnsembleSize(config.getEnsembleSize())
-                .withWriteQuorumSize(config.getWriteQuorumSize())
-                .withAckQuorumSize(config.getAckQuorumSize())
-                .withDigestType(config.getDigestType())
-                .withPassword(config.getPassword())
-                .withCustomMetadata(Map.of(
-                        APPLICATION, bytes(OURS),
-                        "component", bytes("index-log"),
-                        "pulsar/managed-ledger", bytes(cursor.getManagedLedger().getName()),
-                        "pulsar/cursor", bytes(cursor.getName())))
-                .execute()
+        return OwnLedgers.create(shared.client().get(), cursor, COMPONENT)
                 .thenApply(handle -> {
                     written.put(handle.getId(), handle);
                     closeIfOver();
                     return Frame.LogAnswer.ok(handle.getId());
                 });
-    }
-
-    private static byte[] bytes(String text) {
-        return text.getBytes(StandardCharsets.UTF_8);
     }
 
     private CompletableFuture<Frame.LogAnswer> append(long ledgerId, ByteBuffer entry) {
@@ -145,14 +122,7 @@ public final class LogLedgers implements LogHome {
     }
 
     private CompletableFuture<Frame.LogAnswer> open(long ledgerId) {
-        ManagedLedgerConfig config = cursor.getManagedLedger().getConfig();
-        BookKeeper client = shared.client().get();
-        return requireOurs(client, ledgerId).thenCompose(ours -> client.newOpenLedgerOp()
-                .withLedgerId(ledgerId)
-                .withRecovery(true)
-                .withDigestType(config.getDigestType())
-                .withPassword(config.getPassword())
-                .execute())
+        return OwnLedgers.recover(shared.client().get(), cursor, ledgerId)
                 .thenApply(handle -> {
                     LogReading former = opened.put(ledgerId, new LogReading(handle));
                     if (former != null) {
@@ -184,7 +154,7 @@ public final class LogLedgers implements LogHome {
 
     private CompletableFuture<Frame.LogAnswer> delete(long ledgerId) {
         forget(ledgerId);
-        return deleted(shared.client().get(), ledgerId).thenApply(done -> Frame.LogAnswer.ok(-1));
+        return OwnLedgers.delete(shared.client().get(), ledgerId).thenApply(done -> Frame.LogAnswer.ok(-1));
     }
 
     /** Does not close the writer: a ledger that is being deleted needs no last entry. */
@@ -193,30 +163,8 @@ public final class LogLedgers implements LogHome {
         closeReading(ledgerId);
     }
 
-    /** A wrong number must not fence or delete a ledger of messages. */
-    private static CompletableFuture<Void> requireOurs(BookKeeper client, long ledgerId) {
-        return client.getLedgerMetadata(ledgerId).thenAccept(metadata -> {
-            byte[] application = metadata.getCustomMetadata().get(APPLICATION);
-            if (application == null || !Arrays.equals(application, bytes(OURS))) {
-                throw new IllegalArgumentException("ledger " + ledgerId + " is of no index log");
-            }
-        });
-    }
-
-    private static CompletableFuture<Void> deleted(BookKeeper client, long ledgerId) {
-        return requireOurs(client, ledgerId)
-                .thenCompose(ours -> client.newDeleteLedgerOp().withLedgerId(ledgerId).execute())
-                .exceptionally(error -> {
-            if (code(error) == BKException.Code.NoSuchLedgerExistsException
-                    || code(error) == BKException.Code.NoSuchLedgerExistsOnMetadataServerException) {
-                return null;
-            }
-            throw new CompletionException(cause(error));
-        });
-    }
-
     private CompletableFuture<Frame.LogAnswer> point(String former, String next) {
-        if (bytes(next).length > MAX_POINTER_BYTES) {
+        if (OwnLedgers.bytes(next).length > MAX_POINTER_BYTES) {
             return CompletableFuture.completedFuture(
                     Frame.LogAnswer.failed(Frame.LogAnswer.REFUSED, "a pointer of " + next.length() + " characters"));
         }
@@ -281,9 +229,9 @@ public final class LogLedgers implements LogHome {
         CompletableFuture<Void> deleted = CompletableFuture.completedFuture(null);
         for (long ledgerId : ledgersOf(pointer())) {
             forget(ledgerId);
-            deleted = deleted.thenCompose(done -> deleted(shared.client().get(), ledgerId)).exceptionally(error -> {
+            deleted = deleted.thenCompose(done -> OwnLedgers.delete(shared.client().get(), ledgerId)).exceptionally(error -> {
                 LOG.warn("[{}] Ledger {} of the index log could not be deleted: {}", name, ledgerId,
-                        cause(error).getMessage());
+                        OwnLedgers.cause(error).getMessage());
                 return null;
             });
         }
@@ -304,25 +252,17 @@ public final class LogLedgers implements LogHome {
         return ledgers;
     }
 
-    private static Throwable cause(Throwable error) {
-        return error instanceof CompletionException && error.getCause() != null ? error.getCause() : error;
-    }
-
-    private static int code(Throwable error) {
-        return cause(error) instanceof BKException failed ? failed.getCode() : BKException.Code.UnexpectedConditionException;
-    }
-
     private static Frame.LogAnswer failure(Throwable error) {
-        if (cause(error) instanceof IllegalArgumentException refused) {
+        if (OwnLedgers.cause(error) instanceof IllegalArgumentException refused) {
             return Frame.LogAnswer.failed(Frame.LogAnswer.NO_LEDGER, refused.getMessage());
         }
-        int code = switch (code(error)) {
+        int code = switch (OwnLedgers.code(error)) {
             case BKException.Code.LedgerFencedException -> Frame.LogAnswer.FENCED;
             case BKException.Code.NoSuchLedgerExistsException, BKException.Code.NoSuchLedgerExistsOnMetadataServerException,
                     BKException.Code.NoSuchEntryException, BKException.Code.DigestMatchException,
                     BKException.Code.UnauthorizedAccessException -> Frame.LogAnswer.NO_LEDGER;
             default -> Frame.LogAnswer.AWAY;
         };
-        return Frame.LogAnswer.failed(code, String.valueOf(cause(error).getMessage()));
+        return Frame.LogAnswer.failed(code, String.valueOf(OwnLedgers.cause(error).getMessage()));
     }
 }

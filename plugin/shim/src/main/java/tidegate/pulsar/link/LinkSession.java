@@ -181,7 +181,7 @@ public final class LinkSession {
         for (TrackerCore core : List.copyOf(toAsk)) {
             toAsk.remove(core);
             contained(core, () -> {
-                Frame.Open open = core.daemon().open();
+                Frame.Open open = core.daemon().open(welcome.version());
                 if (open != null) {
                     unopened.remove(core);
                     send(ids.get(core), 0, open);

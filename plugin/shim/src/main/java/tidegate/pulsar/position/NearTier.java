@@ -168,8 +168,11 @@ public final class NearTier {
         }
     }
 
-    /** Rebuilds the heap from the current members. */
-    private void dropStale() {
+    /** Rebuilds the heap from the current members, if it has more than them. */
+    void dropStale() {
+        if (count == members.size()) {
+            return;
+        }
         long[] old = heap;
         int oldCount = count;
         count = 0;

@@ -20,6 +20,7 @@ import tidegate.pulsar.wire.Records;
  *   ({@link HandedOut});
  *   <li><b>sought</b> or <b>asked for</b>: nobody holds it any more; it is read again, and then tracked anew
  *   ({@link SoughtPositions});
+ *   <li><b>moving</b>: to be due at another time, which is not stored yet; nobody reads it or hands it out ({@link Overrides});
  *   <li><b>settling</b>: acknowledged before a failover that the cursor forgot; being deleted in the cursor again;
  *   <li><b>reported</b>: acknowledged, told to the daemon, and above the persisted mark-delete position;
  *   <li><b>doubtful</b>: reported before a possible reset of the cursor; the next watch looks at it again.
@@ -27,8 +28,9 @@ import tidegate.pulsar.wire.Records;
  * {@link #contains} answers true for all but the last two: the dispatcher skips exactly these.
  *
  * <p>Invariants, walked by {@link #check}: a near, handed out or settling position is contained, and is only one of the three; a
- * sought or asked-for one is contained, and neither handed out nor settling; none is undecided once it has been decided. Any
- * thread may ask whether a position is contained and how many there are; all else is guarded by the tracker's lock.
+ * sought or asked-for one is contained, and neither handed out nor settling; a moving one is contained, and none of these; none
+ * is undecided once it has been decided. Any thread may ask whether a position is contained and how many there are; all else is
+ * guarded by the tracker's lock.
  */
 public final class PositionStates {
     /** Before every time that a clock shows. */
@@ -53,13 +55,15 @@ public final class PositionStates {
     private final PositionSet doubtful = new PositionSet();
     private final NearTier near;
     private final SoughtPositions sought;
+    private final Overrides overrides;
     private Records undecided = new Records();
     /** True if entries are decided at once: HELD has come, or the wait for it is over. */
     private volatile boolean decided;
 
-    public PositionStates(NearTier near, SoughtPositions sought) {
+    public PositionStates(NearTier near, SoughtPositions sought, Overrides overrides) {
         this.near = near;
         this.sought = sought;
+        this.overrides = overrides;
     }
 
     // ---- asking ---------------------------------------------------------------------------------------------------
@@ -99,7 +103,12 @@ public final class PositionStates {
 
     /** True if the dispatcher skips it though this broker neither gates it nor has handed it out. */
     public boolean isLeftToDaemon(long ledgerId, long entryId) {
-        return contained.contains(ledgerId, entryId) && !near.contains(ledgerId, entryId) && !handedOut.contains(ledgerId, entryId);
+        return contained.contains(ledgerId, entryId) && !isHere(ledgerId, entryId) && !overrides.isMoving(ledgerId, entryId);
+    }
+
+    /** True if this broker gates it, or has handed it out. */
+    public boolean isHere(long ledgerId, long entryId) {
+        return near.contains(ledgerId, entryId) || handedOut.contains(ledgerId, entryId);
     }
 
     public boolean isSettling(long ledgerId, long entryId) {
@@ -193,6 +202,7 @@ public final class PositionStates {
         others.addAll(near.members());
         others.addAll(handedOut.members());
         others.addAll(settling);
+        overrides.addMovingTo(others);
         sought.addTo(others);
         for (int i = 0; i < undecided.size(); i++) {
             others.add(undecided.ledgerId(i), undecided.entryId(i));
@@ -279,7 +289,7 @@ public final class PositionStates {
      */
     public void push(long ledgerId, long entryId, long deliverAtMs) {
         if (handedOut.contains(ledgerId, entryId) || settling.contains(ledgerId, entryId)
-                || !near.add(ledgerId, entryId, deliverAtMs, true)) {
+                || overrides.isMoving(ledgerId, entryId) || !near.add(ledgerId, entryId, deliverAtMs, true)) {
             near.freeCredit();
         } else {
             enter(ledgerId, entryId);
@@ -346,9 +356,40 @@ public final class PositionStates {
     /** Gates an entry that the daemon may not have, unless the broker has handed it out or finished with it. */
     public void gateAgain(long ledgerId, long entryId, long deliverAtMs) {
         if (contained.contains(ledgerId, entryId) && !handedOut.contains(ledgerId, entryId)
-                && !settling.contains(ledgerId, entryId)) {
+                && !settling.contains(ledgerId, entryId) && !overrides.isMoving(ledgerId, entryId)) {
             near.add(ledgerId, entryId, deliverAtMs, false);
         }
+    }
+
+    // ---- moving ---------------------------------------------------------------------------------------------------
+
+    /** Nobody reads these or hands them out until they are settled or undone, or acknowledged. */
+    public void move(Records records) {
+        for (int i = 0; i < records.size(); i++) {
+            near.remove(records.ledgerId(i), records.entryId(i));
+            sought.find(records.ledgerId(i), records.entryId(i));
+            overrides.move(records.ledgerId(i), records.entryId(i), records.deliverAtMs(i));
+        }
+        // An entry's former time would let it out too early.
+        near.dropStale();
+    }
+
+    /** It is stored: true if somebody must hand it out at the new time. */
+    public boolean settleMove(long ledgerId, long entryId, long deliverAtMs) {
+        return overrides.settle(ledgerId, entryId, deliverAtMs);
+    }
+
+    /** These are surely not stored: they are read again, as nobody else may know when they are due. */
+    public PositionSet undoMove(Records records) {
+        PositionSet undone = new PositionSet();
+        for (int i = 0; i < records.size(); i++) {
+            if (overrides.undo(records.ledgerId(i), records.entryId(i), records.deliverAtMs(i))
+                    && contained.contains(records.ledgerId(i), records.entryId(i))) {
+                undone.add(records.ledgerId(i), records.entryId(i));
+            }
+        }
+        sought.seek(undone);
+        return undone;
     }
 
     /** Leaves near entries to the daemon, which hands them out when they are due. */
@@ -363,7 +404,9 @@ public final class PositionStates {
         near.remove(ledgerId, entryId);
         sought.find(ledgerId, entryId);
         handedOut.remove(ledgerId, entryId);
+        settling.remove(ledgerId, entryId);
         contained.remove(ledgerId, entryId);
+        overrides.leave(ledgerId, entryId);
         reported.add(ledgerId, entryId);
     }
 
@@ -372,6 +415,7 @@ public final class PositionStates {
      */
     public Positions passUpTo(Position markDelete) {
         Positions passed = contained.upTo(markDelete.ledgerId(), markDelete.entryId());
+        passed.forEach(overrides::leave);
         discardUpTo(markDelete);
         reported.addAll(passed);
         return passed;
@@ -388,6 +432,7 @@ public final class PositionStates {
         sought.find(ledgerId, entryId);
         handedOut.remove(ledgerId, entryId);
         contained.add(ledgerId, entryId);
+        overrides.leave(ledgerId, entryId);
         settling.add(ledgerId, entryId);
     }
 
@@ -431,6 +476,7 @@ public final class PositionStates {
         settling.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
         sought.discardUpTo(markDelete);
         near.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
+        overrides.leaveMovingUpTo(markDelete);
     }
 
     /** The deletion of everything up to there survives a crash. */
@@ -440,8 +486,10 @@ public final class PositionStates {
 
     // ---- the whole ------------------------------------------------------------------------------------------------
 
+    /** Forgets everything but the overrides, which a subscription keeps that stays; nobody may read what moves. */
     public void clear() {
         contained.clear();
+        overrides.addMovingTo(contained);
         handedOut.clear();
         settling.clear();
         reported.clear();
@@ -469,7 +517,8 @@ public final class PositionStates {
 
     public long memoryBytes() {
         return contained.memoryBytes() + handedOut.memoryBytes() + settling.memoryBytes() + reported.memoryBytes()
-                + doubtful.memoryBytes() + sought.memoryBytes() + near.memoryBytes() + undecided.memoryBytes();
+                + doubtful.memoryBytes() + sought.memoryBytes() + near.memoryBytes() + overrides.memoryBytes()
+                + undecided.memoryBytes();
     }
 
     /** @throws IllegalStateException if an invariant does not hold */
@@ -491,6 +540,14 @@ public final class PositionStates {
             require(!handedOut.contains(ledgerId, entryId), "sought and handed out", ledgerId, entryId);
             require(!settling.contains(ledgerId, entryId), "sought and settling", ledgerId, entryId);
         });
+        Records moving = overrides.allMoving();
+        for (int i = 0; i < moving.size(); i++) {
+            long ledgerId = moving.ledgerId(i);
+            long entryId = moving.entryId(i);
+            require(contained.contains(ledgerId, entryId), "moving and not contained", ledgerId, entryId);
+            require(!isHere(ledgerId, entryId) && !settling.contains(ledgerId, entryId) && !toRead.contains(ledgerId, entryId),
+                    "moving, and somebody has it", ledgerId, entryId);
+        }
         settling.forEach((ledgerId, entryId) ->
                 require(contained.contains(ledgerId, entryId), "settling and not contained", ledgerId, entryId));
         require(!decided || undecided.isEmpty(), "undecided though everything is decided", -1, -1);

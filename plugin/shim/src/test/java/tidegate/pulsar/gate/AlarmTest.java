@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import org.junit.jupiter.api.Test;
 import tidegate.pulsar.position.NearTier;
+import tidegate.pulsar.position.Overrides;
 import tidegate.pulsar.position.PositionStates;
 import tidegate.pulsar.position.SoughtPositions;
 import tidegate.pulsar.wire.Position;
@@ -13,7 +14,7 @@ class AlarmTest {
     private final VirtualClock clock = new VirtualClock(ToyWorld.START_MS);
     private final ToyBroker host = new ToyBroker(clock);
     private final NearTier near = new NearTier();
-    private final PositionStates positions = new PositionStates(near, new SoughtPositions());
+    private final PositionStates positions = new PositionStates(near, new SoughtPositions(), new Overrides());
     private final Pacer pacer = new Pacer(near, clock, host.pace());
     private final Overlooked overlooked = new Overlooked(host, pacer);
     private final Alarm alarm = new Alarm(host, clock, pacer, overlooked);

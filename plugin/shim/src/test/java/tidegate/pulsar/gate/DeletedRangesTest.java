@@ -12,6 +12,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 import tidegate.pulsar.position.NearTier;
+import tidegate.pulsar.position.Overrides;
 import tidegate.pulsar.position.PositionStates;
 import tidegate.pulsar.position.SoughtPositions;
 import tidegate.pulsar.wire.Position;
@@ -390,7 +391,7 @@ class DeletedRangesTest extends TrackerScenario {
     /** More than are told while the lock is held once. */
     @Test
     void manyAreToldInParts() {
-        PositionStates positions = new PositionStates(new NearTier(), new SoughtPositions());
+        PositionStates positions = new PositionStates(new NearTier(), new SoughtPositions(), new Overrides());
         BitSet deleted = new BitSet();
         for (int entry = 0; entry < 20_001; entry++) {
             positions.enter(7, entry);

@@ -17,7 +17,9 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 import tidegate.pulsar.readahead.ScanPass;
 import tidegate.pulsar.wire.Frame;
+import tidegate.pulsar.wire.Frames;
 import tidegate.pulsar.wire.Position;
+import tidegate.pulsar.wire.Records;
 import tidegate.pulsar.wire.ReleasePace;
 
 /**
@@ -47,7 +49,7 @@ class ModelTest {
     }
 
     /** Faults of a history, and operations on the topic. */
-    private enum Fault { CONNECTION, DAEMON, BROKER, CONSUMERS, RESET, MOVE, CLOCK, REBUILD, CANCEL, PACE }
+    private enum Fault { CONNECTION, DAEMON, BROKER, CONSUMERS, RESET, MOVE, CLOCK, REBUILD, CANCEL, PACE, RESCHEDULE }
 
     private static final class History {
         final Random random;
@@ -68,6 +70,13 @@ class ModelTest {
         /** By number of the request: the positions that need not come until it is answered, and from when on they had to. */
         final Map<Long, Map<Position, Integer>> asked = new HashMap<>();
         final Map<Frame.Standing, Integer> answers = new EnumMap<>(Frame.Standing.class);
+        /** Times that may hold for a message, besides its own while it has none here. */
+        final Map<Position, Set<Long>> mayHold = new HashMap<>();
+        /** By number of the request: the new times. */
+        final Map<Long, Map<Position, Long>> moving = new TreeMap<>();
+        final Map<Frame.Standing, Integer> moves = new EnumMap<>(Frame.Standing.class);
+        int checkedDeliveries;
+        int deliveredAnew;
         long requests;
         /** The delivery from which on nothing leaves for the first time; none while that is not certain. */
         int pausedFrom = NOT_PAUSED;
@@ -102,6 +111,8 @@ class ModelTest {
             world().broker.permits = 1 + random.nextInt(30);
             world().broker.readBatch = 1 + random.nextInt(10);
             world().broker.persistedRanges = may(Fault.CANCEL) && chance(70) ? ALL : random.nextInt(6);
+            world().broker.failingOverrides = chance(50) ? 0 : random.nextInt(60);
+            world().broker.luck = new Random(seed);
             world().broker.connect();
         }
 
@@ -129,6 +140,9 @@ class ModelTest {
             if (may(Fault.PACE) && chance(8)) {
                 pace(chance(50) ? ReleasePace.PAUSED : chance(50) ? ReleasePace.NONE : ReleasePace.rate(1 + random.nextInt(50)));
             }
+            if (may(Fault.RESCHEDULE) && chance(15)) {
+                moveSome();
+            }
             ToyWorld machine = chance(75) ? world() : machines[1 - owner];
             switch (random.nextInt(14)) {
                 case 0, 1 -> publish();
@@ -147,6 +161,7 @@ class ModelTest {
                     machine.watch();
                     machine.toDaemon();
                     noteAnswers(machine.daemon);
+                    noteMoves(machine.daemon);
                 }
                 case 8, 9 -> consume();
                 case 10 -> broker().persistCursor();
@@ -158,6 +173,7 @@ class ModelTest {
                 default -> fault();
             }
             wake();
+            checkTimes();
             checkPause();
         }
 
@@ -219,6 +235,88 @@ class ModelTest {
                 due.put(position, 0);
                 times.put(position, 1);
             }
+        }
+
+        private void moveSome() {
+            List<Position> delayed = broker().log.entrySet().stream().filter(entry -> entry.getValue() >= 0)
+                    .map(Map.Entry::getKey).toList();
+            ToyDaemon daemon = world().daemon;
+            if (delayed.isEmpty() || !world().isConnected() || daemon.version < Frames.VERSION_WITH_MOVE) {
+                return;
+            }
+            Map<Position, Long> times = new TreeMap<>();
+            for (int i = random.nextInt(8); i >= 0; i--) {
+                long timeMs = chance(30) ? 0 : world().now() + random.nextInt(chance(30) ? 60_000 : 3_000);
+                times.put(delayed.get(random.nextInt(delayed.size())), timeMs);
+            }
+            Records records = new Records();
+            times.forEach((position, timeMs) -> {
+                records.add(position.ledgerId(), position.entryId(), timeMs);
+                holding(position).add(timeMs);
+            });
+            moving.put(++requests, times);
+            daemon.reschedule(requests, false, records);
+            world().toShim(ALL);
+            for (int i = random.nextInt(6); i > 0; i--) {
+                broker().runCursor();
+            }
+            world().toDaemon();
+            noteMoves(daemon);
+            noteAnswers(daemon);
+        }
+
+        private Set<Long> holding(Position position) {
+            return mayHold.computeIfAbsent(position, one -> new HashSet<>(Set.of(broker().log.get(one))));
+        }
+
+        private void noteMoves(ToyDaemon daemon) {
+            daemon.rescheduled.forEach(this::note);
+            daemon.rescheduled.clear();
+        }
+
+        private void note(long seq, Frame.Rescheduled answer) {
+            Map<Position, Long> asked = moving.remove(seq);
+            moves.merge(answer.standing(), 1, Integer::sum);
+            if (answer.standing() == Frame.Standing.UNSTORED) {
+                return;
+            }
+            Set<Position> moved = new HashSet<>();
+            if (answer.standing() == Frame.Standing.SETTLED) {
+                answer.moved().forEach((ledgerId, entryId) -> moved.add(new Position(ledgerId, entryId)));
+            }
+            asked.forEach((position, timeMs) -> {
+                if (moved.contains(position)) {
+                    Set<Long> later = new HashSet<>(Set.of(timeMs));
+                    moving.forEach((number, times) -> {
+                        if (number > seq && times.containsKey(position)) {
+                            later.add(times.get(position));
+                        }
+                    });
+                    mayHold.put(position, later);
+                }
+            });
+        }
+
+        /** Never before each time that may hold. */
+        private void checkTimes() {
+            List<ToyBroker.Delivery> deliveries = broker().deliveries;
+            for (; checkedDeliveries < deliveries.size(); checkedDeliveries++) {
+                ToyBroker.Delivery delivery = deliveries.get(checkedDeliveries);
+                Set<Long> times = mayHold.get(delivery.position());
+                if (times != null) {
+                    deliveredAnew++;
+                    assertTrue(times.stream().anyMatch(timeMs -> timeMs <= delivery.atMs()),
+                            () -> "early: " + delivery + ", which is due at " + times);
+                } else {
+                    assertTrue(delivery.deliverAtMs() <= delivery.atMs(), () -> "early: " + delivery);
+                }
+            }
+            broker().checkOverrides();
+        }
+
+        /** Its own time may count again. */
+        private void ownTimesMayHold() {
+            mayHold.forEach((position, times) -> times.add(broker().log.get(position)));
         }
 
         private void takeBack() {
@@ -351,6 +449,7 @@ class ModelTest {
                 case 1 -> {
                     if (may(Fault.DAEMON)) {
                         machine.crashDaemon();
+                        machine.daemon.version = may(Fault.RESCHEDULE) && chance(10) ? 5 : Frames.VERSION;
                     }
                 }
                 case 2 -> {
@@ -434,10 +533,15 @@ class ModelTest {
         /** The broker is killed, or the topic unloaded; {@code to} has it next. */
         private void leave(int to) {
             redeliverUnacknowledged();
+            if (may(Fault.CLOCK)) {
+                // An override goes when its time has come by one clock; the next owner's may be behind.
+                ownTimesMayHold();
+            }
             ToyBroker left;
             if (chance(50)) {
                 if (chance(10)) {
                     broker().loseRecord();
+                    ownTimesMayHold();
                     takenBack.clear();
                 }
                 skipWhatIsStored();
@@ -492,6 +596,7 @@ class ModelTest {
         private void completeReset() {
             Position to = broker().resettingTo();
             broker().completeReset();
+            ownTimesMayHold();
             for (Position position : broker().log.keySet()) {
                 if (position.compareTo(to) >= 0) {
                     due.put(position, broker().deliveries.size());
@@ -526,6 +631,7 @@ class ModelTest {
                 completeReset();
             }
             world().daemonUp = true;
+            broker().failingOverrides = 0;
             broker().permits = Math.max(5, broker().permits);
             world().settle();
             if (broker().consumers.isEmpty()) {
@@ -558,9 +664,7 @@ class ModelTest {
                 assertEquals(List.of(), machine.daemon.violations);
             }
             List<ToyBroker.Delivery> deliveries = broker().deliveries;
-            for (ToyBroker.Delivery delivery : deliveries) {
-                assertTrue(delivery.deliverAtMs() <= delivery.atMs(), () -> "early: " + delivery);
-            }
+            checkTimes();
             assertTrue(broker().isFullyAcknowledged(), () -> "lost: " + broker().log.keySet().stream()
                     .filter(position -> !broker().isDeleted(position.ledgerId(), position.entryId())).toList()
                     + " " + (world().core() == null ? "" : world().core().stats()) + " held " + index().held.keySet()
@@ -668,8 +772,26 @@ class ModelTest {
 
     @ParameterizedTest
     @MethodSource("seeds")
+    void movedAndNeverBeforeTheTimeThatHolds(long seed) {
+        run(seed, Set.of(Fault.RESCHEDULE, Fault.CONNECTION, Fault.CONSUMERS, Fault.DAEMON, Fault.BROKER));
+    }
+
+    @ParameterizedTest
+    @MethodSource("seeds")
     void pausedAmidFaults(long seed) {
         run(seed, Set.of(Fault.PACE, Fault.CONNECTION, Fault.CONSUMERS, Fault.DAEMON, Fault.BROKER, Fault.MOVE, Fault.CLOCK));
+    }
+
+    @ParameterizedTest
+    @MethodSource("seeds")
+    void movedToAnotherMachine(long seed) {
+        run(seed, Set.of(Fault.RESCHEDULE, Fault.MOVE, Fault.DAEMON, Fault.BROKER, Fault.REBUILD));
+    }
+
+    @ParameterizedTest
+    @MethodSource("seeds")
+    void movedAndCancelledAmidResets(long seed) {
+        run(seed, Set.of(Fault.RESCHEDULE, Fault.CANCEL, Fault.CONNECTION, Fault.CONSUMERS, Fault.RESET, Fault.BROKER));
     }
 
     @ParameterizedTest
@@ -685,6 +807,8 @@ class ModelTest {
         int again = 0;
         int cancelled = 0;
         Map<Frame.Standing, Integer> answers = new EnumMap<>(Frame.Standing.class);
+        Map<Frame.Standing, Integer> moves = new EnumMap<>(Frame.Standing.class);
+        int anew = 0;
         long ahead = 0;
         int heldBack = 0;
         for (long seed = 0; seed < 20; seed++) {
@@ -697,6 +821,8 @@ class ModelTest {
             cancelled += history.cancelled;
             heldBack += history.heldBack;
             history.answers.forEach((standing, count) -> answers.merge(standing, count, Integer::sum));
+            history.moves.forEach((standing, count) -> moves.merge(standing, count, Integer::sum));
+            anew += history.deliveredAnew;
             again += (int) history.due.values().stream().filter(from -> from > 0).count();
         }
         assertTrue(deliveries > 500, deliveries + " deliveries");
@@ -706,5 +832,8 @@ class ModelTest {
         assertTrue(again > 500, again + " taken back by resets");
         assertTrue(answers.get(Frame.Standing.SETTLED) > 100, answers + " answers to cancels");
         assertTrue(answers.get(Frame.Standing.NO_ROOM) > 10, answers + " answers to cancels");
+        assertTrue(moves.get(Frame.Standing.SETTLED) > 100, moves + " answers to moves");
+        assertTrue(moves.get(Frame.Standing.UNSTORED) > 0, moves + " answers to moves");
+        assertTrue(anew > 100, anew + " deliveries of moved messages");
     }
 }

@@ -1,5 +1,6 @@
 package tidegate.pulsar.gate;
 
+import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.HashSet;
@@ -7,12 +8,15 @@ import java.util.List;
 import java.util.Map;
 import java.util.NavigableMap;
 import java.util.NavigableSet;
+import java.util.Random;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
 import java.util.function.Consumer;
 import java.util.function.Predicate;
+import java.util.function.Supplier;
 import tidegate.pulsar.position.NearTier;
 import tidegate.pulsar.position.PositionSet;
 import tidegate.pulsar.wire.Frame;
@@ -44,6 +48,16 @@ public class ToyBroker implements TrackerHost {
         Ownership ownership;
         ReleasePace pace = ReleasePace.NONE;
         public int version;
+        /** Overrides: the ledgers by number, and the pointer among the cursor's properties. */
+        final Map<Long, ToyLedger> ledgers = new TreeMap<>();
+        long lastLedger = 100;
+        String overridePointer = "";
+    }
+
+    /** A ledger of overrides. */
+    static final class ToyLedger {
+        final List<ByteBuffer> entries = new ArrayList<>();
+        boolean fenced;
     }
 
     /** A consumer with the messages that it holds and has not acknowledged. */
@@ -73,6 +87,10 @@ public class ToyBroker implements TrackerHost {
     private Ownership ownership;
     private ReleasePace pace;
     private int version;
+    private String overridePointer;
+    /** Of so many in a hundred requests about overrides some fail, before or after they are done. */
+    int failingOverrides;
+    Random luck = new Random(5);
     private Position resettingTo;
     private boolean cursorClosed;
     public boolean durable = true;
@@ -152,6 +170,7 @@ public class ToyBroker implements TrackerHost {
         ownership = disk.ownership;
         pace = disk.pace;
         version = disk.version;
+        overridePointer = disk.overridePointer;
         rewind();
     }
 
@@ -161,6 +180,8 @@ public class ToyBroker implements TrackerHost {
         next.permits = permits;
         next.readBatch = readBatch;
         next.persistedRanges = persistedRanges;
+        next.failingOverrides = failingOverrides;
+        next.luck = luck;
         return next;
     }
 
@@ -208,6 +229,115 @@ public class ToyBroker implements TrackerHost {
                 // There is nothing.
             }
         };
+    }
+
+    /** Done at the cursor's next turn, and answered then or a turn later: a crash between loses the answer. */
+    private <T> CompletableFuture<T> requested(Supplier<T> request) {
+        CompletableFuture<T> answer = new CompletableFuture<>();
+        cursorCalls.add(() -> {
+            boolean fails = luck.nextInt(100) < failingOverrides;
+            if (fails && luck.nextBoolean()) {
+                answer.completeExceptionally(new IllegalStateException("the test says so"));
+                return;
+            }
+            T result;
+            try {
+                result = request.get();
+            } catch (RuntimeException e) {
+                answer.completeExceptionally(e);
+                return;
+            }
+            Runnable tell = fails ? () -> answer.completeExceptionally(new IllegalStateException("done, and the test says no"))
+                    : () -> answer.complete(result);
+            if (luck.nextBoolean()) {
+                tell.run();
+            } else {
+                cursorCalls.add(tell);
+            }
+        });
+        return answer;
+    }
+
+    @Override
+    public OverrideHome overrides() {
+        return new OverrideHome() {
+            @Override
+            public boolean isAvailable() {
+                return resettingTo == null && mayPutOwnership();
+            }
+
+            @Override
+            public String pointer() {
+                return overridePointer;
+            }
+
+            @Override
+            public CompletableFuture<Long> create() {
+                return requested(() -> {
+                    disk.ledgers.put(++disk.lastLedger, new ToyLedger());
+                    return disk.lastLedger;
+                });
+            }
+
+            @Override
+            public CompletableFuture<Void> append(long ledgerId, ByteBuffer entry) {
+                return requested(() -> {
+                    ToyLedger ledger = disk.ledgers.get(ledgerId);
+                    if (ledger == null || ledger.fenced) {
+                        throw new IllegalStateException("fenced");
+                    }
+                    ledger.entries.add(entry);
+                    return null;
+                });
+            }
+
+            @Override
+            public CompletableFuture<List<ByteBuffer>> read(long ledgerId) {
+                return requested(() -> {
+                    ToyLedger ledger = disk.ledgers.get(ledgerId);
+                    if (ledger == null) {
+                        throw new CompletionException(new NoLedgerException("no ledger " + ledgerId));
+                    }
+                    ledger.fenced = true;
+                    return List.copyOf(ledger.entries);
+                });
+            }
+
+            @Override
+            public CompletableFuture<Pointed> point(String former, String next) {
+                return requested(() -> {
+                    if (!overridePointer.equals(former)) {
+                        return Pointed.STALE;
+                    }
+                    if (cursorClosed || resettingTo != null || disk.version != version) {
+                        return Pointed.REFUSED;
+                    }
+                    disk.overridePointer = next;
+                    overridePointer = next;
+                    version = ++disk.version;
+                    return Pointed.DONE;
+                });
+            }
+
+            @Override
+            public void delete(long ledgerId) {
+                cursorCalls.add(() -> disk.ledgers.remove(ledgerId));
+            }
+
+            @Override
+            public void close() {
+                // Nothing is open.
+            }
+        };
+    }
+
+    /** Nothing else that fails would show that the next owner can read the times. */
+    void checkOverrides() {
+        OverrideHome.ledgersOf(disk.overridePointer).stream().limit(1).forEach(ledgerId -> {
+            if (!disk.ledgers.containsKey(ledgerId)) {
+                throw new IllegalStateException("the pointer names ledger " + ledgerId + ", which is deleted");
+            }
+        });
     }
 
     @Override

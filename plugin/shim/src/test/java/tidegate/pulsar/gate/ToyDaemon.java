@@ -101,6 +101,9 @@ public final class ToyDaemon {
     final Map<Long, Frame.Cancelled> cancelled = new HashMap<>();
     /** The shim's answers to {@link #pace}, by number; that to a new stream has number 0. */
     final Map<Long, Frame.Paced> paced = new HashMap<>();
+    /** The shim's answers to {@link #reschedule}, by number. */
+    final Map<Long, Frame.Rescheduled> rescheduled = new TreeMap<>();
+    int version = Frames.VERSION;
     final List<Frame> received = new ArrayList<>();
     int maxHeldPerFrame = 1000;
     /** A stream keeps no more credit than this. */
@@ -183,6 +186,12 @@ public final class ToyDaemon {
                 .ifPresent(action);
     }
 
+    /** Asks the newest stream's tracker to have messages due at other times. */
+    void reschedule(long seq, boolean ask, Records records) {
+        streams.values().stream().filter(stream -> !stream.closing).max(Comparator.comparingInt(stream -> stream.id))
+                .ifPresent(stream -> send(stream.id, seq, new Frame.Reschedule(ask, records)));
+    }
+
     private void send(int stream, long seq, Frame frame) {
         output.add(Frames.encode(stream, seq, frame));
     }
@@ -191,7 +200,7 @@ public final class ToyDaemon {
         Frame frame = envelope.frame();
         if (frame instanceof Frame.Hello) {
             greeted = true;
-            send(0, 0, new Frame.Welcome(Frames.VERSION, 2000, 1, "toy"));
+            send(0, 0, new Frame.Welcome(version, 2000, 1, "toy"));
         } else if (!greeted) {
             violations.add(frame.name() + " before HELLO");
         } else if (frame instanceof Frame.Ping) {
@@ -212,6 +221,10 @@ public final class ToyDaemon {
             } else if (frame instanceof Frame.Paced answer) {
                 if (stream != null) {
                     paced.put(envelope.seq(), answer);
+                }
+            } else if (frame instanceof Frame.Rescheduled answer) {
+                if (stream != null) {
+                    rescheduled.put(envelope.seq(), answer);
                 }
             } else if (stream == null || stream.closing) {
                 violations.add(frame.name() + " on stream " + envelope.stream() + ", which is not open");
@@ -335,6 +348,8 @@ public final class ToyDaemon {
                     stream.popped.add(position);
                 }
             }
+        } else if (frame instanceof Frame.Move move) {
+            move(stream, move);
         } else if (frame instanceof Frame.Ack ack) {
             ack.positions().forEach((ledgerId, entryId) -> {
                 Position position = new Position(ledgerId, entryId);
@@ -360,6 +375,23 @@ public final class ToyDaemon {
             stream.closing = true;
         } else {
             violations.add("the shim does not send " + frame.name());
+        }
+    }
+
+    private void move(Stream stream, Frame.Move move) {
+        if (version < Frames.VERSION_WITH_MOVE) {
+            violations.add("MOVE to a daemon that does not know it");
+        }
+        Records records = move.records();
+        for (int i = 0; i < records.size(); i++) {
+            Position position = new Position(records.ledgerId(i), records.entryId(i));
+            if (position.compareTo(stream.index.markDelete) > 0 && !stream.index.acknowledged.contains(position)) {
+                stream.index.held.put(position, records.deliverAtMs(i));
+                stream.popped.remove(position);
+                if (move.near()) {
+                    stream.popped.add(position);
+                }
+            }
         }
     }
 

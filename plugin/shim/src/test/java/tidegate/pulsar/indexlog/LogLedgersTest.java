@@ -54,8 +54,10 @@ class LogLedgersTest {
     private final List<ManagedCursor> cursors = new ArrayList<>();
     private final ManagedCursor cursor = cursor();
     private long nowNs;
-    private final LogLedgers log = new LogLedgers("test", CursorProperties.withoutReset(cursor),
-            new LogLedgers.Shared(LogLedgers.BOOKKEEPER, this::client, Runnable::run, new AtomicLong()));
+    private final LogLedgers.Shared shared =
+            new LogLedgers.Shared(LogLedgers.BOOKKEEPER, this::client, Runnable::run, new AtomicLong());
+    private final LogLedgers log = new LogLedgers("test", CursorProperties.withoutReset(cursor), shared);
+    private final OverrideLedgers overrides = new OverrideLedgers("test", CursorProperties.withoutReset(cursor), shared);
 
     private static <T> T played(Class<T> type, Calls calls) {
         return type.cast(Proxy.newProxyInstance(type.getClassLoader(), new Class<?>[] {type}, (self, method, arguments) ->
@@ -217,10 +219,11 @@ class LogLedgersTest {
     @Test
     void itGoesOnceTheCursorIsGoneAndTheDaemonHasSaidItsLastWord() {
         properties.put(POINTER, "1;5;7;bookkeeper");
+        properties.put(CursorRecord.PREFIX + "overrides", "1;8,6");
         cursors.add(cursor);
         LogDeletions deletions = new LogDeletions(() -> nowNs);
         CompletableFuture<Void> lastWord = new CompletableFuture<>();
-        deletions.expect(cursor, log, lastWord);
+        deletions.expect(cursor, log, overrides, lastWord);
         deletions.look();
         assertEquals(List.of(), deleted, "a reset, or a cleared backlog, asks the same of a tracker");
         cursors.clear();
@@ -229,7 +232,7 @@ class LogLedgersTest {
         lastWord.complete(null);
         deletions.look();
         deletions.look();
-        assertEquals(List.of(5L, 7L), deleted);
+        assertEquals(List.of(5L, 7L, 8L, 6L), deleted);
     }
 
     @Test
@@ -237,7 +240,7 @@ class LogLedgersTest {
         properties.put(POINTER, "1;5;7;bookkeeper");
         cursors.add(cursor);
         LogDeletions deletions = new LogDeletions(() -> nowNs);
-        deletions.expect(cursor, log, CompletableFuture.completedFuture(null));
+        deletions.expect(cursor, log, overrides, CompletableFuture.completedFuture(null));
         nowNs += TimeUnit.MINUTES.toNanos(11);
         deletions.look();
         cursors.clear();

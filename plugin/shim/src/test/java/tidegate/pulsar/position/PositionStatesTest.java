@@ -9,7 +9,7 @@ import org.junit.jupiter.api.Test;
 
 class PositionStatesTest {
     private final NearTier near = new NearTier();
-    private final PositionStates positions = new PositionStates(near, new SoughtPositions());
+    private final PositionStates positions = new PositionStates(near, new SoughtPositions(), new Overrides());
 
     @BeforeEach
     void aContainedPosition() {

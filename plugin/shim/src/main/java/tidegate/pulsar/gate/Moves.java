@@ -1,0 +1,173 @@
+package tidegate.pulsar.gate;
+
+import java.time.Clock;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import tidegate.pulsar.position.NearTier;
+import tidegate.pulsar.position.Overrides;
+import tidegate.pulsar.position.PositionSet;
+import tidegate.pulsar.position.PositionStates;
+import tidegate.pulsar.wire.Frame;
+import tidegate.pulsar.wire.Frame.Standing;
+import tidegate.pulsar.wire.Positions;
+import tidegate.pulsar.wire.Records;
+
+/**
+ * Moves messages: they are due at other times than their own, from when that is stored until they are acknowledged.
+ *
+ * <p>This broker alone decides. Under the tracker's lock the dispatcher has a position, or it moves from then on: nobody reads it
+ * or hands it out until {@link OverrideLog} has stored its {@link Overrides override}, or surely has not. Guarded by the
+ * tracker's lock.
+ */
+final class Moves {
+    private static final Logger LOG = LoggerFactory.getLogger(Moves.class);
+
+    /** A decision: the answer if it is stored, and what to store for it. */
+    record Decision(Frame.Rescheduled answer, Records records) {}
+
+    private final TrackerHost host;
+    private final Clock clock;
+    private final TrackerSettings settings;
+    private final PositionStates positions;
+    private final Overrides overrides;
+    private final OverrideLog log;
+    private final NearTier near;
+    private final Outbox outbox;
+    private final DaemonStream stream;
+    private final CursorWatch cursor;
+    private final Alarm alarm;
+    private final Inquiry inquiry;
+    private boolean saidThatItIsOld;
+
+    Moves(TrackerParts parts, Inquiry inquiry) {
+        host = parts.host;
+        clock = parts.clock;
+        settings = parts.settings;
+        positions = parts.positions;
+        overrides = parts.overrides;
+        log = parts.overrideLog;
+        near = parts.near;
+        outbox = parts.outbox;
+        stream = parts.stream;
+        cursor = parts.cursor;
+        alarm = parts.alarm;
+        this.inquiry = inquiry;
+    }
+
+    // ---- deciding -------------------------------------------------------------------------------------------------
+
+    /** The positions of a request. */
+    static Positions asked(Frame.Reschedule reschedule) {
+        Positions asked = new Positions();
+        Records records = reschedule.records();
+        for (int i = 0; i < records.size(); i++) {
+            asked.add(records.ledgerId(i), records.entryId(i));
+        }
+        return asked;
+    }
+
+    /** Decides. Unless the frame only asks, its waiting messages move from now on: the caller stores the records. */
+    Decision decide(Frame.Reschedule reschedule, Inquiry.Look look) {
+        cursor.noticeReset();
+        if (!inquiry.holds(look) || !reschedule.ask() && !log.takes()) {
+            return new Decision(Frame.Rescheduled.notYet(), new Records(0));
+        }
+        Inquiry.Standing standing = inquiry.sort(asked(reschedule), look);
+        Records changes = new Records();
+        Standing answer = Standing.SETTLED;
+        if (!reschedule.ask()) {
+            addChanges(reschedule.records(), standing.waiting(), changes);
+            if (overrides.isFullFor(changes.size())) {
+                changes.clear();
+                answer = Standing.NO_ROOM;
+            }
+            positions.move(changes);
+        }
+        return new Decision(
+                new Frame.Rescheduled(answer, standing.waiting(), standing.tooLate(), standing.acknowledged()), changes);
+    }
+
+    /** Without those that are at their new times already. */
+    private void addChanges(Records asked, Positions waiting, Records changes) {
+        PositionSet set = new PositionSet();
+        set.addAll(waiting);
+        for (int i = 0; i < asked.size(); i++) {
+            if (set.contains(asked.ledgerId(i), asked.entryId(i))
+                    && !overrides.isAt(asked.ledgerId(i), asked.entryId(i), asked.deliverAtMs(i))) {
+                changes.add(asked.ledgerId(i), asked.entryId(i), asked.deliverAtMs(i));
+            }
+        }
+    }
+
+    /** The answer, once the fate of the records is known. */
+    static Frame.Rescheduled answer(Frame.Rescheduled decided, OverrideLog.Stored stored) {
+        return switch (stored) {
+            case YES -> decided;
+            case NO -> Frame.Rescheduled.notYet();
+            case PERHAPS ->
+                    new Frame.Rescheduled(Standing.UNSTORED, decided.moved(), decided.tooLate(), decided.acknowledged());
+        };
+    }
+
+    // ---- acting ---------------------------------------------------------------------------------------------------
+
+    /** The records are stored: whoever hands their messages out does so at the new times. */
+    void stored(Records records) {
+        long nowMs = clock.millis();
+        for (int i = 0; i < records.size(); i++) {
+            long ledgerId = records.ledgerId(i);
+            long entryId = records.entryId(i);
+            long deliverAtMs = records.deliverAtMs(i);
+            if (positions.settleMove(ledgerId, entryId, deliverAtMs)) {
+                boolean gateHere = !stream.isOpen() || !stream.takesMoves()
+                        || deliverAtMs <= nowMs + settings.horizonMs() && near.size() < settings.nearMaxEntries();
+                if (gateHere) {
+                    positions.gate(ledgerId, entryId, deliverAtMs);
+                }
+                tell(ledgerId, entryId, deliverAtMs);
+            }
+        }
+        alarm.arm();
+    }
+
+    /** An open stream tells it; one that opens later tells all of them. */
+    private void tell(long ledgerId, long entryId, long deliverAtMs) {
+        if (stream.tellsMoves()) {
+            outbox.move(positions.isHere(ledgerId, entryId), ledgerId, entryId, deliverAtMs);
+        }
+    }
+
+    /** The daemon has answered OPEN: it may know nothing of them. One that is too old to be told hands out none of them. */
+    void tellAll() {
+        if (overrides.size() > 0 && !stream.takesMoves() && !saidThatItIsOld) {
+            saidThatItIsOld = true;
+            LOG.warn("[{}] The daemon is too old to know of {} moved messages, which this broker gates in its memory: upgrade it",
+                    host.name(), overrides.size());
+        }
+        overrides.forEach((ledgerId, entryId, deliverAtMs) -> {
+            if (stream.takesMoves()) {
+                tell(ledgerId, entryId, deliverAtMs);
+            } else {
+                positions.gateAgain(ledgerId, entryId, deliverAtMs);
+            }
+        });
+    }
+
+    /** Leaves out the positions that the daemon holds from MOVE on, or that this broker gates for it. */
+    void removeOverridden(PositionSet notHeld) {
+        if (overrides.size() > 0) {
+            overrides.forEach((ledgerId, entryId, deliverAtMs) -> notHeld.remove(ledgerId, entryId));
+        }
+    }
+
+    /** Takes an entry that the daemon has pushed. It may not have heard of a later time. */
+    void push(long ledgerId, long entryId, long deliverAtMs) {
+        long timeMs = overrides.timeOf(ledgerId, entryId, deliverAtMs);
+        if (timeMs > deliverAtMs && stream.takesMoves() && !positions.isHere(ledgerId, entryId)) {
+            near.freeCredit();
+            tell(ledgerId, entryId, timeMs);
+        } else {
+            positions.push(ledgerId, entryId, timeMs);
+        }
+    }
+}

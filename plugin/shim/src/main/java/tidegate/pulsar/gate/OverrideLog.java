@@ -1,0 +1,490 @@
+package tidegate.pulsar.gate;
+
+import java.nio.ByteBuffer;
+import java.time.Clock;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
+import java.util.function.Consumer;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import tidegate.pulsar.position.MovedTimes;
+import tidegate.pulsar.position.Overrides;
+import tidegate.pulsar.position.PositionStates;
+import tidegate.pulsar.timing.Wait;
+import tidegate.pulsar.wire.Frames;
+import tidegate.pulsar.wire.OverrideEntry;
+import tidegate.pulsar.wire.Positions;
+import tidegate.pulsar.wire.ProtocolException;
+import tidegate.pulsar.wire.Records;
+
+/**
+ * Stores a subscription's {@link Overrides}, and reads those of former owners before any message leaves.
+ *
+ * <p>One ledger has them: a snapshot, then the changes since. Reading it fences the former owner. The first change after that
+ * writes a new ledger and then the pointer to it, {@code 1;LEDGER}, with the ledgers that go, {@code ,LEDGER…}. A change is
+ * stored when the ledger that the pointer names has it. If an append fails, or the pointer's fate is unknown, nobody can say
+ * which: its positions go on moving until a new ledger counts. If a ledger fails that no pointer has ever named, the change is
+ * surely not stored.
+ *
+ * <p>One write is under way at a time; changes that come meanwhile share the next one. It takes the tracker's lock itself.
+ */
+final class OverrideLog {
+    private static final Logger LOG = LoggerFactory.getLogger(OverrideLog.class);
+    private static final long NONE = -1;
+    private static final long FIRST_PAUSE_MS = 100;
+    private static final long MAX_PAUSE_MS = 10_000;
+    private static final long TIDY_MS = 1000;
+    /** A ledger is written anew when it has twice as many records as are live, and so many more. */
+    private static final long SLACK_RECORDS = 1000;
+    /** As in {@link Claim}: no other writer explains so many refusals in a row. */
+    private static final int MAX_CONFLICTS = 4;
+
+    private enum Phase { UNREAD, READING, READY }
+
+    /** The fate of a change. */
+    enum Stored {
+        YES, NO,
+        /** Not known yet: its positions go on moving. */
+        PERHAPS
+    }
+
+    private record Change(Records records, Consumer<Stored> done) {}
+
+    private final Object lock;
+    private final TrackerHost host;
+    private final OverrideHome home;
+    private final Clock clock;
+    private final Claim claim;
+    private final PositionStates positions;
+    private final Overrides overrides;
+    /** Takes records that are stored, with the lock held. */
+    private Consumer<Records> onStored = records -> { };
+    /** The stored overrides were read; called without the lock. */
+    private Runnable onReady = () -> { };
+
+    private volatile Phase phase;
+    private String pointer = "";
+    private long ledger = NONE;
+    private long appended;
+    /** Ledgers to delete once the pointer names another. */
+    private final List<Long> former = new ArrayList<>();
+    private boolean writing;
+    private volatile boolean uncertain;
+    private boolean ended;
+    private List<Change> queue = new ArrayList<>();
+    private int failures;
+    private int conflicts;
+    private final Wait pause = new Wait();
+    private final Wait sinceTidy = new Wait();
+
+    OverrideLog(Object lock, TrackerHost host, Clock clock, Claim claim, PositionStates positions, Overrides overrides) {
+        this.lock = lock;
+        this.host = host;
+        home = host.overrides();
+        this.clock = clock;
+        this.claim = claim;
+        this.positions = positions;
+        this.overrides = overrides;
+        phase = home.pointer().isEmpty() ? Phase.READY : Phase.UNREAD;
+    }
+
+    void connect(Consumer<Records> stored, Runnable ready) {
+        onStored = stored;
+        onReady = ready;
+    }
+
+    // ---- reading --------------------------------------------------------------------------------------------------
+
+    /** True once the stored overrides were read: no message may leave before. Lock held. */
+    boolean isReady() {
+        return phase == Phase.READY;
+    }
+
+    /** Reads the stored overrides if that is to be done now. After the claim, as a former owner writes the pointer no more then. */
+    void read() {
+        String text;
+        synchronized (lock) {
+            if (phase != Phase.UNREAD || ended || !claim.isOwned() || !pause.isOver(clock.millis(), pauseMs())) {
+                return;
+            }
+            phase = Phase.READING;
+            text = home.pointer();
+        }
+        List<Long> ledgers = OverrideHome.ledgersOf(text);
+        if (ledgers.isEmpty()) {
+            onRead(text, List.of(), null);
+        } else {
+            home.read(ledgers.get(0)).whenComplete((entries, error) -> onRead(text, entries, error));
+        }
+    }
+
+    private long pauseMs() {
+        return failures == 0 ? 0 : Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS << Math.min(failures - 1, 10));
+    }
+
+    private void onRead(String text, List<ByteBuffer> entries, Throwable error) {
+        MovedTimes stored = new MovedTimes();
+        Positions acknowledged = new Positions();
+        Throwable failure = error;
+        try {
+            if (error == null) {
+                replay(entries, stored);
+                addAcknowledged(stored, acknowledged);
+            }
+        } catch (ProtocolException e) {
+            failure = new OverrideHome.NoLedgerException(e.getMessage());
+        }
+        boolean isLost = cause(failure) instanceof OverrideHome.NoLedgerException;
+        synchronized (lock) {
+            if (failure != null && !isLost) {
+                if (failures++ == 0) {
+                    LOG.warn("[{}] The times of moved messages cannot be read yet, so its delayed messages wait: {}", host.name(),
+                            cause(failure).getMessage());
+                }
+                pause.begin(clock.millis());
+                phase = Phase.UNREAD;
+                return;
+            }
+            if (isLost) {
+                LOG.error("[{}] The times of moved messages are lost, so their own times count again: {}", host.name(),
+                        cause(failure).getMessage());
+            }
+            failures = 0;
+            pointer = text;
+            former.clear();
+            former.addAll(OverrideHome.ledgersOf(text));
+            overrides.restore(stored, acknowledged);
+            phase = Phase.READY;
+        }
+        onReady.run();
+    }
+
+    private static void replay(List<ByteBuffer> entries, MovedTimes stored) throws ProtocolException {
+        for (ByteBuffer entry : entries) {
+            OverrideEntry.read(entry, new OverrideEntry.Reader() {
+                @Override
+                public void moved(long ledgerId, long entryId, long deliverAtMs) {
+                    stored.put(ledgerId, entryId, deliverAtMs);
+                }
+
+                @Override
+                public void left(long ledgerId, long entryId) {
+                    stored.remove(ledgerId, entryId);
+                }
+            });
+        }
+    }
+
+    private void addAcknowledged(MovedTimes stored, Positions acknowledged) {
+        stored.forEach((ledgerId, entryId, timeMs) -> {
+            if (host.isDeleted(ledgerId, entryId)) {
+                acknowledged.add(ledgerId, entryId);
+            }
+        });
+    }
+
+    // ---- writing --------------------------------------------------------------------------------------------------
+
+    /** True if a change may come now. Lock held. */
+    boolean takes() {
+        return phase == Phase.READY && !uncertain && !ended && home.isAvailable();
+    }
+
+    /** Stores the records, which move; {@code done} is called without the lock. Call {@link #go} after this. Lock held. */
+    void store(Records records, Consumer<Stored> done) {
+        queue.add(new Change(records, done));
+    }
+
+    /** Once a second has the ledger forget acknowledged messages; tries again what has failed. */
+    void look(long nowMs) {
+        read();
+        boolean tidies;
+        synchronized (lock) {
+            tidies = phase == Phase.READY && sinceTidy.isOver(nowMs, TIDY_MS);
+            if (tidies) {
+                sinceTidy.begin(nowMs);
+                overrides.leaveUpTo(host.markDelete());
+            }
+        }
+        write(tidies);
+    }
+
+    /** True if {@link #look} is to come soon. Takes no lock, and may be wrong for a moment. */
+    boolean isBusy() {
+        return phase != Phase.READY || uncertain;
+    }
+
+    /** Begins to write if there is something to write. */
+    void go() {
+        write(false);
+    }
+
+    private void write(boolean tidies) {
+        Write write = null;
+        List<Change> given = List.of();
+        synchronized (lock) {
+            if (ended) {
+                given = queue;
+                queue = new ArrayList<>();
+            } else if (!writing && phase == Phase.READY) {
+                write = next(tidies);
+                writing = write != null;
+            }
+        }
+        given.forEach(change -> change.done().accept(Stored.NO));
+        if (write != null) {
+            write.begin();
+        }
+    }
+
+    /** The next write; null if there is nothing. Lock held. */
+    private Write next(boolean tidies) {
+        long nowMs = clock.millis();
+        boolean again = uncertain && pause.isOver(nowMs, pauseMs());
+        if (uncertain && !again) {
+            return null;
+        }
+        Positions left = tidies && home.isAvailable() ? overrides.takeLeft(nowMs, host.persistedMarkDelete()) : new Positions();
+        if (!again && queue.isEmpty() && left.isEmpty()) {
+            return null;
+        }
+        List<Change> changes = queue;
+        queue = new ArrayList<>();
+        Records records = new Records();
+        changes.forEach(change -> addAll(change.records(), records));
+        if (ledger == NONE || appended > 2 * overrides.size() + SLACK_RECORDS) {
+            return new Rewrite(changes, again ? overrides.allMoving() : records);
+        }
+        if (records.isEmpty() && overrides.isEmpty()) {
+            return new Rewrite(changes, records);
+        }
+        appended += records.size();
+        return new Append(changes, records, left);
+    }
+
+    private static void addAll(Records some, Records all) {
+        for (int i = 0; i < some.size(); i++) {
+            all.add(some.ledgerId(i), some.entryId(i), some.deliverAtMs(i));
+        }
+    }
+
+    private CompletableFuture<Void> appendAll(long ledgerId, Records records, Positions left) {
+        List<CompletableFuture<Void>> appends = new ArrayList<>();
+        for (int from = 0; from < records.size(); from += OverrideEntry.MAX_RECORDS) {
+            int to = Math.min(records.size(), from + OverrideEntry.MAX_RECORDS);
+            appends.add(home.append(ledgerId, OverrideEntry.moved(records, from, to)));
+        }
+        if (!left.isEmpty()) {
+            left.cut(Frames.MAX_SET_BYTES / 2)
+                    .forEach(part -> appends.add(home.append(ledgerId, OverrideEntry.left(part))));
+        }
+        return CompletableFuture.allOf(appends.toArray(CompletableFuture<?>[]::new));
+    }
+
+    /** One write that is under way. */
+    private abstract class Write {
+        final List<Change> changes;
+        /** Live when this is stored. */
+        final Records records;
+
+        Write(List<Change> changes, Records records) {
+            this.changes = changes;
+            this.records = records;
+        }
+
+        abstract void begin();
+
+        /** Lock held. */
+        void stored() {
+            failures = 0;
+            conflicts = 0;
+            uncertain = false;
+            onStored.accept(records);
+        }
+
+        /** Nobody knows if it is stored. Lock held. */
+        void inDoubt(String what, Throwable error) {
+            LOG.warn("[{}] {}, so {} moved messages wait until their times are written anew: {}", host.name(), what,
+                    records.size(), cause(error).getMessage());
+            ledger = NONE;
+            uncertain = true;
+            failures++;
+            pause.begin(clock.millis());
+        }
+
+        /** It is surely not stored. Lock held. */
+        void undone() {
+            failures++;
+            pause.begin(clock.millis());
+            if (!uncertain) {
+                positions.undoMove(records);
+            }
+        }
+
+        /** Ends it, and begins the next one; gives up changes that wait behind one in doubt. */
+        void end(Stored fate) {
+            List<Change> given = List.of();
+            synchronized (lock) {
+                writing = false;
+                if (uncertain || phase != Phase.READY) {
+                    given = queue;
+                    queue = new ArrayList<>();
+                    given.forEach(change -> positions.undoMove(change.records()));
+                }
+            }
+            changes.forEach(change -> change.done().accept(fate));
+            given.forEach(change -> change.done().accept(Stored.NO));
+            go();
+            if (fate != Stored.YES) {
+                host.readMore();
+            }
+        }
+    }
+
+    private final class Append extends Write {
+        private final Positions left;
+
+        Append(List<Change> changes, Records records, Positions left) {
+            super(changes, records);
+            this.left = left;
+        }
+
+        @Override
+        void begin() {
+            appendAll(ledger, records, left).whenComplete((done, error) -> {
+                synchronized (lock) {
+                    if (error == null) {
+                        stored();
+                    } else {
+                        inDoubt("Storing failed", error);
+                    }
+                }
+                end(error == null ? Stored.YES : Stored.PERHAPS);
+            });
+        }
+    }
+
+    /** A new ledger, or none where there is nothing to keep. */
+    private final class Rewrite extends Write {
+        private final Records all = overrides.all();
+        private final String before = pointer;
+        private long next = NONE;
+        private String after = "";
+
+        Rewrite(List<Change> changes, Records records) {
+            super(changes, records);
+        }
+
+        @Override
+        void begin() {
+            if (all.isEmpty()) {
+                if (before.isEmpty() && former.isEmpty()) {
+                    onPointed(OverrideHome.Pointed.DONE, null);
+                } else {
+                    home.point(before, "").whenComplete(this::onPointed);
+                }
+                return;
+            }
+            home.create()
+                    .thenCompose(created -> {
+                        next = created;
+                        return appendAll(created, all, new Positions());
+                    })
+                    .whenComplete((done, error) -> {
+                        if (error == null) {
+                            point();
+                        } else {
+                            onFailed(error);
+                        }
+                    });
+        }
+
+        private void point() {
+            synchronized (lock) {
+                StringBuilder text = new StringBuilder(OverrideHome.VERSION).append(next);
+                former.forEach(one -> text.append(',').append(one));
+                after = text.toString();
+            }
+            home.point(before, after).whenComplete(this::onPointed);
+        }
+
+        private void onFailed(Throwable error) {
+            synchronized (lock) {
+                LOG.warn("[{}] No new ledger for the times of moved messages: {}", host.name(), cause(error).getMessage());
+                undone();
+            }
+            discard();
+            end(uncertain ? Stored.PERHAPS : Stored.NO);
+        }
+
+        private void discard() {
+            if (next != NONE) {
+                home.delete(next);
+            }
+        }
+
+        private void onPointed(OverrideHome.Pointed pointed, Throwable error) {
+            List<Long> over = List.of();
+            Stored fate;
+            boolean stale = false;
+            synchronized (lock) {
+                if (error != null) {
+                    inDoubt("Storing the pointer failed", error);
+                    if (next != NONE) {
+                        former.add(next);
+                    }
+                    fate = Stored.PERHAPS;
+                } else if (pointed == OverrideHome.Pointed.DONE) {
+                    pointer = after;
+                    ledger = next;
+                    appended = all.size();
+                    over = List.copyOf(former);
+                    former.clear();
+                    if (next != NONE) {
+                        former.add(next);
+                    }
+                    stored();
+                    // A tracker that ends may have a successor, which has read the ledger before.
+                    fate = ended ? Stored.PERHAPS : Stored.YES;
+                } else {
+                    boolean was = uncertain;
+                    undone();
+                    fate = was ? Stored.PERHAPS : Stored.NO;
+                    stale = ++conflicts >= MAX_CONFLICTS;
+                    if (pointed == OverrideHome.Pointed.STALE) {
+                        phase = Phase.UNREAD;
+                    }
+                }
+            }
+            if (error == null && pointed != OverrideHome.Pointed.DONE) {
+                discard();
+            }
+            over.forEach(home::delete);
+            if (stale) {
+                host.reopenTopic();
+            }
+            end(fate);
+        }
+    }
+
+    // ---- the end --------------------------------------------------------------------------------------------------
+
+    /** No write begins any more. Lock held. */
+    void writeNoMore() {
+        ended = true;
+    }
+
+    /** As {@link #writeNoMore}, and tells those that wait. */
+    void end() {
+        synchronized (lock) {
+            writeNoMore();
+        }
+        go();
+    }
+
+    private static Throwable cause(Throwable error) {
+        return error instanceof CompletionException && error.getCause() != null ? error.getCause() : error;
+    }
+}

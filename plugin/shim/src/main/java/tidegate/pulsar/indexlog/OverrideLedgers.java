@@ -1,0 +1,186 @@
+package tidegate.pulsar.indexlog;
+
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.RejectedExecutionException;
+import java.util.function.Supplier;
+import org.apache.bookkeeper.client.api.BKException;
+import org.apache.bookkeeper.client.api.LedgerEntries;
+import org.apache.bookkeeper.client.api.LedgerEntry;
+import org.apache.bookkeeper.client.api.ReadHandle;
+import org.apache.bookkeeper.client.api.WriteHandle;
+import org.apache.bookkeeper.mledger.ManagedCursor;
+import org.apache.bookkeeper.mledger.ManagedLedgerException;
+import org.apache.bookkeeper.mledger.ManagedLedgerException.BadVersionException;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import tidegate.pulsar.cursor.CursorProperties;
+import tidegate.pulsar.cursor.CursorRecord;
+import tidegate.pulsar.gate.OverrideHome;
+
+/**
+ * The overrides of one subscription in BookKeeper, and the pointer to them among the cursor's properties. Nothing here waits;
+ * BookKeeper's threads bring the answers.
+ */
+public final class OverrideLedgers implements OverrideHome {
+    private static final Logger LOG = LoggerFactory.getLogger(OverrideLedgers.class);
+    private static final String POINTER = CursorRecord.PREFIX + "overrides";
+    private static final String COMPONENT = "overrides";
+    /** An entry has 240 KB at most. */
+    private static final int READ_ENTRIES = 16;
+
+    private final String name;
+    private final ManagedCursor cursor;
+    private final CursorProperties properties;
+    private final LogLedgers.Shared shared;
+    private final Map<Long, WriteHandle> written = new ConcurrentHashMap<>();
+    private volatile boolean closed;
+
+    public OverrideLedgers(String name, CursorProperties properties, LogLedgers.Shared shared) {
+        this.name = name;
+        this.properties = properties;
+        cursor = properties.cursor();
+        this.shared = shared;
+    }
+
+    @Override
+    public boolean isAvailable() {
+        // A subscription that does not outlive its consumers has nowhere to keep a pointer.
+        return cursor.isDurable() && properties.mayPut() && !properties.resets().isUnderWay();
+    }
+
+    @Override
+    public String pointer() {
+        Map<String, String> known = cursor.getCursorProperties();
+        return known == null ? "" : known.getOrDefault(POINTER, "");
+    }
+
+    @Override
+    public CompletableFuture<Long> create() {
+        return asked(() -> OwnLedgers.create(shared.client().get(), cursor, COMPONENT).thenApply(handle -> {
+            written.put(handle.getId(), handle);
+            if (closed) {
+                close();
+            }
+            return handle.getId();
+        }));
+    }
+
+    @Override
+    public CompletableFuture<Void> append(long ledgerId, ByteBuffer entry) {
+        WriteHandle handle = written.get(ledgerId);
+        if (handle == null) {
+            return CompletableFuture.failedFuture(new NoLedgerException("ledger " + ledgerId + " is not open"));
+        }
+        return asked(() -> handle.appendAsync(entry).thenApply(stored -> null));
+    }
+
+    @Override
+    public CompletableFuture<List<ByteBuffer>> read(long ledgerId) {
+        return asked(() -> OwnLedgers.recover(shared.client().get(), cursor, ledgerId)
+                .thenCompose(handle -> readFrom(handle, 0, new ArrayList<>())
+                        .whenComplete((done, error) -> handle.closeAsync())))
+                .exceptionally(error -> {
+                    throw new CompletionException(isLost(error) ? new NoLedgerException(OwnLedgers.cause(error).getMessage())
+                            : OwnLedgers.cause(error));
+                });
+    }
+
+    private static boolean isLost(Throwable error) {
+        return OwnLedgers.isGone(error) || OwnLedgers.cause(error) instanceof IllegalArgumentException
+                || OwnLedgers.code(error) == BKException.Code.NoSuchEntryException;
+    }
+
+    private CompletableFuture<List<ByteBuffer>> readFrom(ReadHandle handle, long first, List<ByteBuffer> all) {
+        long last = Math.min(handle.getLastAddConfirmed(), first + READ_ENTRIES - 1);
+        if (last < first) {
+            return CompletableFuture.completedFuture(all);
+        }
+        return handle.readAsync(first, last).thenCompose(entries -> {
+            copy(entries, all);
+            return readFrom(handle, last + 1, all);
+        });
+    }
+
+    private static void copy(LedgerEntries entries, List<ByteBuffer> all) {
+        try (entries) {
+            for (LedgerEntry entry : entries) {
+                all.add(ByteBuffer.wrap(entry.getEntryBytes()));
+            }
+        }
+    }
+
+    @Override
+    public CompletableFuture<Pointed> point(String former, String next) {
+        try {
+            return CompletableFuture.supplyAsync(() -> pointer().equals(former)
+                    ? properties.put(POINTER, next).handle((done, error) -> pointed(error))
+                    : CompletableFuture.completedFuture(Pointed.STALE), shared.background()).thenCompose(answer -> answer);
+        } catch (RejectedExecutionException e) {
+            return CompletableFuture.completedFuture(Pointed.REFUSED);
+        }
+    }
+
+    /** Fails if the write may have been done. */
+    private static Pointed pointed(Throwable error) {
+        if (error == null) {
+            return Pointed.DONE;
+        }
+        Throwable cause = OwnLedgers.cause(error);
+        // Of its exact class: what CursorProperties itself refuses was not tried.
+        boolean refused = cause instanceof BadVersionException || cause instanceof CursorProperties.UnattendedException
+                || cause instanceof ManagedLedgerException.CursorAlreadyClosedException
+                || cause instanceof CursorProperties.NotTriedException;
+        if (!refused) {
+            throw new CompletionException(cause);
+        }
+        return Pointed.REFUSED;
+    }
+
+    @Override
+    public void delete(long ledgerId) {
+        written.remove(ledgerId);
+        deleted(ledgerId);
+    }
+
+    private CompletableFuture<Void> deleted(long ledgerId) {
+        return asked(() -> OwnLedgers.delete(shared.client().get(), ledgerId)).exceptionally(error -> {
+            LOG.warn("[{}] Ledger {} of overrides could not be deleted: {}", name, ledgerId, OwnLedgers.cause(error).getMessage());
+            return null;
+        });
+    }
+
+    /** Deletes every ledger that the cursor's pointer names. The cursor is gone, and the pointer with it. */
+    CompletableFuture<Void> deleteAll() {
+        CompletableFuture<Void> all = CompletableFuture.completedFuture(null);
+        for (long ledgerId : OverrideHome.ledgersOf(pointer())) {
+            written.remove(ledgerId);
+            all = all.thenCompose(done -> deleted(ledgerId));
+        }
+        return all;
+    }
+
+    private static <T> CompletableFuture<T> asked(Supplier<CompletableFuture<T>> request) {
+        try {
+            return request.get();
+        } catch (RuntimeException e) {
+            return CompletableFuture.failedFuture(e);
+        }
+    }
+
+    @Override
+    public void close() {
+        closed = true;
+        for (Long ledgerId : written.keySet()) {
+            WriteHandle handle = written.remove(ledgerId);
+            if (handle != null) {
+                handle.closeAsync();
+            }
+        }
+    }
+}

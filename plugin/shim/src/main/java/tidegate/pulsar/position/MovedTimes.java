@@ -1,0 +1,206 @@
+package tidegate.pulsar.position;
+
+import java.util.Iterator;
+import java.util.Map;
+import java.util.NavigableMap;
+import java.util.TreeMap;
+
+/**
+ * A time for each of many positions, in ms since the epoch: 16 bytes an entry and as much again that is free.
+ *
+ * <p>A ledger is a table of entry ids and times with linear probing. A table is at most three quarters full, so each probe meets
+ * a free slot; a removal moves later entries of the row back, so there are no marks of removed ones. Not thread-safe.
+ */
+public final class MovedTimes {
+    /** The time of a position that is not in. */
+    public static final long NONE = -1;
+
+    /** Called for each position with its time. */
+    @FunctionalInterface
+    public interface Visitor {
+        void visit(long ledgerId, long entryId, long timeMs);
+    }
+
+    private final NavigableMap<Long, Table> ledgers = new TreeMap<>();
+    private long size;
+
+    public boolean isEmpty() {
+        return size == 0;
+    }
+
+    public long size() {
+        return size;
+    }
+
+    /** Its time, or {@link #NONE}. */
+    public long get(long ledgerId, long entryId) {
+        if (size == 0) {
+            return NONE;
+        }
+        Table table = ledgers.get(ledgerId);
+        return table == null ? NONE : table.get(entryId);
+    }
+
+    public void put(long ledgerId, long entryId, long timeMs) {
+        if (ledgers.computeIfAbsent(ledgerId, id -> new Table()).put(entryId, timeMs)) {
+            size++;
+        }
+    }
+
+    /** Its time, or {@link #NONE} if it was not in. */
+    public long remove(long ledgerId, long entryId) {
+        if (size == 0) {
+            return NONE;
+        }
+        Table table = ledgers.get(ledgerId);
+        long timeMs = table == null ? NONE : table.remove(entryId);
+        if (timeMs != NONE) {
+            size--;
+            if (table.count == 0) {
+                ledgers.remove(ledgerId);
+            }
+        }
+        return timeMs;
+    }
+
+    /** Visits all, ledgers ascending; the visitor must not change this. */
+    public void forEach(Visitor visitor) {
+        ledgers.forEach((ledgerId, table) -> table.forEach((entryId, timeMs) -> visitor.visit(ledgerId, entryId, timeMs)));
+    }
+
+    /** Removes everything up to and including the position, and shows it. */
+    void takeUpTo(long ledgerId, long entryId, Visitor visitor) {
+        Iterator<Map.Entry<Long, Table>> below = ledgers.headMap(ledgerId, false).entrySet().iterator();
+        while (below.hasNext()) {
+            Map.Entry<Long, Table> whole = below.next();
+            whole.getValue().forEach((entry, timeMs) -> visitor.visit(whole.getKey(), entry, timeMs));
+            size -= whole.getValue().count;
+            below.remove();
+        }
+        Table table = ledgers.get(ledgerId);
+        if (table != null) {
+            MovedTimes taken = new MovedTimes();
+            table.forEach((entry, timeMs) -> {
+                if (entry <= entryId) {
+                    taken.put(ledgerId, entry, timeMs);
+                }
+            });
+            taken.forEach((ledger, entry, timeMs) -> {
+                remove(ledger, entry);
+                visitor.visit(ledger, entry, timeMs);
+            });
+        }
+    }
+
+    public void clear() {
+        ledgers.clear();
+        size = 0;
+    }
+
+    long memoryBytes() {
+        return ledgers.values().stream().mapToLong(table -> 2L * Long.BYTES * table.keys.length).sum();
+    }
+
+    /** @throws IllegalStateException if the size is not the number of entries */
+    void check() {
+        long[] counted = {0};
+        forEach((ledgerId, entryId, timeMs) -> counted[0] += get(ledgerId, entryId) == timeMs ? 1 : 0);
+        if (counted[0] != size) {
+            throw new IllegalStateException(size + " times, and " + counted[0] + " are found");
+        }
+    }
+
+    private interface EntryVisitor {
+        void visit(long entryId, long timeMs);
+    }
+
+    private static final class Table {
+        private static final long FREE = -1;
+        private static final int FIRST_SLOTS = 8;
+
+        private long[] keys = free(FIRST_SLOTS);
+        private long[] times = new long[FIRST_SLOTS];
+        private int count;
+
+        private static long[] free(int slots) {
+            long[] keys = new long[slots];
+            java.util.Arrays.fill(keys, FREE);
+            return keys;
+        }
+
+        /** Entries that follow each other are often moved together: spread, so that their rows do not grow into one. */
+        private int slot(long entryId) {
+            return (int) (entryId * 0x9E3779B97F4A7C15L >>> 32) & keys.length - 1;
+        }
+
+        private int find(long entryId) {
+            int at = slot(entryId);
+            while (keys[at] != FREE && keys[at] != entryId) {
+                at = at + 1 & keys.length - 1;
+            }
+            return at;
+        }
+
+        long get(long entryId) {
+            int at = find(entryId);
+            return keys[at] == FREE ? NONE : times[at];
+        }
+
+        /** True if it is new. */
+        boolean put(long entryId, long timeMs) {
+            int at = find(entryId);
+            boolean isNew = keys[at] == FREE;
+            keys[at] = entryId;
+            times[at] = timeMs;
+            if (isNew && ++count > keys.length / 4 * 3) {
+                resize(keys.length * 2);
+            }
+            return isNew;
+        }
+
+        long remove(long entryId) {
+            int hole = find(entryId);
+            if (keys[hole] == FREE) {
+                return NONE;
+            }
+            long timeMs = times[hole];
+            for (int at = hole + 1 & keys.length - 1; keys[at] != FREE; at = at + 1 & keys.length - 1) {
+                int wanted = slot(keys[at]);
+                boolean mayMove = hole <= at ? wanted <= hole || wanted > at : wanted <= hole && wanted > at;
+                if (mayMove) {
+                    keys[hole] = keys[at];
+                    times[hole] = times[at];
+                    hole = at;
+                }
+            }
+            keys[hole] = FREE;
+            count--;
+            if (keys.length > FIRST_SLOTS && count < keys.length / 8) {
+                resize(keys.length / 2);
+            }
+            return timeMs;
+        }
+
+        private void resize(int slots) {
+            long[] oldKeys = keys;
+            long[] oldTimes = times;
+            keys = free(slots);
+            times = new long[slots];
+            for (int i = 0; i < oldKeys.length; i++) {
+                if (oldKeys[i] != FREE) {
+                    int at = find(oldKeys[i]);
+                    keys[at] = oldKeys[i];
+                    times[at] = oldTimes[i];
+                }
+            }
+        }
+
+        void forEach(EntryVisitor visitor) {
+            for (int i = 0; i < keys.length; i++) {
+                if (keys[i] != FREE) {
+                    visitor.visit(keys[i], times[i]);
+                }
+            }
+        }
+    }
+}
