@@ -636,11 +636,11 @@ class ServedSubscription:
         # The cursor leaves the metadata store.
         self._when_cleared(lambda: self.broker.after(self.cursor.round_trip_ns(), self._delete))
 
-    def _when_cleared(self, then: Callable[[], None]) -> None:
+    def _when_cleared(self, then: Callable[[], object]) -> None:
         """Goes on when the daemon has forgotten everything, or after a while."""
         self._look_if_cleared(self.broker.kernel.now_ns + _CLEAR_TIMEOUT_NS, then)
 
-    def _look_if_cleared(self, deadline_ns: int, then: Callable[[], None]) -> None:
+    def _look_if_cleared(self, deadline_ns: int, then: Callable[[], object]) -> None:
         kernel = self.broker.kernel
         told = self.tracker is None or self.tracker.outbox.is_empty
         if not told and kernel.now_ns < deadline_ns:
