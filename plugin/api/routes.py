@@ -91,7 +91,7 @@ CHOSEN = ("ids", "due", "all")
 """The ways to choose messages."""
 _WHEN = {
     "at_ms": fields.number("The new time, in ms since 1970.", AT_MS_MIN, AT_MS_MAX),
-    "by_ms": fields.number("So much later than its present time; less than 0 is earlier.", -AT_MS_MAX, AT_MS_MAX),
+    "by_ms": fields.number("Later than now due; less than 0 is earlier.", -AT_MS_MAX, AT_MS_MAX),
 }
 
 
