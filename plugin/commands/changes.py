@@ -6,6 +6,7 @@ can be asked again.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
@@ -56,13 +57,13 @@ def course_of(
 
 
 def _of_file(reach: Reach, query: Query, total: Total, path: Path) -> Course:
-    if str(path) == "-":
-        return reach.change(query, positions_of(enumerate(sys.stdin, start=1), "the input"), total)
+    is_input = str(path) == "-"
+    source = "the input" if is_input else str(path)
     try:
-        with path.open(encoding="utf-8") as lines:
-            positions = positions_of(enumerate(lines, start=1), str(path))
+        with contextlib.nullcontext(sys.stdin) if is_input else path.open(encoding="utf-8") as lines:
+            positions = positions_of(enumerate(lines, start=1), source)
     except UnicodeDecodeError as error:
-        raise UserError(f"{path} is no file of message ids: it is not text") from error
+        raise UserError(f"{source} is no file of message ids: it is not text") from error
     return reach.change(query, positions, total)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -13,6 +13,8 @@ from tidegate.plugin.errors import ConfigError
 if TYPE_CHECKING:
     from tidegate.plugin.client.reaches import Reach
 
+T = TypeVar("T")
+U = TypeVar("U")
 TIMEOUT_S = 120.0
 
 Topic = Annotated[
@@ -61,26 +63,54 @@ TlsCaFile = Annotated[
 ]
 
 
-def reach_of(
+def reach_of(  # noqa: PLR0917 the flags
+    context: typer.Context,
     socket: Path | None,
     admin_url: str | None,
     token: str | None,
     token_file: Path | None,
     tls_ca_file: Path | None,
 ) -> Reach:
-    """The way to ask: HTTP with a URL, else the daemon's socket. Raises ``UserError``."""
+    """The way to ask: HTTP with a URL, else the daemon's socket. Raises ``UserError``.
+
+    A flag beats a variable; two flags, or two variables, that exclude each other are refused.
+    """
+    socket, admin_url = _one_of(context, "socket", socket, "admin_url", admin_url)
+    token, token_file = _one_of(context, "token", token, "token_file", token_file)
     if admin_url is None:
+        for name in ("token", "token_file", "tls_ca_file"):
+            if _is_flag(context, name):
+                raise ConfigError(f"{_option(name)} is for HTTP: give --admin-url, too")
         from tidegate.plugin.client.socket_reach import SocketReach  # noqa: PLC0415
 
         return SocketReach(socket or own_default_socket(), TIMEOUT_S)
     from tidegate.plugin.client.http_reach import HttpReach  # noqa: PLC0415 it takes a tenth of a second
     from tidegate.plugin.daemon.settings import read_token  # noqa: PLC0415
 
-    if token is not None and token_file is not None:
-        raise ConfigError("give --token or --token-file, not both")
     return HttpReach(
         admin_url,
         token if token_file is None else read_token(token_file, "--token-file"),
         TIMEOUT_S,
         tls_ca_file,
     )
+
+
+def _one_of(
+    context: typer.Context, first: str, one: T | None, second: str, other: U | None
+) -> tuple[T | None, U | None]:
+    """Both values; if one is a flag and the other a variable, the flag alone. Raises ``ConfigError``."""
+    if one is None or other is None:
+        return one, other
+    if _is_flag(context, first) == _is_flag(context, second):
+        raise ConfigError(f"give {_option(first)} or {_option(second)}, or their variables, not both")
+    return (one, None) if _is_flag(context, first) else (None, other)
+
+
+def _is_flag(context: typer.Context, name: str) -> bool:
+    """True if the parameter was typed, not set by a variable."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

@@ -37,6 +37,7 @@ def register(app: typer.Typer) -> None:
 
 
 def pause(  # noqa: PLR0917 the flags
+    context: typer.Context,
     topic: Topic,
     subscription: Subscription,
     socket: Socket = None,
@@ -51,11 +52,12 @@ def pause(  # noqa: PLR0917 the flags
     Everything is kept, through restarts of broker and daemon. Exit code 1: it is not paused, 3: no daemon
     answers.
     """
-    reach = reach_of(socket, admin_url, token, token_file, tls_ca_file)
+    reach = reach_of(context, socket, admin_url, token, token_file, tls_ca_file)
     _ask(reach, topic, subscription, {"kind": "paused"}, json_output=json_output)
 
 
 def resume(  # noqa: PLR0917 the flags
+    context: typer.Context,
     topic: Topic,
     subscription: Subscription,
     socket: Socket = None,
@@ -70,11 +72,12 @@ def resume(  # noqa: PLR0917 the flags
     It ends a pause, and any other pace. Everything that has waited leaves at once, the oldest first. Exit
     code 1: it is not resumed, 3: no daemon answers.
     """
-    reach = reach_of(socket, admin_url, token, token_file, tls_ca_file)
+    reach = reach_of(context, socket, admin_url, token, token_file, tls_ca_file)
     _ask(reach, topic, subscription, {"kind": "none"}, json_output=json_output)
 
 
 def pace(  # noqa: PLR0917 the flags
+    context: typer.Context,
     topic: Topic,
     subscription: Subscription,
     rate: Annotated[
@@ -105,7 +108,7 @@ def pace(  # noqa: PLR0917 the flags
         asked = {"kind": "rate", "amount": _rate(rate)}
     elif spread is not None:
         asked = {"kind": "spread", "amount": _spread(spread)}
-    reach = reach_of(socket, admin_url, token, token_file, tls_ca_file)
+    reach = reach_of(context, socket, admin_url, token, token_file, tls_ca_file)
     _ask(reach, topic, subscription, asked, json_output=json_output)
 
 

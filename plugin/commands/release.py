@@ -28,6 +28,7 @@ def register(app: typer.Typer) -> None:
 
 
 def release(  # noqa: PLR0917 the flags
+    context: typer.Context,
     topic: Topic,
     subscription: Subscription,
     ids: Ids = None,
@@ -47,7 +48,7 @@ def release(  # noqa: PLR0917 the flags
     They are due at once for this subscription, whatever their own times are. Exit code 1: not all were done,
     3: no daemon answers.
     """
-    reach = reach_of(socket, admin_url, token, token_file, tls_ca_file)
+    reach = reach_of(context, socket, admin_url, token, token_file, tls_ca_file)
     query = {"what": "release", "topic": topic, "subscription": subscription, "dry_run": dry_run}
     total = Total(dry_run)
     course = course_of(reach, query, total, ids=ids, ids_file=ids_file, due=due, every=every)

@@ -40,6 +40,7 @@ def register(app: typer.Typer) -> None:
 
 
 def reschedule(  # noqa: PLR0917 the flags
+    context: typer.Context,
     topic: Topic,
     subscription: Subscription,
     at: At = None,
@@ -63,7 +64,7 @@ def reschedule(  # noqa: PLR0917 the flags
     """
     query: Query = {"what": "reschedule", "topic": topic, "subscription": subscription, "dry_run": dry_run}
     query |= _wanted(at, by)
-    reach = reach_of(socket, admin_url, token, token_file, tls_ca_file)
+    reach = reach_of(context, socket, admin_url, token, token_file, tls_ca_file)
     total = Total(dry_run)
     course = course_of(reach, query, total, ids=ids, ids_file=ids_file, due=due, every=every)
     run_change(reach, course, total, "rescheduled", json_output=json_output)

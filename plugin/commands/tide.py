@@ -25,6 +25,7 @@ def register(app: typer.Typer) -> None:
 
 
 def tide(  # noqa: PLR0917 the flags
+    context: typer.Context,
     topic: Annotated[
         str,
         typer.Argument(
@@ -58,7 +59,7 @@ def tide(  # noqa: PLR0917 the flags
     """
     request: dict[str, Any] = {"what": "tide", "topic": topic, "subscription": subscription}
     request |= {"span_ms": _span(span, "--span"), "step_ms": _span(step, "--step")}
-    answer = reach_of(socket, admin_url, token, token_file, tls_ca_file).ask(request)
+    answer = reach_of(context, socket, admin_url, token, token_file, tls_ca_file).ask(request)
     try:
         if drain is not None:
             answer["forecast"] = forecast(answer, drain)

@@ -41,6 +41,7 @@ def register(app: typer.Typer) -> None:
 
 
 def list_waiting(  # noqa: PLR0917 the flags
+    context: typer.Context,
     topic: Topic,
     subscription: Subscription,
     due: Annotated[str | None, typer.Option(metavar="FROM..TO", help=RANGE_HELP)] = None,
@@ -62,7 +63,7 @@ def list_waiting(  # noqa: PLR0917 the flags
     """
     if due is not None:
         due_range(due, time.time_ns() // 1_000_000)  # a mistake is one of usage
-    reach = reach_of(socket, admin_url, token, token_file, tls_ca_file)
+    reach = reach_of(context, socket, admin_url, token, token_file, tls_ca_file)
     request: dict[str, Any] = {"what": "waiting", "topic": topic, "subscription": subscription, "due": due}
     cursor, left = after, limit
     try:
@@ -80,6 +81,7 @@ def list_waiting(  # noqa: PLR0917 the flags
 
 
 def show(  # noqa: PLR0917 the flags
+    context: typer.Context,
     topic: Topic,
     subscription: Subscription,
     message_id: Annotated[str, typer.Argument(metavar="ID", help="ledger:entry, as in 17:4711.")],
@@ -95,7 +97,7 @@ def show(  # noqa: PLR0917 the flags
     It is waiting, handed_out, acknowledged or unknown. Exit code 3: no daemon answers.
     """
     request = {"what": "show", "topic": topic, "subscription": subscription, "id": message_id}
-    answer = reach_of(socket, admin_url, token, token_file, tls_ca_file).ask(request)
+    answer = reach_of(context, socket, admin_url, token, token_file, tls_ca_file).ask(request)
     if json_output:
         print(json.dumps(answer))
         return

@@ -168,3 +168,31 @@ async def test_a_message_is_cancelled_by_keyboard_after_a_question_that_names_th
 def held(daemon: RunningDaemon) -> list[tuple[int, int]]:
     (index,) = daemon.engine.catalog
     return list(index.held())
+
+
+@pytest.mark.browser
+async def test_rows_of_one_subscription_never_stand_under_another(
+    start: StartDaemon, socket_path: Path, tmp_path: Path
+) -> None:
+    async with start(http="127.0.0.1:0") as daemon, await ShimClient.connect(socket_path) as client:
+        for subscription, count in (("billing", 3), ("shipping", 5)):
+            await fill(client, TOPIC, subscription, count, HOUR_MS)
+        async with opened(url(daemon), tmp_path / "profile") as page:
+            await shows(page, "document.querySelectorAll('#subscriptions button.name').length", 2)
+            # The first list answers after the second.
+            await page.evaluate(
+                "const ask = fetch; window.fetch = async (path, options) => {"
+                " if (path.includes('/billing/waiting')) await new Promise(go => { window.go = go; });"
+                " return ask(path, options); }, null"
+            )
+            name = "[...document.querySelectorAll('#subscriptions button.name')].find(one => one.textContent"
+            await page.evaluate(f"{name}.endsWith('billing')).click()")
+            await shows(page, "typeof window.go", "function")
+            await page.evaluate("document.getElementById('one-close').click()")
+            await page.evaluate(f"{name}.endsWith('shipping')).click()")
+            await shows(page, "document.querySelectorAll('#messages input').length", 5)
+            await page.evaluate("window.go()")
+            await asyncio.sleep(0.5)
+            assert await page.evaluate("document.querySelectorAll('#messages input').length") == 5
+            await page.evaluate("document.getElementById('one-close').click()")
+            assert await page.evaluate("document.querySelectorAll('#messages input').length") == 0
