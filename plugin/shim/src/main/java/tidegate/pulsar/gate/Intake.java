@@ -208,13 +208,15 @@ final class Intake {
     }
 
     private void track(long ledgerId, long entryId, long deliverAtMs, long nowMs) {
-        boolean gateHere = !stream.isOpen()
+        boolean undone = overrides.takeUndone(ledgerId, entryId);
+        // A daemon that takes no MOVE cannot be told that it hands an undone one out after all.
+        boolean gateHere = !stream.isOpen() || undone && !stream.takesMoves()
                 || deliverAtMs <= nowMs + settings.horizonMs() && near.size() < settings.nearMaxEntries();
         if (gateHere) {
             positions.gate(ledgerId, entryId, deliverAtMs);
             outbox.addNear(ledgerId, entryId, deliverAtMs);
             alarm.armFor(deliverAtMs, nowMs);
-        } else if (overrides.takeUndone(ledgerId, entryId) && stream.tellsMoves()) {
+        } else if (undone && stream.tellsMoves()) {
             outbox.move(false, ledgerId, entryId, deliverAtMs);
         } else {
             outbox.addFar(ledgerId, entryId, deliverAtMs);

@@ -229,6 +229,35 @@ class MovesTest extends TrackerScenario {
     }
 
     @Test
+    void aDaemonThatDoesNotKnowMovesAndWasIgnoredAmidOneNeedNotPushAgain() {
+        world.nearMaxEntries = 0;
+        start();
+        Position soon = publish(1, 1_000);
+        long own = world.now() + 1_000;
+        world.settle();
+        world.broker.failingOverrides = 100;
+        world.broker.luck = new Random(1);
+        Records records = new Records();
+        records.add(soon.ledgerId(), soon.entryId(), own + 10_000);
+        world.daemon.reschedule(7, false, records);
+        world.toShim(Integer.MAX_VALUE);
+        world.daemon.version = 5;
+        world.disconnect();
+        for (int i = 0; i < 3; i++) {
+            world.connect();
+            world.toDaemon();
+            world.daemon.commit();
+            world.daemon.tick(world.now());
+            world.toShim(Integer.MAX_VALUE);
+        }
+        world.broker.runCursor();
+        world.broker.failingOverrides = 0;
+        runFor(30_000);
+        assertEquals(List.of(own), times(1));
+        world.core().check();
+    }
+
+    @Test
     void aFailedAppendLeavesItGatedUntilANewLedgerCounts() {
         start();
         Position first = publish(1, 60_000);
