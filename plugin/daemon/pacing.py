@@ -3,7 +3,7 @@
 Invariants:
 
 - the broker keeps the setting, and says which is in force; nothing is remembered here;
-- a pace counts as set when the broker has answered that it is in force and stored;
+- a pace counts as set when the broker has answered that it is in force and stored, on the stream that serves;
 - a stream that ends, or a broker that cannot store it yet, is asked again of the next one, for a while.
 """
 
@@ -73,7 +73,9 @@ class Pacing:
             task.add_done_callback(lambda _: self._counting.pop(stream, None))
         asked = self._waiting.get((stream, seq))
         if asked is not None and not asked.done():
-            asked.set_result(paced)
+            # Another tracker of the subscription may go by another pace.
+            serves = self._ownership.get(stream.name) is stream and not stream.session.closing
+            asked.set_result(paced if serves else None)
 
     def ended(self, stream: Stream) -> None:
         """It answers nothing more on this stream."""

@@ -195,6 +195,19 @@ async def test_a_stream_that_ends_is_followed_by_the_next(start: StartDaemon, so
             assert (await asked)["done"]
 
 
+async def test_an_answer_of_a_superseded_stream_does_not_count(start: StartDaemon, socket_path: Path) -> None:
+    """The next tracker may have read the pace before the former one wrote it."""
+    async with start(), await ShimClient.connect(socket_path) as client:
+        former = await client.open(TOPIC, "sub")
+        asked = asyncio.create_task(ask(socket_path, kind="paused"))
+        await former.until(lambda: bool(former.paces))
+        stream = await client.open(TOPIC, "sub")
+        stream.on_pace = broker = Broker()
+        client.send(Paced(PAUSED), former.stream_id, former.paces[0][0])
+        assert (await asked)["done"]
+        assert broker.pace == PAUSED
+
+
 async def test_a_broker_of_an_older_version_is_not_asked(start: StartDaemon, socket_path: Path) -> None:
     async with start(), await ShimClient.connect(socket_path, version=5) as client:
         stream = await client.open(TOPIC, "sub")

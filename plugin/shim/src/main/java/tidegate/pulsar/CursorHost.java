@@ -52,6 +52,7 @@ class CursorHost implements TrackerHost {
     private final LogLedgers log;
     private final OverrideLedgers overrides;
     private final UndoneResets undone;
+    private volatile String unreadablePace;
     private TrackerCore core;
 
     /** {@code background} runs work that may take a while. */
@@ -163,7 +164,16 @@ class CursorHost implements TrackerHost {
 
     @Override
     public ReleasePace pace() {
-        return CursorRecord.pace(cursor);
+        return CursorRecord.pace(cursor, this::warnOfPace);
+    }
+
+    private void warnOfPace(String unreadable) {
+        // The watch asks each second.
+        if (!unreadable.equals(unreadablePace)) {
+            unreadablePace = unreadable;
+            LOG.warn("[{}] The pace of release {} cannot be read, so nothing leaves: set it with tidegate resume or pace", name,
+                    unreadable);
+        }
     }
 
     @Override

@@ -1,16 +1,14 @@
 package tidegate.pulsar.cursor;
 
 import java.util.Map;
+import java.util.function.Consumer;
 import org.apache.bookkeeper.mledger.ManagedCursor;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
 import tidegate.pulsar.gate.Seal;
 import tidegate.pulsar.wire.Ownership;
 import tidegate.pulsar.wire.ReleasePace;
 
 /** Our properties in a cursor's stored record, and their names. */
 public final class CursorRecord {
-    private static final Logger LOG = LoggerFactory.getLogger(CursorRecord.class);
     public static final String PREFIX = ManagedCursor.CURSOR_INTERNAL_PROPERTY_PREFIX + "tidegate.";
     /** Among the properties of the mark-delete position, which a reset replaces. */
     public static final String SEAL = PREFIX + "generation";
@@ -40,9 +38,9 @@ public final class CursorRecord {
 
     /**
      * The pace of release that a cursor's properties tell. An unreadable one pauses: that shows, and somebody can undo it, while
-     * nobody can undo a delivery.
+     * nobody can undo a delivery. {@code unreadable} gets its text then.
      */
-    public static ReleasePace pace(ManagedCursor cursor) {
+    public static ReleasePace pace(ManagedCursor cursor, Consumer<String> unreadable) {
         Map<String, String> properties = cursor.getCursorProperties();
         String text = properties == null ? null : properties.get(PACE);
         if (text == null) {
@@ -51,8 +49,7 @@ public final class CursorRecord {
         try {
             return ReleasePace.parse(text);
         } catch (IllegalArgumentException e) {
-            LOG.warn("[{}] The pace of release {} cannot be read, so nothing leaves: set it with tidegate resume or pace",
-                    cursor.getName(), text);
+            unreadable.accept(text);
             return ReleasePace.PAUSED;
         }
     }

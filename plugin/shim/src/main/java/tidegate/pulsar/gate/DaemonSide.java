@@ -25,6 +25,8 @@ import tidegate.pulsar.wire.ReleasePace;
  * many positions.
  */
 public final class DaemonSide {
+    private static final String LETS_GO = "the broker lets the topic go, or opens it anew";
+
     private final Object lock;
     private final TrackerHost host;
     private final Clock clock;
@@ -347,9 +349,8 @@ public final class DaemonSide {
     /** Somebody wants another pace, or to know the one in force. It is stored first; the answer comes on any thread. */
     public CompletableFuture<Frame.Paced> onPace(Frame.Pace asked) {
         synchronized (lock) {
-            if (!stream.takesMore() || ending.hasBegun() || host.isClosed()) {
-                // The next owner may have set another one.
-                return CompletableFuture.completedFuture(paced("the broker lets the topic go, or opens it anew"));
+            if (!stream.takesMore() || isLettingGo()) {
+                return CompletableFuture.completedFuture(paced(LETS_GO));
             }
             if (asked.ask() || asked.pace().equals(pacer.pace())) {
                 return CompletableFuture.completedFuture(paced(""));
@@ -373,6 +374,9 @@ public final class DaemonSide {
         Frame.Paced paced;
         boolean isDue;
         synchronized (lock) {
+            if (isLettingGo()) {
+                return paced(LETS_GO);
+            }
             // Not the one that was asked for: another may have been written since.
             pacer.set(host.pace());
             isDue = alarm.isDue(clock.millis());
@@ -390,6 +394,11 @@ public final class DaemonSide {
             pacer.tellBehind(told.entries());
             alarm.arm();
         }
+    }
+
+    /** True if the next owner may be here already: it may have read the cursor's record before a write here. */
+    private boolean isLettingGo() {
+        return ending.hasBegun() || host.isClosed();
     }
 
     private Frame.Paced paced(String why) {

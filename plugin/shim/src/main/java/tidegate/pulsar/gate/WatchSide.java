@@ -9,6 +9,7 @@ import tidegate.pulsar.position.SoughtPositions;
 import tidegate.pulsar.timing.Wait;
 import tidegate.pulsar.wire.Ownership;
 import tidegate.pulsar.wire.Positions;
+import tidegate.pulsar.wire.ReleasePace;
 
 /**
  * The regular duties of a tracker: it looks at its cursor, tells how far mark-delete has got, has settling positions deleted,
@@ -40,11 +41,13 @@ public final class WatchSide {
     private final Intake intake;
     private final Ending ending;
     private final Alarm alarm;
+    private final Pacer pacer;
     private final Overlooked overlooked;
     private final OverrideLog overrideLog;
     private int consumersHash;
     private final Wait sinceMarkDelete = new Wait();
     private final Wait sinceTrim = new Wait();
+    private final Wait sincePace = new Wait();
     private final Wait sinceAwaited = new Wait();
     private final Wait sinceUnattended = new Wait();
 
@@ -64,6 +67,7 @@ public final class WatchSide {
         gate = parts.gate;
         unreadable = parts.unreadable;
         alarm = parts.alarm;
+        pacer = parts.pacer;
         overlooked = parts.overlooked;
         overrideLog = parts.overrideLog;
         this.intake = intake;
@@ -128,6 +132,10 @@ public final class WatchSide {
                 positions.trim();
             }
             read = decideAlone(nowMs);
+            if (sincePace.isOver(nowMs, LOOK_INTERVAL_MS)) {
+                sincePace.begin(nowMs);
+                read |= followPace(nowMs);
+            }
             if (sinceAwaited.isOver(nowMs, ACK_UNDER_WAY_MS)) {
                 sinceAwaited.begin(nowMs);
                 read |= positions.takeBackAwaited();
@@ -170,6 +178,19 @@ public final class WatchSide {
             }
         }
         deletedRanges.noteTold(look);
+    }
+
+    /**
+     * Follows the stored pace: a former tracker of this cursor may have written it after this one had read it. True if something
+     * may leave now. Lock held.
+     */
+    private boolean followPace(long nowMs) {
+        ReleasePace stored = host.pace();
+        if (ending.hasBegun() || stored.equals(pacer.pace())) {
+            return false;
+        }
+        pacer.set(stored);
+        return alarm.isDue(nowMs);
     }
 
     /**

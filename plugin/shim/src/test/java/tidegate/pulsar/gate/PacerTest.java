@@ -2,6 +2,7 @@ package tidegate.pulsar.gate;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotSame;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -107,6 +108,40 @@ class PacerTest extends TrackerScenario {
         assertEquals(inForce(ReleasePace.NONE, 0), pace(ReleasePace.NONE));
         consumeAll(1_000);
         assertEquals(List.of(1L, 2L, 3L, 4L, 5L), delivered());
+    }
+
+    /** The dispatcher is made anew, as for another subscription type, while the pace is being written. */
+    private Frame.Paced paceAmidReplacement(ReleasePace pace) {
+        TrackerCore former = world.core();
+        world.daemon.paced.clear();
+        world.daemon.pace(7, false, pace);
+        world.toShim(Integer.MAX_VALUE);
+        world.broker.replaceDispatcher();
+        world.broker.connect();
+        world.runBroker();
+        assertNotSame(former, world.core());
+        world.broker.runCursor();
+        assertEquals(pace, world.broker.pace());
+        world.toDaemon();
+        return world.daemon.paced.get(7L);
+    }
+
+    @ParameterizedTest
+    @ValueSource(booleans = {true, false})
+    void aPaceWrittenAfterTheNextTrackerHasReadItIsNotDoneAndComesIntoForce(boolean pauses) {
+        world.broker.permits = 1_000;
+        start();
+        publishMany(5, 1_000);
+        world.settle();
+        if (!pauses) {
+            pace(ReleasePace.PAUSED);
+            world.runUntil(world.now() + 2_000);
+        }
+        Frame.Paced answer = paceAmidReplacement(pauses ? ReleasePace.PAUSED : ReleasePace.NONE);
+        assertTrue(answer == null || !answer.why().isEmpty(), answer + " of a tracker that ends");
+        world.runUntil(world.now() + 3_000);
+        assertEquals(pauses ? 0 : 5, delivered().size());
+        assertEquals(pauses ? inForce(ReleasePace.PAUSED, 5) : inForce(ReleasePace.NONE, 0), ask(true, ReleasePace.NONE));
     }
 
     @Test

@@ -903,6 +903,13 @@ public class ToyBroker implements TrackerHost {
         redeliveryCounts.clear();
     }
 
+    /** Another dispatcher of the same cursor is next, as for another subscription type. */
+    void replaceDispatcher() {
+        closeDispatcher();
+        core = null;
+        trackerMade = false;
+    }
+
     /** The cursor is closed after having persisted as much as Pulsar can persist. */
     void closeCursor(int acknowledgements) {
         persistCursor(acknowledgements);
