@@ -66,6 +66,11 @@ def due_range(text: str, now_ms: int) -> tuple[int | None, int | None]:
     return from_ms, to_ms
 
 
+def fixed_range(text: str, now_ms: int) -> str:
+    """FROM..TO as a range that means the same at any time. Raises ``ValueError``."""
+    return "..".join("" if one is None else str(one) for one in due_range(text, now_ms))
+
+
 def utc(time_ms: int) -> str:
     """A time in a form for people."""
     try:

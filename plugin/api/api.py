@@ -5,7 +5,9 @@ have checked who asks. Invariants:
 
 - a request is read and checked in full before anything is changed;
 - every error is a problem document, a bug one without its details;
-- at most ``AT_ONCE`` requests run at a time, the others wait.
+- at most ``AT_ONCE`` requests run at a time, the others wait, and are refused after ``REQUEST_SECONDS``;
+- a change begins no query after ``REQUEST_SECONDS``, and answers before the servlet's 40 s: a query takes
+  10 s if no broker decides.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from tidegate.plugin.api.changes import (
     POSITIONS_MAX,
     Answer,
     Course,
+    Over,
     Query,
     Total,
     change_of,
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
 Ask = Callable[[Query], Awaitable[Answer]]
 BODY_BYTES_MAX = 1 << 20
 AT_ONCE = 16
+REQUEST_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
@@ -92,11 +96,15 @@ class Api:
             operation = place.operation(request.method)
             query: Query = {"what": operation.what, **operation.fixed, **place.names}
             query |= parameters_of(operation, request.raw_query)
-            async with self._at_once:
+            until_s = asyncio.get_running_loop().time() + REQUEST_SECONDS
+            await self._take_turn(until_s)
+            try:
                 if operation.body is not None:
                     query |= body_of(operation, _parsed(await request.read()))
                     query["role"] = request.role
-                return _json(await self._answer(operation, query))
+                return _json(await self._answer(operation, query, until_s))
+            finally:
+                self._at_once.release()
         except ProblemError as error:
             return Response.of(error)
         except UserError as error:
@@ -107,11 +115,24 @@ class Api:
                 ProblemError(HTTPStatus.INTERNAL_SERVER_ERROR, "a bug in the daemon, its log has more")
             )
 
-    async def _answer(self, operation: Operation, query: Query) -> Answer:
+    async def _take_turn(self, until_s: float) -> None:
+        """Raises ``ProblemError`` if there is none in time."""
+        try:
+            async with asyncio.timeout_at(until_s):
+                await self._at_once.acquire()
+        except TimeoutError:
+            raise ProblemError(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                f"{AT_ONCE} requests are under way: ask again, nothing was done",
+                Retry_After="1",
+            ) from None
+
+    async def _answer(self, operation: Operation, query: Query, until_s: float) -> Answer:
         if operation.what == "openapi":
             return description()
         if operation.changes:
-            return await run(self._change(query), self._ask)
+            clock = asyncio.get_running_loop().time
+            return await run(self._change(query, lambda: clock() >= until_s), self._ask)
         if operation.what == "tide":
             query["exact"] = operation.scope is not routes.Scope.EVERYTHING
         elif operation.what == "pace":
@@ -122,15 +143,24 @@ class Api:
             query |= {"from_ms": from_ms, "to_ms": to_ms, "limit": query.get("limit", PAGE_ENTRIES)}
         return await self._ask(query)
 
-    def _change(self, query: Query) -> Course:
+    def _change(self, query: Query, over: Over) -> Course:
         """The course that a body asks for. Raises ``UserError`` before anything is asked."""
         ids, due, after = query.pop("ids", None), query.pop("due", None), query.pop("after", None)
         query.pop("all", None)
         total = Total(dry_run=query.setdefault("dry_run", False))
         if ids is not None:
-            return change_of(query, positions_of(enumerate(ids, start=1), "ids"), total)
+            return change_of(query, positions_of(enumerate(ids, start=1), "ids"), total, over=over)
         from_ms, to_ms = self._due(due)
-        return change_of_due(query, from_ms, to_ms, total, after=after, entries_max=routes.CHANGED_MAX)
+        return change_of_due(
+            query,
+            from_ms,
+            to_ms,
+            total,
+            now_ms=self._now_ms,
+            after=after,
+            entries_max=routes.CHANGED_MAX,
+            over=over,
+        )
 
     def _due(self, due: str | None) -> tuple[int | None, int | None]:
         if due is None:

@@ -13,11 +13,12 @@ from __future__ import annotations
 import base64
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from tidegate.index import PositionSet
-from tidegate.plugin.errors import UserError
-from tidegate.plugin.message_ids import parse_id
+from tidegate.plugin.errors import DaemonAwayError, UserError
+from tidegate.plugin.message_ids import message_id, parse_id
 
 Query = dict[str, Any]
 Answer = dict[str, Any]
@@ -27,7 +28,15 @@ OUTCOMES = ("done", "too_late", "acknowledged", "unknown", "undecided")
 POSITIONS_MAX = 10_000  # of one query: the broker looks at each with a lock of the cursor
 NAMED_MAX = 1_000  # ids of one answer, by outcome
 PAGE_ENTRIES = 5_000
+WHY_OVER = "one request takes no longer: ask again for these"
 _SET_BYTES_MAX = 45_000  # in base64 a frame's worth
+_BEGINNING = "0:0:0"
+Over = Callable[[], bool]
+"""True once a course has to end: it asks one query at least."""
+
+
+def _never() -> bool:
+    return False
 
 
 @dataclass
@@ -39,6 +48,8 @@ class Total:
     ids: dict[str, list[str]] = field(default_factory=dict)
     why: str = ""
     """Why some are undecided."""
+    stopped: bool = False
+    """The course ended early, as nothing can be decided now."""
 
     def add(self, answer: Answer) -> None:
         """Raises ``UserError`` for an answer of another form."""
@@ -49,15 +60,29 @@ class Total:
                 known = self.ids.setdefault(name, [])
                 known += named[: max(0, NAMED_MAX - len(known))]
             self.why = answer.get("why", self.why)
+            self.stopped = self.stopped or bool(answer.get("stopped"))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise UserError(
                 f"the daemon answers in a form that this version does not know: {error!r}"
             ) from error
 
+    def leave(self, partition: int | None, positions: PositionSet) -> None:
+        """These are undecided."""
+        self.counts["undecided"] += len(positions)
+        known = self.ids.setdefault("undecided", [])
+        room = max(0, NAMED_MAX - len(known))
+        known += [message_id(partition, *one) for one in islice(positions, room)]
+
+    def stop(self, why: str) -> Answer:
+        """The answer of a course that ends early."""
+        self.why, self.stopped = why, True
+        return self.answer()
+
     def answer(self) -> Answer:
         """All of it in the form of one answer."""
         why = {"why": self.why} if self.why else {}
-        return {"schema": 1, "dry_run": self.dry_run, **self.counts, "ids": self.ids} | why
+        stopped = {"stopped": True} if self.stopped else {}
+        return {"schema": 1, "dry_run": self.dry_run, **self.counts, "ids": self.ids} | why | stopped
 
 
 def positions_of(lines: Iterable[tuple[int, str]], source: str) -> Positions:
@@ -88,18 +113,51 @@ def unite(found: Positions, more: Positions) -> None:
         found.setdefault(partition, PositionSet()).update(some)
 
 
-def change_of(query: Query, positions: Positions, total: Total) -> Course:
+def change_of(query: Query, positions: Positions, total: Total, *, over: Over = _never) -> Course:
     """Ask `query` of all positions. `total` has the sum so far, also if it ends early.
 
     The first query names all partitions, so that one that is none of the topic's is refused before a change.
+    Once `over`, or if a query fails after a change, the rest is undecided.
+    """
+    yield from _ask_of(query, positions, total, over, set())
+    return total.answer()
+
+
+def _ask_of(
+    query: Query, positions: Positions, total: Total, over: Over, stuck: set[int | None]
+) -> Generator[Query, Answer, bool]:
+    """Ask `query` of all positions but those of `stuck` partitions, and note which partitions are.
+
+    They are undecided, as is the rest after a failure or once `over`. False after a failure.
     """
     more = {"partitions": [one for one in positions if one is not None]} if len(positions) > 1 else {}
+    ended = failed = False
     for partition, some in positions.items():
         for part in _cut(some):
+            if not ended and over() and any(total.counts.values()):
+                ended, total.why = True, WHY_OVER
+            if ended or partition in stuck:
+                total.leave(partition, part)
+                continue
             text = base64.b64encode(part.serialize()).decode("ascii")
-            total.add((yield query | more | {"partition": partition, "positions": text}))
+            try:
+                answer = yield query | more | {"partition": partition, "positions": text}
+            except UserError as error:
+                _raise_unless_late(error, total)
+                ended, failed, total.why = True, True, str(error)
+                total.leave(partition, part)
+                continue
+            total.add(answer)
+            if answer["undecided"] == len(part) and not answer.get("no_room"):
+                stuck.add(partition)
             more = {}
-    return total.answer()
+    return not failed
+
+
+def _raise_unless_late(error: UserError, total: Total) -> None:
+    """Raise it unless something was changed before, which is to be told."""
+    if isinstance(error, DaemonAwayError) or not total.counts["done"]:
+        raise error
 
 
 def change_of_due(
@@ -108,44 +166,72 @@ def change_of_due(
     to_ms: int | None,
     total: Total,
     *,
+    now_ms: Callable[[], int],
     after: str | None = None,
     entries_max: int | None = None,
+    over: Over = _never,
 ) -> Course:
     """Ask `query` of all that waits and is due in [from_ms, to_ms), a page at a time.
 
-    The answer's `next` is the cursor at which a further course begins, null at the end: there is one once
-    `entries_max` entries were asked about.
+    A release leaves alone what is due already, and a change to a time what has it: so neither meets what it
+    has moved. The answer's `next` is the cursor at which a further course begins, null at the end: there is
+    one once `entries_max` entries were asked about, or it was `over`. If nobody can decide about a
+    page, or a query fails after a change, the course is `stopped`, and `next` is before that page.
     """
     left = entries_max
     # A message moved by a span may come again on a later page: such a change begins after the last one.
     found: Positions | None = None if query.get("by_ms") is None else {}
+    stuck: set[int | None] = set()
     while True:
+        if query["what"] == "release":
+            query = query | {"at_ms": max(now_ms(), query.get("at_ms", 0))}
+            from_ms = max(query["at_ms"] + 1, from_ms or 0)
+            if to_ms is not None and to_ms <= from_ms:
+                return total.answer() | {"next": None}
         limit = PAGE_ENTRIES if left is None else min(left, PAGE_ENTRIES)
         asked = {"what": "waiting", "topic": query["topic"], "subscription": query["subscription"]}
-        page = yield asked | {"from_ms": from_ms, "to_ms": to_ms, "after": after, "limit": limit}
-        names = [one["message_id"] for one in page["entries"]]
+        try:
+            page = yield asked | {"from_ms": from_ms, "to_ms": to_ms, "after": after, "limit": limit}
+        except UserError as error:
+            _raise_unless_late(error, total)
+            return total.stop(str(error)) | {"next": after or _BEGINNING}
+        entries = page["entries"]
+        names = [one["message_id"] for one in entries if one["deliver_at_ms"] != query.get("at_ms")]
         if names:
             positions = positions_of(enumerate(names, start=1), "the index")
             if found is None:
-                yield from change_of(query, positions, total)
+                is_new = not stuck.issuperset(positions)
+                well = yield from _ask_of(query, positions, total, over, stuck)
+                if not well or (is_new and stuck.issuperset(positions)):
+                    return total.stop(total.why) | {"next": after or _before(entries[0])}
             else:
                 unite(found, positions)
         after = page["next"]
-        left = None if left is None else left - len(names)
-        if after is None or left == 0:
-            yield from change_of(query, found or {}, total)
+        left = None if left is None else left - len(entries)
+        if after is None or left == 0 or (found is None and over()):
+            yield from _ask_of(query, found or {}, total, over, stuck)
             return total.answer() | {"next": after}
 
 
+def _before(entry: dict[str, Any]) -> str:
+    """A cursor before the first of the entries that were listed."""
+    return f"{max(0, int(entry['deliver_at_ms']) - 1)}:0:0"
+
+
 async def run(course: Course, ask: Callable[[Query], Awaitable[Answer]]) -> Answer:
-    """Follow a course to its end. Raises what it and `ask` raise."""
+    """Follow a course to its end. Raises what it raises; an error of `ask` is raised in it."""
     try:
         query = next(course)
         while True:
-            query = course.send(await ask(query))
+            try:
+                answer = await ask(query)
+            except UserError as error:
+                query = course.throw(error)
+            else:
+                query = course.send(answer)
     except StopIteration as end:
-        answer: Answer = end.value
-        return answer
+        total: Answer = end.value
+        return total
 
 
 def run_blocking(course: Course, ask: Callable[[Query], Answer]) -> Answer:
@@ -153,10 +239,15 @@ def run_blocking(course: Course, ask: Callable[[Query], Answer]) -> Answer:
     try:
         query = next(course)
         while True:
-            query = course.send(ask(query))
+            try:
+                answer = ask(query)
+            except UserError as error:
+                query = course.throw(error)
+            else:
+                query = course.send(answer)
     except StopIteration as end:
-        answer: Answer = end.value
-        return answer
+        total: Answer = end.value
+        return total
 
 
 def _cut(positions: PositionSet) -> Iterator[PositionSet]:

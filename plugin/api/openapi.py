@@ -146,9 +146,11 @@ _SCHEMAS = {
                 "additionalProperties": {"type": "array", "items": _TEXT},
             },
             "why": {**_TEXT, "description": "Why some are undecided."},
+            "stopped": {"const": True, "description": "Nothing can be decided now: go on later."},
             "next": _CURSOR,
         },
         "why",
+        "stopped",
         "next",
     ),
     "Tide": _object(

@@ -1,7 +1,8 @@
 """Queries as HTTP calls, without I/O: a path for each, the error in each answer, redirects, retries.
 
 Invariants: a redirect keeps method and body, and is followed to the same scheme only, because the token goes
-with it; a call may be sent again, since the same change twice is that change, but for one by a span.
+with it; a call may be sent again, since the same change twice is that change, but for one by a span; a change
+of what is due, whose first answer would tell of messages that the second cannot know, after a refusal only.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ AGAIN = (
     HTTPStatus.SERVICE_UNAVAILABLE,
     HTTPStatus.GATEWAY_TIMEOUT,
 )
+_LOST = (HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT)
 _REDIRECTS = (HTTPStatus.TEMPORARY_REDIRECT, HTTPStatus.PERMANENT_REDIRECT)
 _DETAIL_MAX = 500
 _SHORT = "persistent://public/default/"
@@ -169,6 +171,10 @@ def talk(base: str, query: Query, *, retries: int = RETRIES) -> Talk:
             redirects += 1
             call = _redirected(call, reply, redirects)
             continue
+        lost = not isinstance(reply, Reply) or reply.status in _LOST
+        if lost and (query.get("all") or query.get("due")) and first.body is not None:
+            said = reply if isinstance(reply, DaemonAwayError) else f"no answer from {base}"
+            raise DaemonAwayError(f"{said}; some may be changed, and would not be counted if asked again")
         again = isinstance(reply, DaemonAwayError) or (isinstance(reply, Reply) and reply.status in AGAIN)
         if not again or not tries_left:
             if isinstance(reply, Reply):
@@ -236,7 +242,8 @@ def change_of(query: Query, positions: Positions, total: Total) -> Course:
 def change_of_due(query: Query, due: str | None, total: Total) -> Course:
     """Ask `query` of all that is due in `due`, None for all that waits.
 
-    The server goes through them, but for a change by a span: that one takes ids.
+    due: with times that mean the same in each request. The server goes through them, but for a change by a
+    span: that one takes ids. Ends when the server does, as nothing can be decided now.
     """
     if query.get("by_ms") is not None:
         return (yield from _change_of_listed(query, due, total))
@@ -246,7 +253,7 @@ def change_of_due(query: Query, due: str | None, total: Total) -> Course:
         answer = yield query | chosen | {"after": after}
         total.add(answer)
         after = answer.get("next")
-        if after is None:
+        if after is None or total.stopped:
             return total.answer()
 
 

@@ -4,9 +4,10 @@
 ...     client.cancel("orders", "billing", ids=["17:4711"]).done
 1
 
-Without a URL they talk to the daemon's socket on this machine. Every call may be repeated: a change that was
-made already is counted as ``acknowledged``, and so is one whose answer was lost and asked for again. All
-errors are subclasses of ``TidegateError``.
+Without a URL they talk to the daemon's socket on this machine. Every call but a change by ``by_ms`` may be
+repeated: what was cancelled already by its id is counted as ``acknowledged``, also if the answer was lost and
+asked for again. A change by ``due`` or ``all`` whose answer is lost is an error. All errors are subclasses of
+``TidegateError``.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ class Client:
         all: bool = False,
         dry_run: bool = False,
     ) -> Changed:
-        """Have messages delivered now; chosen as in ``cancel``."""
+        """Have messages delivered now; chosen as in ``cancel``, less what `due` or `all` has due already."""
         query = _named("release", topic, subscription)
         return self._change(_course(self._reach, query, ids, due, every=all, dry_run=dry_run))
 

@@ -15,6 +15,7 @@ from tidegate.plugin.api.changes import Answer, Course, Positions, Query, Total
 from tidegate.plugin.client import calls
 from tidegate.plugin.client.calls import ANSWER_BYTES_MAX, Call, Pause, Reply
 from tidegate.plugin.errors import ConfigError, DaemonAwayError, UserError
+from tidegate.plugin.moments import fixed_range
 
 
 class _HttpCutting:
@@ -22,7 +23,12 @@ class _HttpCutting:
         return calls.change_of(query, positions, total)
 
     def change_of_due(self, query: Query, due: str | None, total: Total) -> Course:
-        return calls.change_of_due(query, due, total)
+        try:
+            # Read once: the change may take several requests.
+            fixed = None if due is None else fixed_range(due, time.time_ns() // 1_000_000)
+        except ValueError as error:
+            raise UserError(str(error)) from None
+        return calls.change_of_due(query, fixed, total)
 
 
 def _options(token: str | None, timeout_s: float, tls_ca_file: Path | None) -> dict[str, Any]:

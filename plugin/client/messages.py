@@ -95,11 +95,13 @@ class Changed:
     dry_run: bool = False
     ids: Mapping[str, list[str]] = field(default_factory=dict)
     why: str = ""
+    stopped: bool = False
+    """It ended early, as nothing can be decided now: more may wait."""
 
     @property
     def all_done(self) -> bool:
-        """True if none has another outcome."""
-        return not (self.too_late or self.acknowledged or self.unknown or self.undecided)
+        """True if none has another outcome, and it came to its end."""
+        return not (self.too_late or self.acknowledged or self.unknown or self.undecided or self.stopped)
 
     @classmethod
     def of(cls, answer: Answer) -> Self:
@@ -114,6 +116,7 @@ class Changed:
                 dry_run=answer["dry_run"],
                 ids=answer["ids"],
                 why=answer.get("why", ""),
+                stopped=answer.get("stopped", False),
             )
 
 

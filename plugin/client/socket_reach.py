@@ -18,7 +18,7 @@ class _SocketCutting:
         return changes.change_of(query, positions, total)
 
     def change_of_due(self, query: Query, due: str | None, total: Total) -> Course:
-        return changes.change_of_due(query, *_due(due), total)
+        return changes.change_of_due(query, *_due(due), total, now_ms=_now_ms)
 
 
 class SocketReach(_SocketCutting):
@@ -63,6 +63,10 @@ def _due(due: str | None) -> tuple[int | None, int | None]:
     if due is None:
         return None, None
     try:
-        return due_range(due, time.time_ns() // 1_000_000)
+        return due_range(due, _now_ms())
     except ValueError as error:
         raise UserError(str(error)) from None
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

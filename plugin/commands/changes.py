@@ -94,13 +94,15 @@ def run_change(reach: Reach, course: Course, total: Total, done: str, *, json_ou
         for name, named in total.ids.items():
             print(f"{name.replace('_', ' ')}: {' '.join(map(one_line, named))}")
     if total.why:
-        print(f"tidegate: undecided: {one_line(total.why)}", file=sys.stderr)
-    if any(total.counts[name] for name in OUTCOMES if name != "done"):
+        ended = "ended early, more may wait" if total.stopped else "undecided"
+        print(f"tidegate: {ended}: {one_line(total.why)}", file=sys.stderr)
+    if total.stopped or any(total.counts[name] for name in OUTCOMES if name != "done"):
         raise typer.Exit(1)
 
 
 def _shown(total: Total) -> Iterable[tuple[str, Any]]:
-    return [("dry_run", total.dry_run), *total.counts.items(), ("ids", total.ids)]
+    stopped = [("stopped", True)] if total.stopped else []
+    return [("dry_run", total.dry_run), *total.counts.items(), ("ids", total.ids), *stopped]
 
 
 def _text(total: Total, done: str) -> str:

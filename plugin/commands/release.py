@@ -45,8 +45,8 @@ def release(  # noqa: PLR0917 the flags
 ) -> None:
     """Have messages delivered now.
 
-    They are due at once for this subscription, whatever their own times are. Exit code 1: not all were done,
-    3: no daemon answers.
+    They are due at once for this subscription, whatever their own times are; --due and --all leave alone
+    what is due already. Exit code 1: not all were done, 3: no daemon answers.
     """
     reach = reach_of(context, socket, admin_url, token, token_file, tls_ca_file)
     query = {"what": "release", "topic": topic, "subscription": subscription, "dry_run": dry_run}

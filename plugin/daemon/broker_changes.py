@@ -85,6 +85,8 @@ class Outcome:
     undecided: PositionSet = field(default_factory=PositionSet)
     why: str = ""
     """Why some are undecided."""
+    no_room: bool = False
+    """That is why: the broker has decided."""
 
 
 @dataclass(frozen=True)
@@ -126,13 +128,21 @@ class BrokerChanges(ABC, Generic[WantedT]):
 
     @abstractmethod
     async def _prepare(
-        self, index: DelayIndex, request: dict[str, object], positions: PositionSet, outcome: Outcome
-    ) -> tuple[PositionSet, WantedT]:
-        """The positions to ask the broker about, and what is wanted of them; `outcome` gets the others.
-
-        Raises ``UserError``.
-        """
+        self, indexes: list[DelayIndex], request: dict[str, object], positions: PositionSet
+    ) -> list[WantedT]:
+        """The wish for the positions, for each index; no broker is asked. Raises ``UserError``."""
         ...
+
+    async def _askable(
+        self,
+        index: DelayIndex,  # noqa: ARG002
+        positions: PositionSet,
+        wanted: WantedT,  # noqa: ARG002
+        outcome: Outcome,  # noqa: ARG002
+        patience_s: float,  # noqa: ARG002
+    ) -> PositionSet:
+        """The positions to ask the broker about; `outcome` gets the others. Raises ``UserError``."""
+        return positions
 
     @abstractmethod
     def _message(self, positions: PositionSet, wanted: WantedT, *, ask: bool) -> Message:
@@ -162,7 +172,7 @@ class BrokerChanges(ABC, Generic[WantedT]):
     # ---- requests
 
     async def change(self, request: dict[str, object]) -> dict[str, Any]:
-        """Answer the query. Raises ``UserError``; what was done until then stays done."""
+        """Answer the query. Raises ``UserError``; a failure after a change leaves the rest undecided."""
         positions, partition = _positions(request), request.get("partition")
         if partition is not None and (not isinstance(partition, int) or partition < 0):
             raise UserError("partition must be a number, 0 or more")
@@ -175,9 +185,16 @@ class BrokerChanges(ABC, Generic[WantedT]):
         answer: dict[str, Any] = {"schema": SCHEMA, "dry_run": dry_run} | dict.fromkeys(OUTCOMES, 0)
         ids: dict[str, list[str]] = {}
         left = positions
+        wanted = await self._prepare(indexes, request, positions)
+        until_ns = self._until_ns(PATIENCE_S)
         for at, index in enumerate(indexes):
             is_last = at == len(indexes) - 1
-            outcome = await self._of_request(index, request, left, dry_run=dry_run)
+            try:
+                outcome = await self._of_request(index, left, wanted[at], dry_run=dry_run, until_ns=until_ns)
+            except UserError as error:
+                if not answer["done"]:
+                    raise
+                outcome = Outcome(undecided=left, why=str(error))
             left = PositionSet() if is_last else outcome.unknown
             if not is_last:
                 outcome.unknown = PositionSet()
@@ -191,18 +208,33 @@ class BrokerChanges(ABC, Generic[WantedT]):
                     shown += [message_id(of, *one) for one in list(found)[: max(0, room)]]
             if outcome.why:
                 answer["why"] = outcome.why
+            if outcome.no_room:
+                answer["no_room"] = True
             if not left:
                 break
         return answer | {"ids": ids}
 
     async def _of_request(
-        self, index: DelayIndex, request: dict[str, object], positions: PositionSet, *, dry_run: bool
+        self,
+        index: DelayIndex,
+        positions: PositionSet,
+        wanted: WantedT,
+        *,
+        dry_run: bool,
+        until_ns: int,
     ) -> Outcome:
         outcome = Outcome()
-        asked, wanted = await self._prepare(index, request, positions, outcome)
+        asked = await self._askable(index, positions, wanted, outcome, self._left_s(until_ns))
+        patience_s = self._left_s(until_ns)
         return await self._of_index(
-            index, asked, wanted, dry_run=dry_run, patience_s=PATIENCE_S, outcome=outcome
+            index, asked, wanted, dry_run=dry_run, patience_s=patience_s, outcome=outcome
         )
+
+    def _until_ns(self, patience_s: float) -> int:
+        return self._clock.monotonic_ns() + int(patience_s * NS_PER_SECOND)
+
+    def _left_s(self, until_ns: int) -> float:
+        return max(0.0, (until_ns - self._clock.monotonic_ns()) / NS_PER_SECOND)
 
     async def _of_index(
         self,
@@ -217,7 +249,7 @@ class BrokerChanges(ABC, Generic[WantedT]):
         outcome, left = outcome or Outcome(), positions
         before, why = outcome.undecided, outcome.why
         answered = PositionSet()  # changed by a former answer, and not known to last
-        until_ns = self._clock.monotonic_ns() + int(patience_s * NS_PER_SECOND)
+        until_ns = self._until_ns(patience_s)
         pause_s = AGAIN_FIRST_S
         while left:
             stream = self._ownership.get(index.name)
@@ -230,12 +262,14 @@ class BrokerChanges(ABC, Generic[WantedT]):
                 )
             else:
                 outcome.why = WHY_UNDECIDED
-                said = await self._ask(stream, self._message(left, wanted, ask=dry_run), patience_s)
+                message = self._message(left, wanted, ask=dry_run)
+                said = await self._ask(stream, message, max(patience_s, LOOK_PATIENCE_S))
             if said is not None and stream is not None and said.standing != Standing.UNDECIDED:
                 left = left.difference(
                     await self._take(stream, said, left, wanted, answered, outcome, dry_run=dry_run)
                 )
                 if left and said.standing == Standing.NO_ROOM:
+                    outcome.no_room = True
                     break
             if left:
                 if self._clock.monotonic_ns() >= until_ns:

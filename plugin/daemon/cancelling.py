@@ -32,12 +32,11 @@ class Cancelling(BrokerChanges[None]):
 
     async def _prepare(
         self,
-        index: DelayIndex,  # noqa: ARG002 nothing is wanted but the positions
-        request: dict[str, object],  # noqa: ARG002
-        positions: PositionSet,
-        outcome: Outcome,  # noqa: ARG002
-    ) -> tuple[PositionSet, None]:
-        return positions, None
+        indexes: list[DelayIndex],
+        request: dict[str, object],  # noqa: ARG002 nothing is wanted but the positions
+        positions: PositionSet,  # noqa: ARG002
+    ) -> list[None]:
+        return [None] * len(indexes)
 
     def _message(self, positions: PositionSet, wanted: None, *, ask: bool) -> Cancel:  # noqa: ARG002
         return Cancel(positions, ask=ask)

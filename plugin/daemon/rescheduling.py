@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tidegate.index import Catalog, Clock, DelayIndex, Entries, PositionSet, sort_entries
-from tidegate.plugin.daemon.broker_changes import PATIENCE_S, BrokerChanges, Outcome, Owner
+from tidegate.plugin.daemon.broker_changes import BrokerChanges, Outcome, Owner
 from tidegate.plugin.daemon.ownership import Ownership
 from tidegate.plugin.daemon.stream import Stream
 from tidegate.plugin.errors import UserError
@@ -47,38 +47,47 @@ class Rescheduling(BrokerChanges[Entries]):
         if (at_ms is None) == (by_ms is None):
             raise UserError("reschedule needs at_ms or by_ms, one of them")
         if at_ms is not None:
-            try:
-                checked_ms(at_ms)
-            except ValueError as error:
-                raise UserError(f"at_ms: {error}") from None
+            _check_at(at_ms)
         elif abs(by_ms or 0) > AT_MS_MAX:
             raise UserError("by_ms: no message can wait so long")
         return await self.change(request)
 
     async def release(self, request: dict[str, object]) -> dict[str, Any]:
-        """The query `release`: due now. Raises ``UserError``."""
-        return await self.change({**request, "at_ms": self._clock.now_ms(), "by_ms": None})
+        """The query `release`: due now, or since `at_ms` if that is past. Raises ``UserError``."""
+        now_ms, at_ms = self._clock.now_ms(), _number(request, "at_ms")
+        if at_ms is not None:
+            _check_at(at_ms)
+            now_ms = min(now_ms, at_ms)
+        return await self.change({**request, "at_ms": now_ms, "by_ms": None})
 
     async def _prepare(
-        self, index: DelayIndex, request: dict[str, object], positions: PositionSet, outcome: Outcome
-    ) -> tuple[PositionSet, Entries]:
-        at_ms = _number(request, "at_ms")
+        self, indexes: list[DelayIndex], request: dict[str, object], positions: PositionSet
+    ) -> list[Entries]:
+        at_ms, by_ms = _number(request, "at_ms"), _number(request, "by_ms") or 0
         if at_ms is not None:
-            return positions, Entries.of((at_ms, *one) for one in positions)
-        found = await self._find(index, positions)
-        times_ms = found.deliver_at_ms + (_number(request, "by_ms") or 0)
-        if len(found) and times_ms.max() > AT_MS_MAX:
-            raise UserError("by_ms: no message can wait so long, nothing was changed")
-        there = PositionSet.of_entries(found)
-        await self._of_missing(index, positions.difference(there), outcome)
-        return there, Entries(np.maximum(times_ms, 0), found.ledger_id, found.entry_id)
+            return [Entries.of((at_ms, *one) for one in positions)] * len(indexes)
+        return [_later(await self._find(index, positions), by_ms) for index in indexes]
 
-    async def _of_missing(self, index: DelayIndex, missing: PositionSet, outcome: Outcome) -> None:
+    async def _askable(
+        self,
+        index: DelayIndex,
+        positions: PositionSet,
+        wanted: Entries,
+        outcome: Outcome,
+        patience_s: float,
+    ) -> PositionSet:
+        there = PositionSet.of_entries(wanted).intersection(positions)
+        await self._of_missing(index, positions.difference(there), outcome, patience_s)
+        return there
+
+    async def _of_missing(
+        self, index: DelayIndex, missing: PositionSet, outcome: Outcome, patience_s: float
+    ) -> None:
         """The outcome of positions whose times the index does not have."""
         if not missing:
             return
         wanted = Entries.of((0, *one) for one in missing)
-        known = await self._of_index(index, missing, wanted, dry_run=True, patience_s=PATIENCE_S)
+        known = await self._of_index(index, missing, wanted, dry_run=True, patience_s=patience_s)
         outcome.too_late, outcome.acknowledged = known.too_late, known.acknowledged
         outcome.unknown, outcome.undecided, outcome.why = known.unknown, known.undecided, known.why
         if known.done:
@@ -90,6 +99,21 @@ class Rescheduling(BrokerChanges[Entries]):
 
     def _learn(self, stream: Stream, positions: PositionSet, wanted: Entries) -> int | None:
         return self._owner.moved(stream, wanted.take(positions.contains(wanted)))
+
+
+def _later(found: Entries, by_ms: int) -> Entries:
+    """Entries, moved by a span. Raises ``UserError``."""
+    times_ms = found.deliver_at_ms + by_ms
+    if len(found) and times_ms.max() > AT_MS_MAX:
+        raise UserError("by_ms: no message can wait so long, nothing was changed")
+    return Entries(np.maximum(times_ms, 0), found.ledger_id, found.entry_id)
+
+
+def _check_at(at_ms: int) -> None:
+    try:
+        checked_ms(at_ms)
+    except ValueError as error:
+        raise UserError(f"at_ms: {error}") from None
 
 
 def _number(request: dict[str, object], key: str) -> int | None:

@@ -17,7 +17,9 @@ from tests.support.deciding import HOUR_MS, TOPIC, DecidingBroker, waiting
 from tests.support.served import Served
 from tests.support.shim_client import ShimClient
 from tidegate.index import Entries, PositionSet, SubscriptionName
-from tidegate.plugin.api import over_http, routes
+from tidegate.plugin.api import api, changes, over_http, routes
+from tidegate.plugin.daemon import broker_changes
+from tidegate.plugin.wire.messages import Cancelled, Standing
 
 ORDERS = "persistent/public/default/orders/sub"
 COUNTS = ("done", "too_late", "acknowledged", "unknown", "undecided")
@@ -84,6 +86,63 @@ async def test_a_request_for_more_than_it_may_change_ends_with_a_cursor(served: 
             done, cursor = done + answer.json()["done"], answer.json()["next"]
     assert done == 100
     assert not held(served)
+
+
+async def test_a_release_of_all_ends_where_nothing_leaves(served: Served) -> None:
+    stream = await waiting(served.broker)
+    now_ms = time.time_ns() // 1_000_000
+    stream.add(Entries.of((now_ms - n, 6, n) for n in range(100)))
+    await stream.durable()
+    with patch.object(routes, "CHANGED_MAX", 30), patch.object(changes, "PAGE_ENTRIES", 10):
+        done, cursor, requests = 0, "0:0:0", 0
+        while cursor is not None:
+            answer = await served.post(f"{ORDERS}/release", {"all": True, "after": cursor})
+            done, cursor, requests = done + answer.json()["done"], answer.json()["next"], requests + 1
+            assert requests < 10
+    assert done == 100
+
+
+async def test_a_change_to_a_time_counts_each_message_once(served: Served) -> None:
+    await waiting(served.broker)
+    at_ms = time.time_ns() // 1_000_000 + 3 * HOUR_MS
+    with patch.object(changes, "PAGE_ENTRIES", 30):
+        answer = await served.post(f"{ORDERS}/reschedule", {"all": True, "at_ms": at_ms})
+    assert counts(answer) == {"done": 100}
+
+
+async def test_a_request_ends_where_no_broker_decides(served: Served) -> None:
+    stream = await waiting(served.broker)
+    stream.on_cancel = lambda asked: Cancelled(
+        PositionSet(), PositionSet(), PositionSet(), Standing.UNDECIDED
+    )
+    with patch.object(broker_changes, "PATIENCE_S", 0.1), patch.object(changes, "PAGE_ENTRIES", 10):
+        answer = (await served.post(f"{ORDERS}/cancel", {"all": True})).json()
+    assert (answer["undecided"], answer["stopped"]) == (10, True)
+    assert "the broker cannot decide now" in answer["why"]
+    stream.on_cancel = DecidingBroker()
+    again = await served.post(f"{ORDERS}/cancel", {"all": True, "after": answer["next"]})
+    assert counts(again) == {"done": 100}
+
+
+async def test_a_request_that_takes_long_ends_with_a_cursor(served: Served) -> None:
+    await waiting(served.broker)
+    with patch.object(api, "REQUEST_SECONDS", 0.0), patch.object(changes, "PAGE_ENTRIES", 10):
+        # There is a free place, and one query is asked.
+        first = await served.post(f"{ORDERS}/cancel", {"all": True})
+        assert counts(first) == {"done": 10}
+        assert first.json()["next"] is not None
+
+
+async def test_a_request_without_a_place_is_refused_in_time(served: Served) -> None:
+    stream = await waiting(served.broker)
+    stream.on_cancel = None
+    with patch.object(api, "REQUEST_SECONDS", 0.2), patch.object(broker_changes, "PATIENCE_S", 1.0):
+        asked = [served.post(f"{ORDERS}/cancel", {"ids": ["5:1"]}) for _ in range(api.AT_ONCE + 1)]
+        answers = await asyncio.gather(*asked)
+    refused = [one for one in answers if one.status_code != 200]
+    assert len(refused) == 1
+    assert problem(refused[0]) == (503, "16 requests are under way: ask again, nothing was done")
+    assert all(one.json()["undecided"] == 1 for one in answers if one.status_code == 200)
 
 
 async def test_what_waits_comes_in_pages(served: Served) -> None:

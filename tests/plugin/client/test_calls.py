@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from tidegate.plugin.client.calls import (
     change_of_due,
     talk,
 )
+from tidegate.plugin.client.http_reach import HttpReach
 from tidegate.plugin.errors import ConfigError, DaemonAwayError, NotNowError, UnknownNameError, UserError
 
 BASE = "http://127.0.0.1:8088"
@@ -143,6 +145,24 @@ def test_a_call_without_an_answer_is_made_again_from_the_beginning() -> None:
     assert answer == {"state": "waiting"}
 
 
+@pytest.mark.parametrize("lost", [DaemonAwayError("gone"), refused(504), refused(502)])
+@pytest.mark.parametrize("chosen", [{"all": True}, {"due": "..1790000000000"}])
+def test_a_change_without_ids_whose_answer_is_lost_is_not_made_again(
+    lost: Reply | DaemonAwayError, chosen: dict[str, Any]
+) -> None:
+    query = NAMED | {"what": "cancel", **chosen}
+    calls, pauses, answer = conversation(query, lost, ok(NOTHING))
+    assert (len(calls), pauses) == (1, [])
+    assert isinstance(answer, DaemonAwayError)
+    assert "some may be changed" in str(answer)
+    for again in (
+        query | {"due": None, "all": None, "ids": ["1:2"]},
+        query | {"what": "waiting", "all": None},
+    ):
+        assert len(conversation(again, lost, ok(NOTHING))[0]) == 2
+    assert len(conversation(query, refused(503), ok(NOTHING))[0]) == 2
+
+
 def test_tries_end_and_say_why() -> None:
     calls, pauses, answer = conversation(SHOW, *[DaemonAwayError("gone")] * 20)
     assert (len(calls), len(pauses)) == (RETRIES + 1, RETRIES)
@@ -209,3 +229,35 @@ def test_a_range_is_asked_until_its_end() -> None:
 
     assert run_blocking(change_of_due({"what": "cancel"}, "..1h", Total(False)), ask)["done"] == 30
     assert asked == [("..1h", None), ("..1h", "1:1:1"), ("..1h", "1:1:2")]
+
+
+def test_a_course_that_the_server_stops_ends() -> None:
+    asked: list[object] = []
+
+    def ask(query: dict[str, Any]) -> dict[str, Any]:
+        asked.append(query["after"])
+        return NOTHING | {"undecided": 5, "next": "0:0:0", "stopped": True, "why": "no broker"}
+
+    total = Total(False)
+    answer = run_blocking(change_of_due({"what": "cancel"}, None, total), ask)
+    assert (asked, answer["undecided"], answer["why"], answer["stopped"]) == ([None], 5, "no broker", True)
+
+
+def test_a_range_means_the_same_in_each_request_of_a_change() -> None:
+    reach = HttpReach(BASE, None, 1.0)
+    asked: list[str] = []
+
+    def ask(query: dict[str, Any]) -> dict[str, Any]:
+        asked.append(query["due"])
+        return NOTHING | {"next": "1:1:1" if len(asked) < 3 else None}
+
+    before_ms = time.time_ns() // 1_000_000
+    run_blocking(reach.change_of_due({"what": "cancel"}, "10m..1h", Total(False)), ask)
+    reach.close()
+    assert len(asked) == 3
+    assert len(set(asked)) == 1
+    from_ms, to_ms = map(int, asked[0].split(".."))
+    assert to_ms - from_ms == 3_000_000
+    assert before_ms <= from_ms - 600_000 <= time.time_ns() // 1_000_000
+    with pytest.raises(UserError, match="ends before it begins"):
+        reach.change_of_due({"what": "cancel"}, "2h..1h", Total(False))

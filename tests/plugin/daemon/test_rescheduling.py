@@ -140,6 +140,10 @@ async def test_a_released_message_is_due_now_and_shown_so(start: StartDaemon, so
         due_ms, *position = next(iter(await stream.take_due(1)))
         assert position == [5, 7]
         assert before_ms <= due_ms <= time.time_ns() // 1_000_000
+        assert counts(await ask(socket_path, "release", some(9), at_ms=at_ms)) == {"done": 1}
+        assert before_ms <= next(iter(await stream.take_due(1)))[0] <= time.time_ns() // 1_000_000
+        assert counts(await ask(socket_path, "release", some(10), at_ms=before_ms)) == {"done": 1}
+        assert list(await stream.take_due(1)) == [(before_ms, 5, 10)]
         shown = await query(socket_path, "show", id="5:7")
         assert (shown["deliver_at_ms"], shown["moved_from_ms"]) == (due_ms, at_ms)
         assert "moved_from_ms" not in await query(socket_path, "show", id="5:8")
@@ -245,13 +249,52 @@ def test_a_change_by_a_span_begins_after_the_last_page() -> None:
 
     query = {"what": "reschedule", "topic": "orders", "subscription": "sub", "by_ms": 5_000}
     with patch.object(changes, "PAGE_ENTRIES", 7):
-        total = changes.run_blocking(changes.change_of_due(query, None, None, changes.Total(False)), answer)
+        course = changes.change_of_due(query, None, None, changes.Total(False), now_ms=lambda: 0)
+        total = changes.run_blocking(course, answer)
     assert (total["done"], total["next"], moved) == (20, None, [20])
     assert set(times.values()) == {6_000}
 
 
 def cursor_text(key: tuple[int, ...]) -> str:
     return ":".join(f"{one:08}" for one in key)
+
+
+async def test_a_span_too_long_for_one_partition_changes_none(start: StartDaemon, socket_path: Path) -> None:
+    async with start(), await ShimClient.connect(socket_path) as client:
+        streams = []
+        for number, at_ms in enumerate((5_000_000_000_000, 250_000_000_000_000)):
+            stream = await client.open(f"{TOPIC}-partition-{number}", "sub", credit=0)
+            stream.add(Entries.of([(at_ms, 5, number)]))
+            await stream.durable()
+            # Each partition has its own entry only.
+            stream.on_reschedule = Shim() if number else DecidingBroker(entries=1).reschedule
+            streams.append(stream)
+        with pytest.raises(UserError, match="no message can wait so long, nothing was changed"):
+            await ask(socket_path, "reschedule", some(0, 1), by_ms=10_000_000_000_000)
+        assert not any(stream.reschedules for stream in streams)
+        answer = await ask(socket_path, "reschedule", some(0, 1), by_ms=1_000)
+        assert counts(answer) == {"done": 2}
+
+
+async def test_what_one_partition_has_changed_is_told_though_the_next_fails(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    async with (
+        start(),
+        await ShimClient.connect(socket_path) as client,
+        await ShimClient.connect(socket_path, "broker-2", version=5) as old,
+    ):
+        for number, of in enumerate((client, old)):
+            stream = await of.open(f"{TOPIC}-partition-{number}", "sub", credit=0)
+            stream.add(Entries.of([(time.time_ns() // 1_000_000 + HOUR_MS, 5, number)]))
+            await stream.durable()
+            # Each partition has its own entry only.
+            stream.on_reschedule = Shim() if number else DecidingBroker(entries=1).reschedule
+        answer = await ask(socket_path, "reschedule", some(0, 1), at_ms=5_000_000_000_000)
+        assert counts(answer) == {"done": 1, "undecided": 1}
+        assert "has a shim that cannot reschedule" in answer["why"]
+        with pytest.raises(UserError, match="has a shim that cannot reschedule"):
+            await ask(socket_path, "reschedule", some(1), at_ms=5_000_000_000_000)
 
 
 async def test_a_shim_of_before_is_not_asked(start: StartDaemon, socket_path: Path) -> None:
