@@ -250,7 +250,7 @@ async def test_what_is_wrong_with_a_command_over_http(
     here = ("show", "orders", "sub", "5:1", "--admin-url", served.url)
     assert_one_line(await cli(*here), "takes no such token: a token is needed", 1)
     both = await cli(*here, "--token", TOKEN, "--token-file", str(token_file))
-    assert_one_line(both, "give --token or --token-file, not both", 2)
+    assert_one_line(both, "give --token or --token-file, or their variables, not both", 2)
     token_file.chmod(0o644)
     assert_one_line(await cli(*here, "--token-file", str(token_file)), "--token-file: ", 2)
     away = await cli("tide", "--admin-url", "http://127.0.0.1:1")
