@@ -30,7 +30,8 @@ _FONT_STYLE = f"; font-family: '{_FONT}'"
 _GROUP_ID = re.compile(r'<g id="[^"]*"')
 _NO_TURN = re.compile(r' transform="rotate\(-0 [^"]*"')
 _PLACES = re.compile(r'\b(d|x|y|width|height|transform)="([^"]*)"')
-_NUMBER = re.compile(r"-?\d+\.\d{3,}")
+_NUMBER = re.compile(r"-?\d+\.\d{2,}")
+_TURNS = "transform"  # a factor in it needs more places than a place does
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _GROUP = re.compile(r"<g(?: [^<>]*)?>|</g>")
 _STYLE = re.compile(r'(<[^<>]*) style="([^"]*)"')
@@ -59,7 +60,7 @@ def logarithmic(axis: Axis) -> None:
 
 
 def compact(svg: str) -> str:
-    """The same picture in fewer bytes: hundredths of a point; font and styles only once; short ids."""
+    """The same picture in fewer bytes: tenths of a point; font and styles only once; short ids."""
     svg = _PLACES.sub(_rounded, _COMMENT.sub("", svg))
     svg = svg.replace(_FONT_STYLE, "").replace("*{", f"text {{font-family: {_FONTS}}} *{{", 1)
     svg = _NO_TURN.sub("", _GROUP_ID.sub("<g", svg))
@@ -104,11 +105,12 @@ def _share_styles(svg: str) -> str:
 
 def _rounded(attribute: re.Match[str]) -> str:
     places = " ".join(attribute[2].split())
-    return f'{attribute[1]}="{_NUMBER.sub(_hundredth, places)}"'
+    digits = 2 if attribute[1] == _TURNS else 1
 
+    def short(number: re.Match[str]) -> str:
+        return f"{float(number[0]):.{digits}f}".rstrip("0").rstrip(".")
 
-def _hundredth(number: re.Match[str]) -> str:
-    return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
+    return f'{attribute[1]}="{_NUMBER.sub(short, places)}"'
 
 
 def _rasterize_dense(figure: Figure) -> None:

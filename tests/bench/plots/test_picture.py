@@ -88,9 +88,10 @@ def test_dense_marks_are_an_image_and_few_are_not(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("written", "kept"),
     [
-        ('<path d="M 0.123456 -7.100001 \nL 12 3.5"/>', '<path d="M 0.12 -7.1 L 12 3.5"/>'),
+        ('<path d="M 0.123456 -7.100001 \nL 12 3.5"/>', '<path d="M 0.1 -7.1 L 12 3.5"/>'),
         ('<text x="1.0004">0.123456</text>', '<text x="1">0.123456</text>'),
         ('<use xlink:href="#m0.1234"/>', '<use xlink:href="#m0.1234"/>'),
+        ('<image transform="scale(0.1234)"/>', '<image transform="scale(0.12)"/>'),
         ('<g id="patch_1"> <!-- 10 -->\n\n</g>', ""),
         ('<g>\n<g clip-path="url(#a)">\n<g>\n<path/></g></g></g>', '<g clip-path="url(#a)">\n<path/></g>'),
         ("<text style=\"font-size: 7px; font-family: 'DejaVu Sans'\"/>", '<text style="font-size: 7px"/>'),

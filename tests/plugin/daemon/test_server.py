@@ -346,12 +346,12 @@ async def test_the_greeting(start: StartDaemon, socket_path: Path) -> None:
 
 async def test_another_version_is_refused_with_both_ranges(start: StartDaemon, socket_path: Path) -> None:
     async with start(), await ShimClient.raw(socket_path) as client:
-        client.send(Hello(6, 9, Role.BROKER, "b", "p"))
+        client.send(Hello(7, 9, Role.BROKER, "b", "p"))
         error = await client.ended()
         assert error is not None
         assert error.code == ErrorCode.VERSION
-        assert "3 to 5" in error.message
-        assert "6 to 9" in error.message
+        assert "3 to 6" in error.message
+        assert "7 to 9" in error.message
 
 
 async def test_a_wider_range_agrees_on_the_common_version(start: StartDaemon, socket_path: Path) -> None:
