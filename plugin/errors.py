@@ -58,6 +58,9 @@ class UnknownNameError(UserError):
 class NotNowError(UserError):
     """The daemon cannot do this now, and may be able to soon."""
 
+    may_repeat = True
+    """False if a part may be done, and the same request again would do it twice."""
+
 
 class SocketInUseError(UserError):
     """Another daemon answers on the socket, or a foreign file is in its place."""

@@ -199,13 +199,16 @@ def _plan_attach(home: PulsarHome, wanted: Wanted, jar: bytes, default_socket: P
     record_bytes = attach_record.dump(Record(settings, records))
     other_jars = home.other_jars()
     installed = home.read_if_there(home.jar)
+    nars = _nars(home, record, places)
     changes = [
         *backups,
         Change(record_path, home.read_if_there(record_path), record_bytes),
         Change(home.jar, installed, jar),
         *(Change(other, home.read(other), None) for other in other_jars),
-        *_nars(home, record, places),
+        *(one for one in nars if one.after is not None),
         *confs,
+        # Last: a broker whose conf file names a servlet without an archive does not start.
+        *(one for one in nars if one.after is None),
     ]
     notes = [f"{other.name} is of another Tidegate and goes" for other in other_jars]
     if installed is not None and installed != jar:

@@ -2,7 +2,9 @@
 
 Invariants:
 
-- a change is written before it is answered, also one that failed halfway; a dry run is none;
+- a change is written before it is answered, also one that failed halfway or met the daemon's end; a dry run
+  is none;
+- each line begins on a line of its own, also after a torn one;
 - all files together have at most the set size, the oldest lines go first; only the owner can read them;
 - what cannot be written is counted and logged, and never undoes a change or keeps it from its answer;
 - a line has no secret: a role, not the token that proves it.
@@ -13,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from datetime import UTC, datetime
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 NAMES = ("audit.jsonl", "audit.1.jsonl", "audit.2.jsonl", "audit.3.jsonl")
 """The files, the newest lines in the first."""
 IDS_MAX = 10  # of one line
+UNFINISHED = "unfinished"
 _LINE_BYTES_MAX = 65_536
 _TEXT_MAX = 1_000
 _NAME_MAX = 8_192
@@ -55,12 +59,12 @@ class AuditLog:
         self._metrics = metrics
         self._log = log
         self._seldom = Seldom(clock.monotonic_ns)
-        self._one_at_a_time = asyncio.Lock()
+        self._one_at_a_time = threading.Lock()
 
     async def write(
         self, request: Mapping[str, object], ids: list[str], answer: Mapping[str, Any], peer: str | None
     ) -> None:
-        """Write one change. answer: its counts, or ``error``; peer: the process that asked."""
+        """Write one change. answer: counts, or ``outcome`` and ``error``; peer: the process that asked."""
         for name in OUTCOMES:
             count = answer.get(name, 0)
             if isinstance(count, int) and not isinstance(count, bool):
@@ -68,17 +72,34 @@ class AuditLog:
         if not self._file_bytes_max:
             return
         line = self._line(request, ids, answer, peer)
+        if self._executor is None:
+            self._failed(self._append(line))
+            return
         try:
-            async with self._one_at_a_time:
-                if self._executor is None:
-                    self._append(line)
-                else:
-                    await asyncio.get_running_loop().run_in_executor(self._executor, self._append, line)
-        except (OSError, RuntimeError) as error:
-            self._metrics.audit_failures.inc()
-            more = self._seldom.more("write")
-            if more is not None:
-                self._log.error("a change could not be written to the audit log", error=str(error), **more)
+            job = asyncio.get_running_loop().run_in_executor(self._executor, self._append, line)
+        except RuntimeError:  # its threads have ended
+            self._failed(self._append(line))
+            return
+        try:
+            self._failed(await asyncio.shield(job))
+        except asyncio.CancelledError:
+            job.add_done_callback(lambda job: self._failed(job.result()))
+            raise
+
+    def write_now(
+        self, request: Mapping[str, object], ids: list[str], answer: Mapping[str, Any], peer: str | None
+    ) -> None:
+        """As ``write`` without counts, before it returns: for a task that ends."""
+        if self._file_bytes_max:
+            self._failed(self._append(self._line(request, ids, answer, peer)))
+
+    def _failed(self, error: OSError | None) -> None:
+        if error is None:
+            return
+        self._metrics.audit_failures.inc()
+        more = self._seldom.more("write")
+        if more is not None:
+            self._log.error("a change could not be written to the audit log", error=str(error), **more)
 
     def _line(
         self, request: Mapping[str, object], ids: list[str], answer: Mapping[str, Any], peer: str | None
@@ -92,27 +113,41 @@ class AuditLog:
             "topic": _cut(request.get("topic"), _NAME_MAX),
             "subscription": _cut(request.get("subscription"), _NAME_MAX),
         }
-        known |= {name: answer[name] for name in (*OUTCOMES, "error") if name in answer}
+        known |= {name: answer[name] for name in (*OUTCOMES, "outcome") if name in answer}
+        known["error"] = _cut(answer.get("error"), _TEXT_MAX)
         more = {name: request[name] for name in ("at_ms", "by_ms", "kind", "amount") if name in request}
         line = json.dumps({name: value for name, value in (known | more).items() if value is not None})
         with_ids = json.dumps(json.loads(line) | {"ids": ids[:IDS_MAX]}) if ids else line
         return (with_ids if len(with_ids) < _LINE_BYTES_MAX else line).encode() + b"\n"
 
-    def _append(self, line: bytes) -> None:
+    def _append(self, line: bytes) -> OSError | None:
+        with self._one_at_a_time:
+            try:
+                if not self._appended(line):
+                    for older, newer in zip(self._paths[:0:-1], self._paths[-2::-1], strict=True):
+                        if newer.exists():
+                            newer.replace(older)
+                    self._appended(line)
+            except OSError as error:
+                return error
+        return None
+
+    def _appended(self, line: bytes) -> bool:
+        """False if the first file has no room."""
         first = self._paths[0]
         first.parent.mkdir(0o700, parents=True, exist_ok=True)
-        file = os.open(first, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        file = os.open(first, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             size = os.fstat(file).st_size
-            if not size or size + len(line) <= self._file_bytes_max:
-                os.write(file, line)
-                return
+            if size and os.pread(file, 1, size - 1) != b"\n":
+                line = b"\n" + line
+            if size and size + len(line) > self._file_bytes_max:
+                return False
+            while line:
+                line = line[os.write(file, line) :]
+            return True
         finally:
             os.close(file)
-        for older, newer in zip(self._paths[:0:-1], self._paths[-2::-1], strict=True):
-            if newer.exists():
-                newer.replace(older)
-        self._append(line)
 
 
 def _cut(value: object, length_max: int) -> str | None:

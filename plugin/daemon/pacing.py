@@ -17,7 +17,7 @@ from tidegate.index import Catalog, Clock, DelayIndex
 from tidegate.plugin.daemon.ownership import Ownership
 from tidegate.plugin.daemon.selection import name_of, named
 from tidegate.plugin.daemon.stream import Stream
-from tidegate.plugin.errors import UserError
+from tidegate.plugin.errors import NotNowError, UserError
 from tidegate.plugin.wire.messages import (
     PACE_AMOUNTS,
     PACE_VERSION,
@@ -133,7 +133,7 @@ class Pacing:
             stream = self._ownership.get(index.name)
             if stream is not None and stream.answer_sent and not stream.session.closing:
                 if stream.connection.version < PACE_VERSION:
-                    raise UserError(
+                    raise NotNowError(
                         "the broker has a shim that knows no pace: restart it with this version's jar"
                     )
                 said = await self._ask(stream, wanted, until_ns)

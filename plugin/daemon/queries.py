@@ -20,7 +20,7 @@ from tidegate.plugin.api.api import Api, Request, Response
 from tidegate.plugin.api.changes import OUTCOMES
 from tidegate.plugin.api.problem import ProblemError
 from tidegate.plugin.daemon import width
-from tidegate.plugin.daemon.audit_log import IDS_MAX, AuditLog
+from tidegate.plugin.daemon.audit_log import IDS_MAX, UNFINISHED, AuditLog
 from tidegate.plugin.daemon.cancelling import Cancelling, with_state
 from tidegate.plugin.daemon.ingestion import Ingestion, refusal
 from tidegate.plugin.daemon.looking import Looking
@@ -303,17 +303,32 @@ class Queries:
         done: str,
     ) -> dict[str, Any]:
         """The result of a change, once the audit log has it. A request that was wrong is no change."""
+        self._check_partitions(request)
         try:
-            self._check_partitions(request)
             answer = await change(request)
-        except NotNowError as error:
-            await self._audit_log.write(request, _first_ids(request), {"error": str(error)}, peer)
+        except BaseException as error:
+            if request.get("dry_run") is not True:
+                await self._unfinished(request, _first_ids(request), error, peer)
+            if isinstance(error, NotNowError) and request.get("by_ms") is not None:
+                error.may_repeat = False
             raise
         said = {name: answer[name] for name in OUTCOMES}
         self._log.info(f"messages {done}", topic=request.get("topic"), dry_run=answer["dry_run"], **said)
         if not answer["dry_run"]:
             await self._audit_log.write(request, _first_ids(request), answer, peer)
         return answer
+
+    async def _unfinished(
+        self, request: dict[str, object], ids: list[str], error: BaseException, peer: str | None
+    ) -> None:
+        """Have the audit log know of a change whose end is not known; without waiting if this task ends."""
+        if isinstance(error, UserError) and not isinstance(error, NotNowError):
+            return  # The request was wrong: that is found before a broker is asked.
+        known = {"outcome": UNFINISHED, "error": _reason(error)}
+        if isinstance(error, Exception):
+            await self._audit_log.write(request, ids, known, peer)
+        else:
+            self._audit_log.write_now(request, ids, known, peer)
 
     def _check_partitions(self, request: dict[str, object]) -> None:
         """All partitions that further requests will name are of the topic. Raises ``UserError``."""
@@ -327,7 +342,12 @@ class Queries:
             of_partition(indexes, one)
 
     async def _pace(self, request: dict[str, object], peer: str | None) -> dict[str, Any]:
-        answer = await self._pacing.pace(request)
+        try:
+            answer = await self._pacing.pace(request)
+        except BaseException as error:
+            if "kind" in request:
+                await self._unfinished(request, [], error, peer)
+            raise
         if "kind" in request:
             asked = {name: request.get(name) for name in ("topic", "subscription", "kind", "amount")}
             self._log.info("pace of release set", done=answer["done"], **asked)
@@ -372,6 +392,14 @@ def _framed(response: Response) -> HttpResponse:
 
 async def _widths(request: width.WidthRequest, indexes: list[DelayIndex]) -> AsyncIterator[bytes]:
     yield await width.answer(request, indexes)
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, UserError):
+        return str(error)
+    if not isinstance(error, Exception):
+        return "the daemon stopped before the end was known"
+    return f"a bug in the daemon, its log has more: {error!r}"
 
 
 def _first_ids(request: dict[str, object]) -> list[str]:

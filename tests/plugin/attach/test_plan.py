@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.conf_texts import texts
-from tidegate.plugin.attach import conf_file
+from tidegate.plugin.attach import conf_file, nar
 from tidegate.plugin.attach.plan import (
     ACK_LONG_ARRAY_KEY,
     ACK_RANGES_KEY,
@@ -333,6 +333,17 @@ def test_an_attach_that_was_cut_off_anywhere_is_finished_or_undone(home: Path, s
     assert inspect(home).state == "attached"
     detach(home)
     assert tree(home) == before
+
+
+@pytest.mark.parametrize("steps", range(9))
+def test_a_conf_file_names_no_servlet_without_its_archive(home: Path, steps: int) -> None:
+    attach(home)
+    plan = plan_attach(home, Wanted(servlet=False), JAR, SOCKET)
+    carry_out(Plan(home=plan.home, settings=plan.settings, changes=plan.changes[:steps], notes=(), advice=()))
+    archive = home / "lib" / nar.NAME
+    assert archive.exists() or not any(SERVLETS_KEY in conf_values(home, name) for name in CONFS)
+    attach(home, servlet=False)
+    assert not archive.exists()
 
 
 @pytest.mark.parametrize("steps", range(6))

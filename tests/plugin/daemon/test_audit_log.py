@@ -3,23 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
+import resource
 import stat
+import threading
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from tests.support.daemons import StartDaemon
-from tests.support.deciding import TOPIC, waiting
+from tests.support.deciding import TOPIC, positions, waiting
 from tests.support.flaky_store import FlakyStore
 from tests.support.served import Served, serving
+from tests.support.shim_client import ShimClient
 from tests.support.waiting import until
 from tidegate import Client
-from tidegate.plugin.daemon.audit_log import NAMES
+from tidegate.index import PositionSet
+from tidegate.index.clock import SystemClock
+from tidegate.plugin.daemon.audit_log import NAMES, AuditLog
+from tidegate.plugin.daemon.cancelling import Cancelling
+from tidegate.plugin.daemon.logs import make_logger
+from tidegate.plugin.errors import UserError
+from tidegate.plugin.telemetry.metrics import Metrics
+from tidegate.plugin.wire.client import ask_socket
 
 ORDERS = "persistent/public/default/orders/sub"
+
+
+def asked(what: str, chosen: PositionSet | None = None, **more: Any) -> dict[str, Any]:
+    """A query as the socket takes it."""
+    some = {} if chosen is None else {"positions": base64.b64encode(chosen.serialize()).decode()}
+    return {"what": what, "topic": TOPIC, "subscription": "sub", **some, **more}
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
@@ -116,5 +135,122 @@ async def test_a_change_that_fails_halfway_is_a_line(
         await until(lambda: bool(lines(data)))
         (one,) = lines(data)
         assert "the store fails" in one["error"]
+        assert one["outcome"] == "unfinished"
         assert one["ids"] == ["5:1"]
         store.failing = False
+
+
+async def test_a_change_that_meets_the_daemons_end_is_a_line(
+    start: StartDaemon, socket_path: Path, data: Path
+) -> None:
+    cancel = asked("cancel", positions(1, 2))
+    async with start(), await ShimClient.connect(socket_path) as broker:
+        stream = await waiting(broker)
+        stream.on_cancel = stream.on_pace = None
+        requests = [
+            asyncio.create_task(asyncio.to_thread(ask_socket, socket_path, one, 30.0))
+            for one in (cancel, cancel | {"dry_run": True}, asked("pace", kind="paused"))
+        ]
+        await until(lambda: len(stream.cancels) == 2 and bool(stream.paces))
+    assert all(isinstance(one, UserError) for one in await asyncio.gather(*requests, return_exceptions=True))
+    cancelled, paced = sorted(lines(data), key=lambda line: str(line["command"]))
+    assert (cancelled["command"], cancelled["ids"]) == ("cancel", ["5:1", "5:2"])
+    assert (paced["command"], paced["kind"]) == ("pace", "paused")
+    for one in (cancelled, paced):
+        assert (one["outcome"], one["error"]) == ("unfinished", "the daemon stopped before the end was known")
+        assert one["peer"].endswith(f"pid {os.getpid()}")
+        assert "done" not in one
+
+
+async def test_a_bug_amid_a_change_leaves_a_line(start: StartDaemon, socket_path: Path, data: Path) -> None:
+    async with start(), await ShimClient.connect(socket_path) as broker:
+        await waiting(broker)
+        with patch.object(Cancelling, "_learn", side_effect=ZeroDivisionError), pytest.raises(UserError):
+            await asyncio.to_thread(ask_socket, socket_path, asked("cancel", positions(1)))
+    (one,) = lines(data)
+    assert one["outcome"] == "unfinished"
+    assert "ZeroDivisionError" in one["error"]
+
+
+async def test_a_pace_that_one_partition_has_is_a_line(
+    start: StartDaemon, socket_path: Path, data: Path
+) -> None:
+    async with (
+        start(),
+        await ShimClient.connect(socket_path) as broker,
+        await ShimClient.connect(socket_path, version=5, name="broker-2") as older,
+    ):
+        first = await waiting(broker, f"{TOPIC}-partition-0")
+        await waiting(older, f"{TOPIC}-partition-1")
+        with pytest.raises(UserError, match="restart it with this version's jar"):
+            await asyncio.to_thread(ask_socket, socket_path, asked("pace", kind="paused"))
+        assert first.paces
+        with pytest.raises(UserError, match="restart it with this version's jar"):
+            await asyncio.to_thread(ask_socket, socket_path, asked("pace"))
+        with pytest.raises(UserError, match="kind must be"):
+            await asyncio.to_thread(ask_socket, socket_path, asked("pace", kind="slowly"))
+    (one,) = lines(data)
+    assert (one["command"], one["kind"], one["outcome"]) == ("pace", "paused", "unfinished")
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics(lambda: "test")
+
+
+def audit_log(data: Path, metrics: Metrics, log: Any, executor: Executor | None = None) -> AuditLog:
+    return AuditLog(
+        data,
+        1 << 20,
+        SystemClock(),
+        executor=executor,
+        metrics=metrics,
+        log=make_logger("json", "debug", log),
+    )
+
+
+async def test_a_line_that_is_cut_off_is_counted_and_the_next_is_whole(
+    data: Path, metrics: Metrics, log: Any
+) -> None:
+    written = audit_log(data, metrics, log)
+    await written.write(asked("cancel"), ["5:1"], {"done": 1}, None)
+    size = (data / NAMES[0]).stat().st_size
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 20, limits[1]))
+    try:
+        await written.write(asked("cancel"), ["5:2"], {"done": 1}, None)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (data / NAMES[0]).stat().st_size == size + 20
+    (failures,) = metrics.audit_failures.collect()
+    assert failures.samples[0].value == 1
+    await audit_log(data, metrics, log).write(asked("cancel"), ["5:3"], {"done": 1}, None)
+    first, torn, last = (data / NAMES[0]).read_text("utf-8").splitlines()
+    assert (json.loads(first)["ids"], json.loads(last)["ids"]) == (["5:1"], ["5:3"])
+    assert len(torn) == 20
+
+
+async def test_what_the_system_writes_in_parts_is_one_line(
+    data: Path, metrics: Metrics, log: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda file, line: write(file, line[:50]))
+    await audit_log(data, metrics, log).write(asked("cancel"), ["5:1"], {"done": 1}, None)
+    assert [one["ids"] for one in lines(data)] == [["5:1"]]
+
+
+async def test_a_line_that_waits_for_its_thread_outlives_its_request(
+    data: Path, metrics: Metrics, log: Any
+) -> None:
+    may_go = threading.Event()
+    with ThreadPoolExecutor(1) as executor:
+        executor.submit(may_go.wait)
+        written = audit_log(data, metrics, log, executor)
+        task = asyncio.create_task(written.write(asked("cancel"), ["5:1"], {"done": 1}, None))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        may_go.set()
+    await written.write(asked("cancel"), ["5:2"], {"done": 1}, None)
+    assert [one["ids"] for one in lines(data)] == [["5:1"], ["5:2"]]
