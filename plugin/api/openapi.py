@@ -218,6 +218,8 @@ _SCHEMAS = {
             "title": _TEXT,
             "status": {"type": "integer", "minimum": 400, "maximum": 599},
             "detail": {**_TEXT, "description": "One line."},
-        }
+            "reason": {"const": "no-daemon", "description": "No daemon answers beside the broker."},
+        },
+        "reason",
     ),
 }

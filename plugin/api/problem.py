@@ -25,7 +25,8 @@ class ProblemError(TidegateError):
         if isinstance(error, UnknownNameError):
             return cls(HTTPStatus.NOT_FOUND, str(error))
         if isinstance(error, NotNowError):
-            return cls(HTTPStatus.SERVICE_UNAVAILABLE, str(error), Retry_After="1")
+            again = {"Retry_After": "1"} if error.may_repeat else {}
+            return cls(HTTPStatus.SERVICE_UNAVAILABLE, str(error), **again)
         return cls(HTTPStatus.BAD_REQUEST, str(error))
 
     def body(self) -> bytes:

@@ -6,8 +6,8 @@
 
 Without a URL they talk to the daemon's socket on this machine. Every call but a change by ``by_ms`` may be
 repeated: what was cancelled already by its id is counted as ``acknowledged``, also if the answer was lost and
-asked for again. A change by ``due`` or ``all`` whose answer is lost is an error. All errors are subclasses of
-``TidegateError``.
+asked for again. A change by ``by_ms`` that raised may be done, as ``show`` tells, and repeated moves twice. A
+change by ``due`` or ``all`` whose answer is lost is an error. All errors are subclasses of ``TidegateError``.
 """
 
 from __future__ import annotations

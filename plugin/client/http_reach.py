@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 import time
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,11 @@ import httpx
 from tidegate.plugin.api.changes import Answer, Course, Positions, Query, Total
 from tidegate.plugin.client import calls
 from tidegate.plugin.client.calls import ANSWER_BYTES_MAX, Call, Pause, Reply
-from tidegate.plugin.errors import ConfigError, DaemonAwayError, UserError
+from tidegate.plugin.errors import ConfigError, DaemonAwayError, NotNowError, UserError
 from tidegate.plugin.moments import fixed_range
+
+NO_DAEMON = "no-daemon"
+"""The ``reason`` in the problem document of a broker without a daemon."""
 
 
 class _HttpCutting:
@@ -76,6 +81,8 @@ class HttpReach(_HttpCutting):
                     said = self._send(wanted)
         except StopIteration as end:
             return _ended(end)
+        except NotNowError as error:
+            raise _refused(error, said) from None
 
     def close(self) -> None:
         """End its connections."""
@@ -125,6 +132,8 @@ class AsyncHttpReach(_HttpCutting):
                     said = await self._send(wanted)
         except StopIteration as end:
             return _ended(end)
+        except NotNowError as error:
+            raise _refused(error, said) from None
 
     async def close(self) -> None:
         """End its connections."""
@@ -168,6 +177,18 @@ def _check_length(body: bytearray) -> None:
 
 def _away(base: str, error: Exception) -> DaemonAwayError:
     return DaemonAwayError(f"no answer from {base} ({error or type(error).__name__}): check the URL")
+
+
+def _refused(error: NotNowError, said: Reply | DaemonAwayError | None) -> UserError:
+    """The error that a last reply means: a broker answers, also where there is no daemon beside it."""
+    if not isinstance(said, Reply) or said.status != HTTPStatus.SERVICE_UNAVAILABLE:
+        return error
+    try:
+        document = json.loads(said.body)
+    except (ValueError, RecursionError):
+        return error
+    away = isinstance(document, dict) and document.get("reason") == NO_DAEMON
+    return DaemonAwayError(str(error)) if away else error
 
 
 def _ended(end: StopIteration) -> Answer:

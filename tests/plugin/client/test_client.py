@@ -193,6 +193,24 @@ async def test_the_owner_of_the_topic_is_followed_with_token_and_body(served: Se
     assert "?due=10m..2h" in seen[1][1]
 
 
+async def test_a_broker_without_a_daemon_is_a_daemon_away() -> None:
+    async def refuse(request: web.Request) -> web.Response:
+        document = {"detail": "no daemon answers", "reason": "no-daemon"}
+        if request.method == "GET":
+            del document["reason"]
+        return web.json_response(document, status=503)
+
+    async with server(refuse) as url:
+        async with AsyncClient(url) as client:
+            with pytest.raises(DaemonAwayError, match="no daemon answers"):
+                await client.cancel("orders", "sub", ids=["5:1"])
+        there = ("orders", "sub", "--admin-url", url)
+        with pytest.raises(DaemonAwayError, match="no daemon answers"):
+            await blocking(lambda client: client.pause("orders", "sub"), url=url)
+        assert_one_line(await cli("pause", *there), "no daemon answers", 3)
+        assert_one_line(await cli("tide", *there), "no daemon answers", 1)
+
+
 async def test_an_endless_answer_is_not_read(served: Served) -> None:
     async def endless(request: web.Request) -> web.StreamResponse:
         answer = web.StreamResponse()

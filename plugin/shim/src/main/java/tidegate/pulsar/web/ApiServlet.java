@@ -8,6 +8,7 @@ import java.util.concurrent.CompletionException;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.function.Supplier;
 import javax.servlet.AsyncContext;
 import javax.servlet.AsyncEvent;
 import javax.servlet.AsyncListener;
@@ -23,7 +24,7 @@ import tidegate.pulsar.wire.Frame;
  * of a request but that POST changes something and GET does not.
  *
  * <p>Invariants: no thread of the web service waits here; bodies are bounded, and so is the number of requests under way; each
- * request gets one answer.
+ * request gets one answer, and nothing is begun or read after it.
  */
 public final class ApiServlet extends HttpServlet {
     private static final Logger LOG = LoggerFactory.getLogger(ApiServlet.class);
@@ -46,7 +47,7 @@ public final class ApiServlet extends HttpServlet {
     @Override
     protected void service(HttpServletRequest request, HttpServletResponse response) throws IOException {
         if (!room.tryAcquire()) {
-            answerNow(response, new Problem(503, "Service Unavailable", "too many requests are under way: ask again"));
+            answerNow(response, new Problem(503, "Service Unavailable", "too many requests are under way: ask again"), true);
             return;
         }
         Exchange exchange;
@@ -59,7 +60,7 @@ public final class ApiServlet extends HttpServlet {
             room.release();
             throw e;
         }
-        exchange.answerWith(answer(request));
+        exchange.answerWith(answer(request, exchange));
     }
 
     /** An answer: what to send. */
@@ -69,11 +70,13 @@ public final class ApiServlet extends HttpServlet {
         }
     }
 
-    private CompletionStage<Answer> answer(HttpServletRequest request) {
+    private CompletionStage<Answer> answer(HttpServletRequest request, Exchange exchange) {
         try {
             boolean changes = changes(request);
             ApiTarget target = ApiTarget.parse(request.getRequestURI(), request.getQueryString());
-            return guard.decide(target, changes, request).thenCompose(verdict -> carryOut(verdict, target, changes, request));
+            exchange.isOf(changes ? "POST" : "GET", target.target());
+            return guard.decide(target, changes, request)
+                    .thenCompose(verdict -> exchange.unlessAnswered(() -> carryOut(verdict, target, changes, request, exchange)));
         } catch (ProblemException | RuntimeException e) {
             return CompletableFuture.failedFuture(e);
         }
@@ -97,7 +100,8 @@ public final class ApiServlet extends HttpServlet {
         return true;
     }
 
-    private CompletionStage<Answer> carryOut(Guard.Verdict verdict, ApiTarget target, boolean changes, HttpServletRequest request) {
+    private CompletionStage<Answer> carryOut(Guard.Verdict verdict, ApiTarget target, boolean changes, HttpServletRequest request,
+                                             Exchange exchange) {
         if (verdict instanceof Guard.Refuse refused) {
             return CompletableFuture.completedFuture(Answer.of(refused.problem()));
         }
@@ -112,8 +116,8 @@ public final class ApiServlet extends HttpServlet {
         } catch (IOException | IllegalStateException e) {
             return CompletableFuture.failedFuture(new ProblemException(400, "Bad Request", "the body cannot be read"));
         }
-        return body.thenCompose(bytes ->
-                        daemon.call(new Frame.HttpRequest(changes ? "POST" : "GET", target.target(), role, bytes)))
+        return body.thenCompose(bytes -> exchange.unlessAnswered(() ->
+                        daemon.call(new Frame.HttpRequest(changes ? "POST" : "GET", target.target(), role, bytes))))
                 .thenApply(told -> new Answer(told.status(), told.contentType(), array(told.body()), null));
     }
 
@@ -132,12 +136,12 @@ public final class ApiServlet extends HttpServlet {
         return new Problem(500, "Internal Server Error", "the broker's log has the reason: " + cause.getClass().getSimpleName());
     }
 
-    private static void answerNow(HttpServletResponse response, Problem problem) throws IOException {
-        setHead(response, Answer.of(problem));
+    private static void answerNow(HttpServletResponse response, Problem problem, boolean mayRepeat) throws IOException {
+        setHead(response, Answer.of(problem), mayRepeat);
         response.getOutputStream().write(problem.json());
     }
 
-    private static void setHead(HttpServletResponse response, Answer answer) {
+    private static void setHead(HttpServletResponse response, Answer answer, boolean mayRepeat) {
         response.setStatus(answer.status());
         response.setContentLength(answer.body().length);
         response.setHeader("Cache-Control", "no-store");
@@ -151,7 +155,7 @@ public final class ApiServlet extends HttpServlet {
         if (answer.status() == 405) {
             response.setHeader("Allow", "GET, HEAD, POST");
         }
-        if (answer.status() == 503) {
+        if (answer.status() == 503 && mayRepeat) {
             response.setHeader("Retry-After", "1");
         }
     }
@@ -160,12 +164,32 @@ public final class ApiServlet extends HttpServlet {
     private static final class Exchange implements AsyncListener {
         private final AsyncContext context;
         private final Runnable over;
-        private final AtomicBoolean answered = new AtomicBoolean();
         private final AtomicBoolean ended = new AtomicBoolean();
+        private boolean answered;
+        private volatile boolean mayRepeat = true;
+        private volatile String again = "ask again";
 
         Exchange(AsyncContext context, Runnable over) {
             this.context = context;
             this.over = over;
+        }
+
+        void isOf(String method, String target) {
+            mayRepeat = !DaemonCalls.isOnce(method, target);
+            again = DaemonCalls.again(method, target);
+        }
+
+        /** A part of the work, unless the answer is there: after it the container uses the request for another one. */
+        synchronized <T> CompletionStage<T> unlessAnswered(Supplier<CompletionStage<T>> part) {
+            return answered ? CompletableFuture.failedFuture(new ProblemException(504, "Gateway Timeout", "it was not begun"))
+                    : part.get();
+        }
+
+        /** True once. */
+        private synchronized boolean answers() {
+            boolean first = !answered;
+            answered = true;
+            return first;
         }
 
         void answerWith(CompletionStage<Answer> answer) {
@@ -173,11 +197,11 @@ public final class ApiServlet extends HttpServlet {
         }
 
         private void send(Answer answer) {
-            if (!answered.compareAndSet(false, true)) {
+            if (!answers()) {
                 return;
             }
             try {
-                setHead((HttpServletResponse) context.getResponse(), answer);
+                setHead((HttpServletResponse) context.getResponse(), answer, mayRepeat);
                 ResponseBody.send(context, answer.body());
             } catch (IOException | RuntimeException e) {
                 LOG.debug("An answer could not be sent", e);
@@ -188,21 +212,22 @@ public final class ApiServlet extends HttpServlet {
         @Override
         public void onTimeout(AsyncEvent event) throws IOException {
             // Written at once: the container takes a request that is not complete after this for a failed one.
-            if (answered.compareAndSet(false, true)) {
+            if (answers()) {
                 answerNow((HttpServletResponse) context.getResponse(),
-                        new Problem(504, "Gateway Timeout", "no answer in time: it may be done or not; ask again, which is safe"));
+                        new Problem(504, "Gateway Timeout", "no answer in time: " + again), mayRepeat);
             }
             context.complete();
         }
 
         @Override
         public void onComplete(AsyncEvent event) {
+            answers();
             end();
         }
 
         @Override
         public void onError(AsyncEvent event) {
-            if (answered.compareAndSet(false, true)) {
+            if (answers()) {
                 context.complete();
             }
         }

@@ -36,6 +36,7 @@ public final class DaemonCalls implements AutoCloseable {
     private static final int READ_BYTES = 64 * 1024;
     private static final long IDLE_THREAD_S = 10;
     private static final long SEQ = 1;
+    private static final String RESCHEDULE = "/reschedule";
 
     private final Path socket;
     private final SocketPeer peer;
@@ -91,14 +92,17 @@ public final class DaemonCalls implements AutoCloseable {
                     new Frame.Hello(Frames.VERSION_MIN, Frames.VERSION, Frame.Hello.ROLE_CONTROL, name, product)));
             asked = true;
             write(channel, Frames.encode(0, SEQ, request));
-            return answer(channel);
+            return answer(channel, request);
         } catch (ClosedChannelException e) {
             throw new ProblemException(504, "Gateway Timeout", "the daemon beside this broker did not answer in "
-                    + deadlineMs / 1000 + " s: " + again(request));
+                    + deadlineMs / 1000 + " s: " + again(request.method(), request.target()));
         } catch (IOException e) {
             LOG.debug("The daemon at {} does not answer", socket, e);
-            throw unavailable(asked ? "the daemon beside this broker went away: " + again(request)
-                    : "no daemon answers beside this broker: see that `tidegate serve` runs there");
+            if (asked) {
+                throw unavailable("the daemon beside this broker went away: " + again(request.method(), request.target()));
+            }
+            throw new ProblemException(new Problem(503, "Service Unavailable",
+                    "no daemon answers beside this broker: see that `tidegate serve` runs there").with("reason", "no-daemon"));
         } catch (ProtocolException e) {
             LOG.warn("What answers at {} does not speak this protocol: {}", socket, e.getMessage());
             throw unavailable("the daemon beside this broker speaks another protocol: upgrade it");
@@ -109,7 +113,8 @@ public final class DaemonCalls implements AutoCloseable {
         }
     }
 
-    private static Frame.HttpResponse answer(SocketChannel channel) throws IOException, ProtocolException, ProblemException {
+    private static Frame.HttpResponse answer(SocketChannel channel, Frame.HttpRequest request)
+            throws IOException, ProtocolException, ProblemException {
         FrameReader reader = new FrameReader();
         ByteBuffer buffer = ByteBuffer.allocate(READ_BYTES);
         while (true) {
@@ -122,7 +127,7 @@ public final class DaemonCalls implements AutoCloseable {
                     LOG.warn("The daemon refuses a request of the web service: {}", error.message());
                     throw unavailable(error.code() == ProtocolException.MALFORMED
                             ? "the daemon beside this broker is older than its shim: upgrade it"
-                            : "the daemon beside this broker is busy or stops: ask again");
+                            : "the daemon beside this broker is busy or stops: " + again(request.method(), request.target()));
                 }
             }
             if (channel.read(buffer.clear()) < 0) {
@@ -138,8 +143,17 @@ public final class DaemonCalls implements AutoCloseable {
         }
     }
 
-    private static String again(Frame.HttpRequest request) {
-        return request.method().equals("GET") ? "ask again" : "it may be done or not; ask again, which is safe";
+    /** True for a change that may move messages by a span, and twice if it is made twice; {@code target} as {@link ApiTarget} encodes it. */
+    static boolean isOnce(String method, String target) {
+        return method.equals("POST") && target.split("\\?", 2)[0].endsWith(RESCHEDULE);
+    }
+
+    /** The advice for a client without an answer. */
+    static String again(String method, String target) {
+        if (isOnce(method, target)) {
+            return "it may be done or not, and messages/ID tells: do not ask again with by_ms, which may move twice; at_ms is safe";
+        }
+        return method.equals("POST") ? "it may be done or not; ask again, which is safe" : "ask again";
     }
 
     private static ProblemException unavailable(String detail) {

@@ -8,9 +8,9 @@ import java.util.TreeMap;
  * An error as RFC 9457 has it ({@code application/problem+json}); the daemon's own have the same members.
  *
  * @param detail one line that says what to do
- * @param more further members, numbers
+ * @param more further members: numbers and texts
  */
-public record Problem(int status, String title, String detail, Map<String, Integer> more) {
+public record Problem(int status, String title, String detail, Map<String, Object> more) {
     public static final String CONTENT_TYPE = "application/problem+json";
 
     public Problem(int status, String title, String detail) {
@@ -19,8 +19,17 @@ public record Problem(int status, String title, String detail, Map<String, Integ
 
     /** The same with one member more. */
     public Problem with(String name, int number) {
-        Map<String, Integer> members = new TreeMap<>(more);
-        members.put(name, number);
+        return withMember(name, number);
+    }
+
+    /** The same with one member more. */
+    public Problem with(String name, String text) {
+        return withMember(name, text);
+    }
+
+    private Problem withMember(String name, Object value) {
+        Map<String, Object> members = new TreeMap<>(more);
+        members.put(name, value);
         return new Problem(status, title, detail, members);
     }
 
@@ -29,7 +38,14 @@ public record Problem(int status, String title, String detail, Map<String, Integ
         quote(title, text);
         text.append(",\"status\":").append(status).append(",\"detail\":");
         quote(detail, text);
-        more.forEach((name, number) -> text.append(",\"").append(name).append("\":").append(number.intValue()));
+        more.forEach((name, value) -> {
+            text.append(",\"").append(name).append("\":");
+            if (value instanceof Integer number) {
+                text.append(number.intValue());
+            } else {
+                quote((String) value, text);
+            }
+        });
         return text.append('}').toString().getBytes(StandardCharsets.UTF_8);
     }
 

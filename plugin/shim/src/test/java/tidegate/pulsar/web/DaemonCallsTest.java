@@ -1,6 +1,7 @@
 package tidegate.pulsar.web;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -132,6 +133,7 @@ class DaemonCallsTest {
         Problem problem = refusal(calls(10_000).call(GET));
         assertEquals(503, problem.status());
         assertTrue(problem.detail().contains("tidegate serve"), problem.detail());
+        assertEquals("no-daemon", problem.more().get("reason"));
     }
 
     @Test
@@ -155,6 +157,47 @@ class DaemonCallsTest {
         Problem problem = refusal(call);
         assertEquals(503, problem.status());
         assertTrue(problem.detail().contains("may be done or not"), problem.detail());
+    }
+
+    @Test
+    void nobodyIsToldToRepeatAMoveByASpan() throws Exception {
+        var move = new Frame.HttpRequest("POST", "/tidegate/v1/persistent/a/b/c/d/reschedule?x=1", "role", ByteBuffer.allocate(0));
+        var slow = calls(300).call(move);
+        try (Client client = accept()) {
+            requireNotRepeated(refusal(slow));
+            client.next();
+        }
+        var gone = calls(10_000).call(move);
+        try (Client client = accept()) {
+            client.next();
+            client.next();
+        }
+        requireNotRepeated(refusal(gone));
+        var stops = calls(10_000).call(move);
+        try (Client client = accept()) {
+            client.next();
+            client.next();
+            client.send(0, WELCOME);
+            client.send(0, new Frame.Error(9, "the daemon is shutting down"));
+            requireNotRepeated(refusal(stops));
+        }
+    }
+
+    private static void requireNotRepeated(Problem problem) {
+        assertTrue(problem.detail().contains("it may be done or not"), problem.detail());
+        assertTrue(problem.detail().contains("do not ask again with by_ms"), problem.detail());
+        assertTrue(problem.more().isEmpty());
+    }
+
+    @Test
+    void onlyRescheduleIsAskedOnce() {
+        String subscription = "/tidegate/v1/persistent/a/b/c/reschedule";
+        assertTrue(DaemonCalls.isOnce("POST", subscription + "/reschedule"));
+        for (String action : List.of("/cancel", "/release", "/pause")) {
+            assertFalse(DaemonCalls.isOnce("POST", subscription + action));
+            assertTrue(DaemonCalls.again("POST", subscription + action).contains("which is safe"));
+        }
+        assertEquals("ask again", DaemonCalls.again("GET", subscription + "/tide"));
     }
 
     @Test

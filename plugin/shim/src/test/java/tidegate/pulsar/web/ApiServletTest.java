@@ -1,0 +1,258 @@
+package tidegate.pulsar.web;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.lang.reflect.Proxy;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
+import javax.servlet.AsyncContext;
+import javax.servlet.AsyncEvent;
+import javax.servlet.AsyncListener;
+import javax.servlet.ReadListener;
+import javax.servlet.ServletInputStream;
+import javax.servlet.ServletOutputStream;
+import javax.servlet.WriteListener;
+import javax.servlet.http.HttpServletRequest;
+import javax.servlet.http.HttpServletResponse;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+import tidegate.pulsar.link.SocketPeer;
+
+/** The servlet in a container that the test plays, with no daemon beside the broker. */
+@Timeout(30)
+class ApiServletTest {
+    private static final String SUBSCRIPTION = "/tidegate/v1/persistent/a/b/c/d/";
+
+    @TempDir
+    Path directory;
+
+    private final CompletableFuture<Guard.Verdict> verdict = new CompletableFuture<>();
+    private DaemonCalls calls;
+    private ApiServlet servlet;
+
+    @BeforeEach
+    void serve() {
+        calls = new DaemonCalls(directory.resolve("d.sock"), new SocketPeer(SocketPeer::ownUserAndRoot), "pulsar", 10_000);
+        servlet = new ApiServlet((target, changes, request) -> verdict, calls, 60_000);
+    }
+
+    @AfterEach
+    void close() {
+        calls.close();
+    }
+
+    @Test
+    void aChangeThatWasAnsweredBeforeItBeganIsNotBegun() throws Exception {
+        Exchange exchange = new Exchange("cancel");
+        servlet.service(exchange.request(), exchange.response());
+        exchange.listener.onTimeout(new AsyncEvent(exchange.context()));
+        assertEquals(504, exchange.status);
+        verdict.complete(new Guard.Serve("role"));
+        assertFalse(exchange.bodyTaken, "the container may have given the request to another one");
+    }
+
+    @Test
+    void aBodyThatEndsBehindTheTimeOutIsNotCarriedOut() throws Exception {
+        verdict.complete(new Guard.Serve("role"));
+        Exchange exchange = new Exchange("cancel");
+        exchange.bodyWaits = true;
+        servlet.service(exchange.request(), exchange.response());
+        exchange.listener.onTimeout(new AsyncEvent(exchange.context()));
+        exchange.input.listener.onDataAvailable();
+        Set<Thread> before = callers();
+        exchange.input.listener.onAllDataRead();
+        Set<Thread> begun = callers();
+        begun.removeAll(before);
+        assertEquals(Set.of(), begun);
+        assertEquals(504, exchange.status);
+    }
+
+    /** Threads that have asked a daemon, or are about to. */
+    private static Set<Thread> callers() {
+        return Thread.getAllStackTraces().keySet().stream().filter(one -> one.getName().equals("tidegate-web"))
+                .collect(Collectors.toCollection(HashSet::new));
+    }
+
+    @Test
+    void onlyWhatIsSafeToRepeatIsAskedForAgain() throws Exception {
+        verdict.complete(new Guard.Serve("role"));
+        Exchange cancel = answered("cancel");
+        assertEquals(503, cancel.status);
+        assertEquals("1", cancel.headers.get("Retry-After"));
+        assertTrue(cancel.text().contains("\"reason\":\"no-daemon\""), cancel.text());
+        Exchange move = answered("reschedul%65");
+        assertEquals(503, move.status);
+        assertNull(move.headers.get("Retry-After"));
+    }
+
+    private Exchange answered(String action) throws Exception {
+        Exchange exchange = new Exchange(action);
+        servlet.service(exchange.request(), exchange.response());
+        assertTrue(exchange.complete.await(20, TimeUnit.SECONDS));
+        return exchange;
+    }
+
+    @Test
+    void theTimeOutOfAMoveDoesNotSayAskAgain() throws Exception {
+        Exchange move = new Exchange("reschedule");
+        servlet.service(move.request(), move.response());
+        move.listener.onTimeout(new AsyncEvent(move.context()));
+        assertEquals(504, move.status);
+        assertTrue(move.text().contains("do not ask again with by_ms"), move.text());
+        Exchange cancel = new Exchange("cancel");
+        servlet.service(cancel.request(), cancel.response());
+        cancel.listener.onTimeout(new AsyncEvent(cancel.context()));
+        assertTrue(cancel.text().contains("ask again, which is safe"), cancel.text());
+    }
+
+    /** A request to change something, and what the servlet does with it. */
+    private static final class Exchange {
+        private final String action;
+        private final Map<String, String> headers = new HashMap<>();
+        private final ByteArrayOutputStream sent = new ByteArrayOutputStream();
+        private final CountDownLatch complete = new CountDownLatch(1);
+        private AsyncListener listener;
+        private Body input;
+        private volatile int status;
+        private boolean bodyTaken;
+        private boolean bodyWaits;
+
+        Exchange(String action) {
+            this.action = action;
+        }
+
+        String text() {
+            return sent.toString(StandardCharsets.UTF_8);
+        }
+
+        HttpServletRequest request() {
+            return played(HttpServletRequest.class, (name, arguments) -> switch (name) {
+                case "getMethod" -> "POST";
+                case "getRequestURI" -> SUBSCRIPTION + action;
+                case "getContentType" -> "application/json";
+                case "getContentLengthLong" -> 2L;
+                case "startAsync" -> context();
+                case "getInputStream" -> {
+                    bodyTaken = true;
+                    input = new Body(bodyWaits);
+                    yield input;
+                }
+                default -> null;
+            });
+        }
+
+        AsyncContext context() {
+            return played(AsyncContext.class, (name, arguments) -> {
+                if (name.equals("addListener")) {
+                    listener = (AsyncListener) arguments[0];
+                } else if (name.equals("complete")) {
+                    complete.countDown();
+                }
+                return name.equals("getResponse") ? response() : null;
+            });
+        }
+
+        HttpServletResponse response() {
+            return played(HttpServletResponse.class, (name, arguments) -> {
+                if (name.equals("setStatus")) {
+                    status = (int) arguments[0];
+                } else if (name.equals("setHeader")) {
+                    headers.put((String) arguments[0], (String) arguments[1]);
+                }
+                return name.equals("getOutputStream") ? new Output(sent) : null;
+            });
+        }
+    }
+
+    private interface Answers {
+        Object of(String method, Object[] arguments) throws IOException;
+    }
+
+    private static <T> T played(Class<T> type, Answers answers) {
+        return type.cast(Proxy.newProxyInstance(type.getClassLoader(), new Class<?>[] {type},
+                (proxy, method, arguments) -> answers.of(method.getName(), arguments)));
+    }
+
+    private static final class Body extends ServletInputStream {
+        private final ByteArrayInputStream bytes = new ByteArrayInputStream("{}".getBytes(StandardCharsets.UTF_8));
+        private final boolean waits;
+        private ReadListener listener;
+
+        Body(boolean waits) {
+            this.waits = waits;
+        }
+
+        @Override
+        public boolean isFinished() {
+            return bytes.available() == 0;
+        }
+
+        @Override
+        public boolean isReady() {
+            return true;
+        }
+
+        @Override
+        public void setReadListener(ReadListener reader) {
+            listener = reader;
+            if (waits) {
+                return;
+            }
+            try {
+                reader.onDataAvailable();
+                reader.onAllDataRead();
+            } catch (IOException e) {
+                throw new AssertionError(e);
+            }
+        }
+
+        @Override
+        public int read() {
+            return bytes.read();
+        }
+    }
+
+    private static final class Output extends ServletOutputStream {
+        private final ByteArrayOutputStream sent;
+
+        Output(ByteArrayOutputStream sent) {
+            this.sent = sent;
+        }
+
+        @Override
+        public boolean isReady() {
+            return true;
+        }
+
+        @Override
+        public void setWriteListener(WriteListener writer) {
+            try {
+                writer.onWritePossible();
+            } catch (IOException e) {
+                throw new AssertionError(e);
+            }
+        }
+
+        @Override
+        public void write(int one) {
+            sent.write(one);
+        }
+    }
+}
