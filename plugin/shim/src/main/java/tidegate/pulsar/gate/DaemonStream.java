@@ -110,9 +110,11 @@ final class DaemonStream {
         answer.expect(seal, inFlight);
         // Positions that do not fit may come as DUE although they are here already; the tracker ignores them then.
         List<Positions> parts = inFlight.toPositions().cut(Frames.MAX_SET_BYTES);
+        // Otherwise a daemon that comes back again and again brings all its credit each time, while nothing leaves.
+        int credit = settings.credit() - near.holdCredit(nowMs, settings.credit());
         markDeleteTold = host.persistedMarkDelete();
         outbox.opened(inFlight, last);
-        return new Frame.Open(owner.incarnation(), owner.epoch(), seal, settings.horizonMs(), settings.credit(),
+        return new Frame.Open(owner.incarnation(), owner.epoch(), seal, settings.horizonMs(), credit,
                 markDeleteTold.ledgerId(), markDeleteTold.entryId(), settings.topic(), settings.subscription(),
                 parts.isEmpty() ? new Positions() : parts.get(0), host.log().home(), host.log().pointer(), owner.claims(),
                 claim.end().ledgerId(), claim.end().entryId());

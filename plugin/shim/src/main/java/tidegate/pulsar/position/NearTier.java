@@ -7,7 +7,8 @@ import tidegate.pulsar.wire.Records;
  * The entries that the broker hands out itself: a heap by (deliver_at, ledger, entry), gated by the clock.
  *
  * <p>Removal is lazy: a position that leaves stays in the heap until it comes to the top, where it is dropped because
- * {@link #members} no longer has it. An entry that the daemon pushed holds one of the daemon's credits until it leaves.
+ * {@link #members} no longer has it. An entry that the daemon pushed, or that was due when a stream opened, holds one of the
+ * daemon's credits until it leaves.
  *
  * <p>Invariants: no heap record of a position is earlier than its true deliver_at, so a stale one can never let an entry out
  * early. {@link #check} walks two more: every member has a record in the heap, and no credit is free twice.
@@ -20,7 +21,7 @@ public final class NearTier {
     private static final int STALE_SLACK = 4096;
 
     private final PositionSet members = new PositionSet();
-    /** Members that came by DUE. */
+    /** Members that came by DUE, or count like these. */
     private final PositionSet credited = new PositionSet();
     private long[] heap = new long[FIRST_CAPACITY * Records.WIDTH];
     private int count;
@@ -145,7 +146,18 @@ public final class NearTier {
         return credit;
     }
 
-    /** The stream has ended: with the next one the daemon gets all its credit. */
+    /** Has members that are due hold credit, {@code most} at most; returns how much all members hold. */
+    public int holdCredit(long nowMs, int most) {
+        for (int i = 0; i < count && credited.size() < most; i++) {
+            int at = i * Records.WIDTH;
+            if (heap[at] <= nowMs && members.contains(heap[at + 1], heap[at + 2])) {
+                credited.add(heap[at + 1], heap[at + 2]);
+            }
+        }
+        return Math.toIntExact(credited.size());
+    }
+
+    /** The stream has ended: none of it is the next one's. */
     public void forgetCredit() {
         creditBack = 0;
         credited.clear();

@@ -342,6 +342,31 @@ class PacerTest extends TrackerScenario {
         assertEquals(inForce(ReleasePace.PAUSED, 0), world.core().daemon().tellPace());
     }
 
+    @ParameterizedTest
+    @ValueSource(booleans = {true, false})
+    void aDaemonThatComesBackAgainAndAgainFillsNothing(boolean breaks) {
+        world.credit = 8;
+        world.nearMaxEntries = 6;
+        startTracking();
+        pace(ReleasePace.PAUSED);
+        publishMany(200, 10_000);
+        world.runUntil(world.now() + 13_000);
+        for (int i = 0; i < 10; i++) {
+            if (breaks) {
+                world.crashDaemon();
+            } else {
+                world.daemon.failStreams();
+            }
+            world.runUntil(world.now() + 3_000);
+            world.core().check();
+            assertTrue(world.core().stats().near() <= 16, world.core().stats().near() + " are near");
+        }
+        pace(ReleasePace.NONE);
+        world.broker.permits = 1_000;
+        consumeAll(10_000);
+        assertEquals(200, delivered().stream().distinct().count());
+    }
+
     @Test
     void nearStaysWithinItsBoundWhilePaused() {
         world.credit = 4;
