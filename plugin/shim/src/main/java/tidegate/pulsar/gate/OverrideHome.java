@@ -20,12 +20,24 @@ public interface OverrideHome {
         }
     }
 
+    /**
+     * The cursor's metadata have another version than this broker knows: somebody else wrote them, or this very write was done, its
+     * answer was lost, and the client sent it again.
+     */
+    final class ConflictException extends Exception {
+        private static final long serialVersionUID = 1;
+
+        public ConflictException(String message) {
+            super(message);
+        }
+    }
+
     /** The outcome of changing the pointer. */
     enum Pointed {
         DONE,
         /** It is another one than expected: somebody else has written it. Nothing was changed. */
         STALE,
-        /** The cursor's metadata were written by somebody else at the same time, or take nothing now. Nothing was changed. */
+        /** The cursor's metadata take nothing now. Nothing was changed. */
         REFUSED
     }
 
@@ -107,7 +119,7 @@ public interface OverrideHome {
     /** All entries of a ledger. Nobody can append to it any more. */
     CompletableFuture<List<ByteBuffer>> read(long ledgerId);
 
-    /** Changes the pointer from {@code former} to {@code next}. */
+    /** Changes the pointer from {@code former} to {@code next}. A {@link ConflictException}, too, has perhaps been done. */
     CompletableFuture<Pointed> point(String former, String next);
 
     /** Deletes a ledger of overrides, in the background. */

@@ -116,8 +116,20 @@ final class OverrideLog {
         if (ledgers.isEmpty()) {
             onRead(text, List.of(), null);
         } else {
-            home.read(ledgers.get(0)).whenComplete((entries, error) -> onRead(text, entries, error));
+            read(text, ledgers);
         }
+    }
+
+    private void read(String text, List<Long> ledgers) {
+        home.read(ledgers.get(0)).whenComplete((entries, error) -> {
+            if (cause(error) instanceof OverrideHome.NoLedgerException && ledgers.size() > 1) {
+                LOG.warn("[{}] Ledger {} of the times of moved messages does not exist, so the one before it is read: {}", host.name(),
+                        ledgers.get(0), cause(error).getMessage());
+                read(text, ledgers.subList(1, ledgers.size()));
+            } else {
+                onRead(text, entries, error);
+            }
+        });
     }
 
     private long pauseMs() {
@@ -435,6 +447,7 @@ final class OverrideLog {
                     if (next != NONE) {
                         former.add(next);
                     }
+                    stale = cause(error) instanceof OverrideHome.ConflictException && ++conflicts >= MAX_CONFLICTS;
                     fate = Stored.PERHAPS;
                 } else if (pointed == OverrideHome.Pointed.DONE) {
                     pointer = after;

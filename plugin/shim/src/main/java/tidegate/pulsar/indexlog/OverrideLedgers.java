@@ -132,8 +132,10 @@ public final class OverrideLedgers implements OverrideHome {
             return Pointed.DONE;
         }
         Throwable cause = OwnLedgers.cause(error);
-        // Of its exact class: what CursorProperties itself refuses was not tried.
-        boolean refused = cause instanceof BadVersionException || cause instanceof CursorProperties.UnattendedException
+        if (cause instanceof BadVersionException) {
+            throw new CompletionException(new ConflictException(cause.getMessage()));
+        }
+        boolean refused = cause instanceof CursorProperties.UnattendedException
                 || cause instanceof ManagedLedgerException.CursorAlreadyClosedException
                 || cause instanceof CursorProperties.NotTriedException;
         if (!refused) {

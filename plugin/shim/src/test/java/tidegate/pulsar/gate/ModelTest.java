@@ -254,6 +254,7 @@ class ModelTest {
                 records.add(position.ledgerId(), position.entryId(), timeMs);
                 holding(position).add(timeMs);
             });
+            broker().repeatedPointers = broker().failingOverrides > 0 && chance(5) ? 1 : 0;
             moving.put(++requests, times);
             daemon.reschedule(requests, false, records);
             world().toShim(ALL);

@@ -278,6 +278,47 @@ class MovesTest extends TrackerScenario {
     }
 
     @Test
+    void aPointerThatIsWrittenAndRefusedWhenItIsSentAgainNamesALedgerThatStays() {
+        start();
+        Position later = publish(1, 1_000);
+        world.settle();
+        long then = world.now() + 20_000;
+        world.broker.repeatedPointers = 1;
+        assertEquals(new Frame.Rescheduled(Standing.UNSTORED, positions(later), positions(), positions()), move(then, later));
+        world.broker.checkOverrides();
+        world.crashBroker();
+        world.broker.connect();
+        runFor(30_000);
+        assertEquals(List.of(then), times(1));
+    }
+
+    @Test
+    void aBrokerThatDoesNotKnowItsVersionHasTheTopicOpenedAgain() {
+        start();
+        Position later = publish(1, 1_000);
+        world.settle();
+        long then = world.now() + 20_000;
+        world.broker.repeatedPointers = 1;
+        move(then, later);
+        runFor(30_000);
+        assertEquals(List.of(then), times(1));
+    }
+
+    @Test
+    void withoutTheNewestLedgerThatBeforeItCounts() {
+        start();
+        Position later = publish(1, 1_000);
+        world.settle();
+        long then = world.now() + 20_000;
+        assertMoved(move(then, later), later);
+        world.broker.disk.overridePointer = world.broker.disk.overridePointer.replace("1;", "1;999,");
+        world.crashBroker();
+        world.broker.connect();
+        runFor(30_000);
+        assertEquals(List.of(then), times(1));
+    }
+
+    @Test
     void aTrackerThatForgetsEverythingKeepsTheTimesOfASubscriptionThatStays() {
         start();
         Position later = publish(1, 1_000);

@@ -90,6 +90,10 @@ public class ToyBroker implements TrackerHost {
     private String overridePointer;
     /** Of so many in a hundred requests about overrides some fail, before or after they are done. */
     int failingOverrides;
+    /** This many of the next pointers are written, and written again as the answer is lost: a conflict with themselves. */
+    int repeatedPointers;
+    /** One of them was the last write that this broker did. */
+    private boolean hasRepeated;
     Random luck = new Random(5);
     private Position resettingTo;
     private boolean cursorClosed;
@@ -309,10 +313,19 @@ public class ToyBroker implements TrackerHost {
                     if (!overridePointer.equals(former)) {
                         return Pointed.STALE;
                     }
-                    if (cursorClosed || resettingTo != null || disk.version != version) {
+                    if (cursorClosed || resettingTo != null) {
                         return Pointed.REFUSED;
                     }
+                    if (disk.version != version) {
+                        throw new CompletionException(new ConflictException("another version"));
+                    }
                     disk.overridePointer = next;
+                    if (repeatedPointers > 0) {
+                        repeatedPointers--;
+                        hasRepeated = true;
+                        disk.version++;
+                        throw new CompletionException(new ConflictException("the version that this write made"));
+                    }
                     overridePointer = next;
                     version = ++disk.version;
                     return Pointed.DONE;
@@ -870,6 +883,16 @@ public class ToyBroker implements TrackerHost {
             lostRequests--;
         } else {
             readRequested = true;
+        }
+    }
+
+    /** All that the tracker can tell of it, if the topic stays here: the metadata are known again. */
+    @Override
+    public void reopenTopic() {
+        if (hasRepeated) {
+            hasRepeated = false;
+            version = disk.version;
+            overridePointer = disk.overridePointer;
         }
     }
 
