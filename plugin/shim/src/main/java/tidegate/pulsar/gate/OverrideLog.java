@@ -159,6 +159,11 @@ final class OverrideLog {
                 phase = Phase.UNREAD;
                 return;
             }
+            if (!home.pointer().equals(text)) {
+                // A tracker of the same cursor that ends has written it meanwhile, and deletes the ledgers that were named before.
+                phase = Phase.UNREAD;
+                return;
+            }
             if (isLost) {
                 LOG.error("[{}] The times of moved messages are lost, so their own times count again: {}", host.name(),
                         cause(failure).getMessage());
@@ -414,10 +419,18 @@ final class OverrideLog {
         }
 
         private void point() {
+            boolean isOver;
             synchronized (lock) {
+                isOver = ended;
                 StringBuilder text = new StringBuilder(OverrideHome.VERSION).append(next);
                 former.forEach(one -> text.append(',').append(one));
                 after = text.toString();
+            }
+            if (isOver) {
+                // A successor may read the ledger that the pointer names.
+                discard();
+                end(Stored.PERHAPS);
+                return;
             }
             home.point(before, after).whenComplete(this::onPointed);
         }
