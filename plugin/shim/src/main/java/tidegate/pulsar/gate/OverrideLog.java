@@ -289,13 +289,14 @@ final class OverrideLog {
 
     private CompletableFuture<Void> appendAll(long ledgerId, Records records, Positions left) {
         List<CompletableFuture<Void>> appends = new ArrayList<>();
-        for (int from = 0; from < records.size(); from += OverrideEntry.MAX_RECORDS) {
-            int to = Math.min(records.size(), from + OverrideEntry.MAX_RECORDS);
-            appends.add(home.append(ledgerId, OverrideEntry.moved(records, from, to)));
-        }
+        // First, as a position can leave with its former time and move to another in one write.
         if (!left.isEmpty()) {
             left.cut(Frames.MAX_SET_BYTES / 2)
                     .forEach(part -> appends.add(home.append(ledgerId, OverrideEntry.left(part))));
+        }
+        for (int from = 0; from < records.size(); from += OverrideEntry.MAX_RECORDS) {
+            int to = Math.min(records.size(), from + OverrideEntry.MAX_RECORDS);
+            appends.add(home.append(ledgerId, OverrideEntry.moved(records, from, to)));
         }
         return CompletableFuture.allOf(appends.toArray(CompletableFuture<?>[]::new));
     }

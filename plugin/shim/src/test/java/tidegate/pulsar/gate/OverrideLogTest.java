@@ -203,4 +203,17 @@ class OverrideLogTest {
         assertEquals(List.of(home.lastLedger), home.deleted);
         assertEquals(List.of(OverrideLog.Stored.PERHAPS), fates);
     }
+
+    @Test
+    void aMessageThatLeavesAndMovesInOneWriteMoves() {
+        OverrideLog log = stored(clock.millis() + 1_000);
+        positions.acknowledge(MESSAGE.ledgerId(), MESSAGE.entryId());
+        clock.advance(2_000);
+        long then = clock.millis() + 5_000;
+        move(log, then);
+        log.look(clock.millis());
+        home.appended();
+        assertEquals(List.of(OverrideLog.Stored.YES), fates);
+        assertEquals(Map.of(MESSAGE, then), read());
+    }
 }
