@@ -204,9 +204,9 @@ final class OverrideLog {
 
     // ---- writing --------------------------------------------------------------------------------------------------
 
-    /** True if a change may come now. Lock held. */
+    /** True if a change may come now: not at once after a failure, as its messages are read again first. Lock held. */
     boolean takes() {
-        return phase == Phase.READY && !uncertain && !ended && home.isAvailable();
+        return phase == Phase.READY && !uncertain && !ended && pause.isOver(clock.millis(), pauseMs()) && home.isAvailable();
     }
 
     /** Stores the records, which move; {@code done} is called without the lock. Call {@link #go} after this. Lock held. */

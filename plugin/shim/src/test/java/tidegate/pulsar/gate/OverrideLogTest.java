@@ -154,7 +154,7 @@ class OverrideLogTest {
         return log;
     }
 
-    /** What the next owner reads. */
+    /** The stored times, as the next owner reads them. */
     private Map<Position, Long> read() {
         Map<Position, Long> times = new TreeMap<>();
         home.ledgers.get(OverrideHome.ledgersOf(home.pointer).get(0)).forEach(entry -> {
@@ -215,5 +215,17 @@ class OverrideLogTest {
         home.appended();
         assertEquals(List.of(OverrideLog.Stored.YES), fates);
         assertEquals(Map.of(MESSAGE, then), read());
+    }
+
+    @Test
+    void nothingIsTakenAtOnceAfterAFailure() {
+        OverrideLog log = log();
+        move(log, clock.millis() + 5_000);
+        log.go();
+        home.appends.remove().completeExceptionally(new IllegalStateException("no bookies"));
+        assertEquals(List.of(OverrideLog.Stored.NO), fates);
+        assertFalse(log.takes());
+        clock.advance(200);
+        assertTrue(log.takes());
     }
 }
