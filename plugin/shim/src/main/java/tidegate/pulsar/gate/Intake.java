@@ -87,6 +87,7 @@ final class Intake {
             // The cursor was reset: otherwise the dispatcher would not have read it.
             cursor.onReset();
         }
+        noticeReturn(ledgerId, entryId);
         if (deliverAtMs <= nowMs && !pacer.isOn()) {
             positions.give(ledgerId, entryId, 0);
             return false;
@@ -178,6 +179,7 @@ final class Intake {
             if (unknown && !positions.isReported(ledgerId, entryId) && !positions.isDoubtful(ledgerId, entryId)) {
                 sought.find(ledgerId, entryId);
                 positions.enter(ledgerId, entryId);
+                noticeReturn(ledgerId, entryId);
                 track(ledgerId, entryId, overrides.timeOf(ledgerId, entryId, records.deliverAtMs(i)), nowMs);
                 taken++;
             }
@@ -201,9 +203,17 @@ final class Intake {
                 if (isPassed || positions.isReported(ledgerId, entryId)) {
                     positions.leave(ledgerId, entryId);
                 } else {
+                    noticeReturn(ledgerId, entryId);
                     track(ledgerId, entryId, overrides.timeOf(ledgerId, entryId, entries.deliverAtMs(i)), nowMs);
                 }
             }
+        }
+    }
+
+    /** One that is not acknowledged any more was reset: the override that it had must not hold at the next owner. */
+    private void noticeReturn(long ledgerId, long entryId) {
+        if (overrides.isLeaving(ledgerId, entryId) && !host.isDeleted(ledgerId, entryId)) {
+            overrides.comeBack(ledgerId, entryId);
         }
     }
 

@@ -267,6 +267,8 @@ final class OverrideLog {
         if (!again && queue.isEmpty() && left.isEmpty()) {
             return null;
         }
+        // What came back may be among the changes.
+        overrides.takeReturned().forEach(left::add);
         List<Change> changes = queue;
         queue = new ArrayList<>();
         Records records = new Records();

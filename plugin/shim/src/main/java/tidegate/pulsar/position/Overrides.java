@@ -20,6 +20,8 @@ public final class Overrides {
     private final MovedTimes leaving = new MovedTimes();
     /** Positions that did not move after all, until they are read again. */
     private final PositionSet undone = new PositionSet();
+    /** Positions that a reset brought back: their stored overrides hold no more. */
+    private final PositionSet returned = new PositionSet();
 
     // ---- asking ---------------------------------------------------------------------------------------------------
 
@@ -58,6 +60,10 @@ public final class Overrides {
         return live.isEmpty() && moving.isEmpty() && leaving.isEmpty();
     }
 
+    public boolean isLeaving(long ledgerId, long entryId) {
+        return leaving.get(ledgerId, entryId) != MovedTimes.NONE;
+    }
+
     public boolean hasLeaving() {
         return !leaving.isEmpty();
     }
@@ -94,6 +100,7 @@ public final class Overrides {
     public void restore(MovedTimes stored, Positions acknowledged) {
         live.clear();
         leaving.clear();
+        returned.clear();
         stored.forEach(live::put);
         acknowledged.forEach(this::leave);
     }
@@ -137,6 +144,29 @@ public final class Overrides {
         }
     }
 
+    /** Its message is not acknowledged after all. */
+    void stay(long ledgerId, long entryId) {
+        long timeMs = leaving.remove(ledgerId, entryId);
+        if (timeMs != MovedTimes.NONE) {
+            live.put(ledgerId, entryId, timeMs);
+        }
+    }
+
+    /** A reset has brought its message back: its own time counts, at the next owner, too. */
+    public void comeBack(long ledgerId, long entryId) {
+        if (leaving.remove(ledgerId, entryId) != MovedTimes.NONE) {
+            returned.add(ledgerId, entryId);
+        }
+    }
+
+    /** Forgets those that came back, and returns them. They are stored before any that move then. */
+    public Positions takeReturned() {
+        Positions taken = new Positions();
+        returned.forEach(taken::add);
+        returned.clear();
+        return taken;
+    }
+
     /** Everything up to there is acknowledged. */
     public void leaveUpTo(Position markDelete) {
         live.takeUpTo(markDelete.ledgerId(), markDelete.entryId(), leaving::put);
@@ -151,11 +181,11 @@ public final class Overrides {
     }
 
     /**
-     * Forgets leaving ones, and returns them: those with a time that has come, and those that no crash brings back, up to the
-     * persisted mark-delete position.
+     * Forgets leaving ones, and returns them: those with a time that has come, those that no crash brings back, up to the
+     * persisted mark-delete position, and those that came back.
      */
     public Positions takeLeft(long nowMs, Position persisted) {
-        Positions left = new Positions();
+        Positions left = takeReturned();
         leaving.forEach((ledgerId, entryId, timeMs) -> {
             if (timeMs <= nowMs || new Position(ledgerId, entryId).compareTo(persisted) <= 0) {
                 left.add(ledgerId, entryId);
@@ -166,7 +196,8 @@ public final class Overrides {
     }
 
     long memoryBytes() {
-        return moving.memoryBytes() + live.memoryBytes() + leaving.memoryBytes() + undone.memoryBytes();
+        return moving.memoryBytes() + live.memoryBytes() + leaving.memoryBytes() + undone.memoryBytes()
+                + returned.memoryBytes();
     }
 
     /** @throws IllegalStateException if an invariant does not hold */

@@ -447,6 +447,7 @@ public final class PositionStates {
     public void unreport(long ledgerId, long entryId) {
         reported.remove(ledgerId, entryId);
         if (settling.remove(ledgerId, entryId)) {
+            overrides.stay(ledgerId, entryId);
             PositionSet one = new PositionSet();
             one.add(ledgerId, entryId);
             sought.seek(one);
@@ -461,6 +462,7 @@ public final class PositionStates {
         doubtful.addAll(reported);
         reported.clear();
         sought.seek(settling);
+        settling.forEach(overrides::stay);
         settling.clear();
     }
 
@@ -491,6 +493,7 @@ public final class PositionStates {
         contained.clear();
         overrides.addMovingTo(contained);
         handedOut.clear();
+        settling.forEach(overrides::stay);
         settling.clear();
         reported.clear();
         doubtful.clear();

@@ -372,6 +372,43 @@ class MovesTest extends TrackerScenario {
     }
 
     @Test
+    void whatAResetBringsBackHasItsOwnTimeAtTheNextOwner() {
+        start();
+        Position first = publish(0, 90_000);
+        Position later = publish(1, 30_000);
+        world.settle();
+        long own = world.now() + 30_000;
+        assertMoved(move(world.now() + 60_000, later), later);
+        world.broker.cancel(later);
+        runFor(1_500);
+        world.broker.reset(first);
+        world.broker.connect();
+        runFor(3_000);
+        world.crashBroker();
+        world.broker.connect();
+        runFor(40_000);
+        assertEquals(List.of(own), times(1));
+    }
+
+    @Test
+    void aDeletionThatTheCursorRefusesLeavesTheMessageItsTime() {
+        start();
+        publish(0, 90_000);
+        Position later = publish(1, 10_000);
+        world.settle();
+        long then = world.now() + 30_000;
+        assertMoved(move(then, later), later);
+        world.broker.persistedRanges = 0;
+        world.broker.cancel(later);
+        runFor(1_500);
+        world.crashBroker();
+        world.broker.undeletable.add(later);
+        world.broker.connect();
+        runFor(60_000);
+        assertEquals(List.of(then), times(1));
+    }
+
+    @Test
     void aLedgerIsWrittenAnewWhenItHasMuchThatIsOver() {
         start();
         Position waits = publish(1, 60_000);
