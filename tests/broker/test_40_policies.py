@@ -194,6 +194,10 @@ def test_metrics_of_the_broker_show_the_tracker(lane: Lane) -> None:
         "settling_entries": 0.0,
         "read_ahead_entries": 0.0,
         "paused": 0.0,
+        "release_paused": 0.0,
+        "release_rate": 0.0,
+        "release_spread_seconds": 0.0,
+        "held_back_entries": 0.0,
     }
     seen: dict[str, float] = {}
 

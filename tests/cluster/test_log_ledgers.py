@@ -133,11 +133,12 @@ def test_a_log_outlives_its_backlog_and_goes_with_its_subscription(two: TwoBroke
     lane.subscribe(Inbox())
     lane.wait_delayed(len(lane.send_in(*[MINUTES_10_MS] * 200)))
     two.wait_logged(two.a, lane.topic, 200)
-    ledgers = two.log_ledgers(lane.topic)
+    assert two.log_ledgers(lane.topic)
     lane.disconnect()
     lane.admin.clear_backlog(lane.topic, "sub")
     lane.wait_stats(lambda now: now.backlog == 0, "nothing is left")
-    assert two.log_ledgers(lane.topic) >= ledgers > set()
+    # It may go on in a new one already, and have deleted the former.
+    assert two.log_ledgers(lane.topic)
 
     inbox = Inbox()
     lane.subscribe(inbox)

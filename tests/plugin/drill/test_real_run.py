@@ -90,7 +90,7 @@ def test_what_is_stored_and_the_clock_are_tampered_with_on_one_broker(
         assert one.first_due_s is not None
         assert one.not_due_held == one.not_due > 0
     assert re.match(r"[1-9]\d* blocks were damaged, and the daemon has noticed [1-9]", seen(damaged)[0])
-    assert seen(upgraded) == ["1 subscriptions are of format 3"]
+    assert seen(upgraded) == ["1 subscriptions are of format 4"]
     assert re.match(r"the daemon shows a time \+36\d\d", seen(stepped)[0])
     assert stepped.down_s is not None
     assert stepped.down_s > 5, "the clock stays wrong for so long"

@@ -267,7 +267,7 @@ final class OverrideLog {
         if (!again && queue.isEmpty() && left.isEmpty()) {
             return null;
         }
-        // What came back may be among the changes.
+        // A message that came back may be among the changes.
         overrides.takeReturned().forEach(left::add);
         List<Change> changes = queue;
         queue = new ArrayList<>();
