@@ -41,7 +41,7 @@ WHY_UNDECIDED = (
 )
 NS_PER_SECOND = 1_000_000_000
 WantedT = TypeVar("WantedT")
-"""What is wanted of the positions asked about, besides their numbers."""
+"""The wish for the positions in question, besides their numbers: a new time, or none."""
 
 
 class Owner(Protocol):
