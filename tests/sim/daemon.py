@@ -291,10 +291,11 @@ class Life:
             return
         if self._host.disk.damaged or promises.histories or self._host.awaits_log(former):
             return
-        if promises.logs.writer(restored.chain.ledger_id) is promises:
+        name = former.name.subscription
+        if promises.has_made(name, restored.chain.ledger_id):
             raise Violation(
                 f"{self._host.name} reads its own log in ledger {restored.chain.ledger_id}, though its disk "
-                f"has all of {former.name.subscription}"
+                f"has all of {name}"
             )
 
     def note_complete(self) -> None:

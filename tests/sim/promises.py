@@ -86,6 +86,7 @@ class _Subscription:
         self.restored: set[int] = set()  # log ledgers that the index was taken from
         self.may_restore: set[int] = set()  # those that it may have been, by a daemon that has died since
         self.given_anew: set[int] = set()  # ids of log ledgers that the index may take for others
+        self.made: set[int] = set()  # log ledgers that the daemon made since it last lost its data
         self.former: Belief | None = None  # before it was restored: there again after a crash before a commit
         self.complete: int | None = None  # the log ledger that had all when its writer was abandoned
 
@@ -260,7 +261,13 @@ class Promises:
     def log_began(self, name: str, ledger_id: int) -> None:
         """The daemon has made a ledger for a subscription's index log."""
         found = self._subscriptions.setdefault(name, _Subscription())
+        found.made.add(ledger_id)
         self.logs.began(ledger_id, self, found.after_a_crash(), found.told)
+
+    def has_made(self, name: str, ledger_id: int) -> bool:
+        """True if the daemon made the ledger, and has not lost its data since."""
+        found = self._subscriptions.get(name)
+        return found is not None and ledger_id in found.made and self.logs.writer(ledger_id) is self
 
     def log_complete(self, name: str, ledger_id: int) -> None:
         """The daemon says that the log has all that is durable."""
