@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import secrets
+import subprocess
 import threading
 import time
 from collections import Counter
@@ -14,13 +15,27 @@ from dataclasses import dataclass
 from itertools import islice
 from multiprocessing.connection import wait as wait_for_ends
 from operator import itemgetter
+from pathlib import Path
 
 from tests.sim.generator import FAULTS, generate
 from tests.sim.obligations import Cause
 from tests.sim.player import Outcome, play
 
+HERE = Path(__file__).parent
 _SAY_EVERY_S = 10.0
 _AHEAD = 2  # histories a process: one is played, one waits for it
+
+
+def commit_seed() -> int:
+    """A first seed, 0 … 2^32 - 1: another one for each commit, the same for a commit each time. Outside of a
+    checkout a new one."""
+    try:
+        ran = subprocess.run(
+            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=HERE, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return secrets.randbits(32)
+    return int(ran.stdout[:8], 16)
 
 
 @dataclass(frozen=True)
@@ -68,10 +83,10 @@ class Campaign:
         self._processor_s = processor_s
 
     @classmethod
-    def new(cls, count: int, core_s: float) -> Campaign:
-        """Seeds that nobody has played yet, on all cores: so much time of each, however busy it is."""
+    def of_commit(cls, count: int, core_s: float) -> Campaign:
+        """The seeds that belong to this commit, on all cores: so much time of each, however busy it is."""
         cores = os.cpu_count() or 1
-        return cls(secrets.randbits(32), count, cores, None, processor_s=core_s * cores)
+        return cls(commit_seed(), count, cores, None, processor_s=core_s * cores)
 
     def run(self, say: Callable[[str], None]) -> None:
         """Play them all, and say now and then how far it is."""

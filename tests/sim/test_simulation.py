@@ -1,4 +1,4 @@
-"""The simulator: new histories hold, kept ones too, and a run repeats itself to the byte."""
+"""The simulator: the commit's histories hold, kept ones too, and a run repeats itself to the byte."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ IN_LEDGERS_OF_BLOCKS = {
 """Logs that only name their blocks, of which there are some soon."""
 
 
-def test_new_histories_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    campaign = Campaign.new(100_000, CORE_S)
+def test_histories_of_the_commit_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    campaign = Campaign.of_commit(100_000, CORE_S)
     campaign.run(print)
     with capsys.disabled():
         print(f"\n{summary(campaign)}")
