@@ -21,7 +21,7 @@ class Admin:
         self._telemetry_port = telemetry_port
 
     def subscription(self, topic: str, subscription: str) -> dict[str, Any]:
-        """{} while the broker does not serve the topic. {} while the broker does not serve it."""
+        """Statistics as Pulsar gives them; {} while the broker does not serve the topic."""
         try:
             answer = self._http.get(f"/admin/v2/persistent/public/default/{topic}/stats")
         except httpx.HTTPError:

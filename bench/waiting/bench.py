@@ -37,7 +37,8 @@ CANCELS, CANCELS_QUICK = 100_000, 30_000
 ANSWER_S = 120.0
 TRACKED_S = 600.0
 TIDE_GOAL_MS, PAGE_GOAL_MS, SINGLE_GOAL_MS, CANCELS_GOAL_PER_S = 10.0, 50.0, 10.0, 20_000.0
-TOPIC = "persistent://public/default/cancels"
+TOPIC = "cancels"
+TOPIC_NAME = f"persistent://public/default/{TOPIC}"
 
 
 def took_ms(work: Callable[[], object]) -> float:
@@ -159,7 +160,7 @@ def _broker_cancels(stand: Stand, count: int) -> tuple[Entries, Callable[[Entrie
     stand.wait_delayed(TOPIC, count, TRACKED_S)
     assert stand.daemon is not None
     path = stand.daemon.socket_path
-    name = {"topic": TOPIC, "subscription": SUBSCRIPTION}
+    name = {"topic": TOPIC_NAME, "subscription": SUBSCRIPTION}
 
     def ask(request: dict[str, object]) -> dict[str, Any]:
         return ask_socket(path, request | name, ANSWER_S)
