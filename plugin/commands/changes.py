@@ -11,6 +11,7 @@ import json
 import sys
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,41 +20,50 @@ import typer
 from tidegate.plugin.api.changes import OUTCOMES, Answer, Course, Query, Total, positions_of, run_blocking
 from tidegate.plugin.client.reaches import Reach
 from tidegate.plugin.commands.moments import RANGE_HELP, due_range
+from tidegate.plugin.commands.options import Asked
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.shown import one_line
 
 _PROGRESS_S = 1.0
-Ids = Annotated[
-    list[str] | None, typer.Option("--id", metavar="ID", help="A message, as in 17:4711; repeatable.")
-]
-IdsFile = Annotated[
-    Path | None, typer.Option("--ids", metavar="FILE", help="A file of ids, one a line; - is the input.")
-]
-Due = Annotated[str | None, typer.Option(metavar="FROM..TO", help=RANGE_HELP)]
-Every = Annotated[bool, typer.Option("--all", help="All that wait.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count; nothing is changed.")]
 
 
-def course_of(
-    reach: Reach,
-    query: Query,
-    total: Total,
-    *,
-    ids: list[str] | None,
-    ids_file: Path | None,
-    due: str | None,
-    every: bool,
-) -> Course:
-    """The course that the options choose. Raises ``UserError`` and ``typer.BadParameter``."""
-    if sum((bool(ids), ids_file is not None, due is not None, every)) != 1:
-        raise typer.BadParameter("give one of --id, --ids, --due and --all")
-    if ids:
-        return reach.change(query, positions_of(enumerate(ids, start=1), "--id"), total)
-    if ids_file is not None:
-        return _of_file(reach, query, total, ids_file)
-    if due is not None:
-        due_range(due, time.time_ns() // 1_000_000)  # a mistake is one of usage
-    return reach.change_of_due(query, due, total)
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """The messages that a command changes: a group of ``with_groups``."""
+
+    ids: Annotated[
+        list[str] | None, typer.Option("--id", metavar="ID", help="A message, as in 17:4711; repeatable.")
+    ] = None
+    ids_file: Annotated[
+        Path | None,
+        typer.Option("--ids", metavar="FILE", help="A file of ids, one a line; - is the input."),
+    ] = None
+    due: Annotated[str | None, typer.Option(metavar="FROM..TO", help=RANGE_HELP)] = None
+    every: Annotated[bool, typer.Option("--all", help="All that wait.")] = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count; nothing is changed.")] = False
+
+    def course(self, reach: Reach, query: Query, total: Total) -> Course:
+        """The course that the options choose. Raises ``UserError`` and ``typer.BadParameter``."""
+        if sum((bool(self.ids), self.ids_file is not None, self.due is not None, self.every)) != 1:
+            raise typer.BadParameter("give one of --id, --ids, --due and --all")
+        if self.ids:
+            return reach.change(query, positions_of(enumerate(self.ids, start=1), "--id"), total)
+        if self.ids_file is not None:
+            return _of_file(reach, query, total, self.ids_file)
+        if self.due is not None:
+            due_range(self.due, time.time_ns() // 1_000_000)  # a mistake is one of usage
+        return reach.change_of_due(query, self.due, total)
+
+
+def change(asked: Asked, query: Query, choice: Choice, done: str) -> None:
+    """Ask `query` of the chosen messages; `done` says what happened, as in ``cancelled``.
+
+    Raises ``UserError``, ``typer.BadParameter``, and ``typer.Exit`` unless all were done.
+    """
+    reach = asked.reach()
+    total = Total(choice.dry_run)
+    course = choice.course(reach, query | {"dry_run": choice.dry_run}, total)
+    _run(reach, course, total, done, json_output=asked.json_output)
 
 
 def _of_file(reach: Reach, query: Query, total: Total, path: Path) -> Course:
@@ -67,11 +77,7 @@ def _of_file(reach: Reach, query: Query, total: Total, path: Path) -> Course:
     return reach.change(query, positions, total)
 
 
-def run_change(reach: Reach, course: Course, total: Total, done: str, *, json_output: bool) -> None:
-    """Run a course to its end and print its counts; `done` says what happened, as in ``cancelled``.
-
-    Raises ``typer.Exit`` unless all were done.
-    """
+def _run(reach: Reach, course: Course, total: Total, done: str, *, json_output: bool) -> None:
     told_s = time.monotonic()
 
     def ask(query: Query) -> Answer:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
@@ -25,74 +28,102 @@ Topic = Annotated[
     ),
 ]
 Subscription = Annotated[str, typer.Argument(metavar="SUBSCRIPTION", help="As in tidegate status.")]
-Socket = Annotated[
-    Path | None,
-    typer.Option(
-        readable=False,
-        envvar="TIDEGATE_SOCKET",
-        help=f"The daemon's Unix socket [default: {SOCKET_DEFAULT_HELP}].",
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-AdminUrl = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URL",
-        envvar="TIDEGATE_ADMIN_URL",
-        help="Ask over HTTP instead: a broker, as in http://HOST:8080, or the daemon's --http.",
-    ),
-]
-Token = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TOKEN",
-        envvar="TIDEGATE_TOKEN",
-        help="Bearer token for --admin-url. Other users can read it in the list of processes: "
-        "rather set TIDEGATE_TOKEN, or give --token-file.",
-    ),
-]
-TokenFile = Annotated[
-    Path | None,
-    typer.Option(
-        readable=False, envvar="TIDEGATE_TOKEN_FILE", help="File with the token, readable by its owner only."
-    ),
-]
-TlsCaFile = Annotated[
-    Path | None,
-    typer.Option(readable=False, help="Certificates to trust at --admin-url, instead of the system's."),
-]
 
 
-def reach_of(  # noqa: PLR0917 the flags
-    context: typer.Context,
-    socket: Path | None,
-    admin_url: str | None,
-    token: str | None,
-    token_file: Path | None,
-    tls_ca_file: Path | None,
-) -> Reach:
-    """The way to ask: HTTP with a URL, else the daemon's socket. Raises ``UserError``.
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """The daemon or broker to ask, and the form of the answer: a group of ``with_groups``."""
 
-    A flag beats a variable; two flags, or two variables, that exclude each other are refused.
+    context: typer.Context
+    socket: Annotated[
+        Path | None,
+        typer.Option(
+            readable=False,
+            envvar="TIDEGATE_SOCKET",
+            help=f"The daemon's Unix socket [default: {SOCKET_DEFAULT_HELP}].",
+        ),
+    ] = None
+    admin_url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            envvar="TIDEGATE_ADMIN_URL",
+            help="Ask over HTTP instead: a broker, as in http://HOST:8080, or the daemon's --http.",
+        ),
+    ] = None
+    token: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOKEN",
+            envvar="TIDEGATE_TOKEN",
+            help="Bearer token for --admin-url. Other users can read it in the list of processes: "
+            "rather set TIDEGATE_TOKEN, or give --token-file.",
+        ),
+    ] = None
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            readable=False,
+            envvar="TIDEGATE_TOKEN_FILE",
+            help="File with the token, readable by its owner only.",
+        ),
+    ] = None
+    tls_ca_file: Annotated[
+        Path | None,
+        typer.Option(readable=False, help="Certificates to trust at --admin-url, instead of the system's."),
+    ] = None
+    json_output: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False
+
+    def reach(self) -> Reach:
+        """The way to ask: HTTP with a URL, else the daemon's socket. Raises ``UserError``.
+
+        A flag beats a variable; two flags, or two variables, that exclude each other are refused.
+        """
+        context = self.context
+        socket, admin_url = _one_of(context, "socket", self.socket, "admin_url", self.admin_url)
+        token, token_file = _one_of(context, "token", self.token, "token_file", self.token_file)
+        if admin_url is None:
+            for name in ("token", "token_file", "tls_ca_file"):
+                if _is_flag(context, name):
+                    raise ConfigError(f"{_option(name)} is for HTTP: give --admin-url, too")
+            from tidegate.plugin.client.socket_reach import SocketReach  # noqa: PLC0415
+
+            return SocketReach(socket or own_default_socket(), TIMEOUT_S)
+        from tidegate.plugin.client.http_reach import HttpReach  # noqa: PLC0415 it takes a tenth of a second
+        from tidegate.plugin.daemon.settings import read_token  # noqa: PLC0415
+
+        return HttpReach(
+            admin_url,
+            token if token_file is None else read_token(token_file, "--token-file"),
+            TIMEOUT_S,
+            self.tls_ca_file,
+        )
+
+
+def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the fields of each group among its parameters as parameters of its own.
+
+    A group is a dataclass of options; Typer knows functions only.
     """
-    socket, admin_url = _one_of(context, "socket", socket, "admin_url", admin_url)
-    token, token_file = _one_of(context, "token", token, "token_file", token_file)
-    if admin_url is None:
-        for name in ("token", "token_file", "tls_ca_file"):
-            if _is_flag(context, name):
-                raise ConfigError(f"{_option(name)} is for HTTP: give --admin-url, too")
-        from tidegate.plugin.client.socket_reach import SocketReach  # noqa: PLC0415
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: hints[name] for name in signature(command).parameters if is_dataclass(hints[name])}
+    flat: list[Parameter] = []
+    for each in signature(command).parameters.values():
+        asked = signature(groups[each.name]).parameters.values() if each.name in groups else [each]
+        of = get_type_hints(groups.get(each.name, command), include_extras=True)
+        flat += [one.replace(kind=Parameter.KEYWORD_ONLY, annotation=of[one.name]) for one in asked]
 
-        return SocketReach(socket or own_default_socket(), TIMEOUT_S)
-    from tidegate.plugin.client.http_reach import HttpReach  # noqa: PLC0415 it takes a tenth of a second
-    from tidegate.plugin.daemon.settings import read_token  # noqa: PLC0415
+    def run(**given: Any) -> None:
+        made = {
+            name: group(**{one.name: given.pop(one.name) for one in fields(group)})
+            for name, group in groups.items()
+        }
+        command(**given, **made)
 
-    return HttpReach(
-        admin_url,
-        token if token_file is None else read_token(token_file, "--token-file"),
-        TIMEOUT_S,
-        tls_ca_file,
-    )
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__signature__ = Signature(flat)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in flat}
+    return run
 
 
 def _one_of(

@@ -11,18 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tidegate.plugin.client.reaches import Reach
-from tidegate.plugin.commands.options import (
-    AdminUrl,
-    Json,
-    Socket,
-    Subscription,
-    TlsCaFile,
-    Token,
-    TokenFile,
-    Topic,
-    reach_of,
-)
+from tidegate.plugin.commands.options import Asked, Subscription, Topic, with_groups
 from tidegate.plugin.durations import duration, milliseconds
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.shown import one_line
@@ -36,48 +25,28 @@ def register(app: typer.Typer) -> None:
     app.command(epilog="Example: tidegate pace orders billing --rate 500")(pace)
 
 
-def pause(  # noqa: PLR0917 the flags
-    context: typer.Context,
-    topic: Topic,
-    subscription: Subscription,
-    socket: Socket = None,
-    admin_url: AdminUrl = None,
-    token: Token = None,
-    token_file: TokenFile = None,
-    tls_ca_file: TlsCaFile = None,
-    json_output: Json = False,
-) -> None:
+@with_groups
+def pause(topic: Topic, subscription: Subscription, *, asked: Asked) -> None:
     """Let no delayed message leave until tidegate resume.
 
     Everything is kept, through restarts of broker and daemon. Exit code 1: it is not paused, 3: no daemon
     answers.
     """
-    reach = reach_of(context, socket, admin_url, token, token_file, tls_ca_file)
-    _ask(reach, topic, subscription, {"kind": "paused"}, json_output=json_output)
+    _ask(asked, topic, subscription, {"kind": "paused"})
 
 
-def resume(  # noqa: PLR0917 the flags
-    context: typer.Context,
-    topic: Topic,
-    subscription: Subscription,
-    socket: Socket = None,
-    admin_url: AdminUrl = None,
-    token: Token = None,
-    token_file: TokenFile = None,
-    tls_ca_file: TlsCaFile = None,
-    json_output: Json = False,
-) -> None:
+@with_groups
+def resume(topic: Topic, subscription: Subscription, *, asked: Asked) -> None:
     """Let messages leave as they come due again.
 
     It ends a pause, and any other pace. Everything that has waited leaves at once, the oldest first. Exit
     code 1: it is not resumed, 3: no daemon answers.
     """
-    reach = reach_of(context, socket, admin_url, token, token_file, tls_ca_file)
-    _ask(reach, topic, subscription, {"kind": "none"}, json_output=json_output)
+    _ask(asked, topic, subscription, {"kind": "none"})
 
 
-def pace(  # noqa: PLR0917 the flags
-    context: typer.Context,
+@with_groups
+def pace(
     topic: Topic,
     subscription: Subscription,
     rate: Annotated[
@@ -90,12 +59,8 @@ def pace(  # noqa: PLR0917 the flags
             metavar="TIME", help="Let what comes due together leave evenly over this time, as in 10m."
         ),
     ] = None,
-    socket: Socket = None,
-    admin_url: AdminUrl = None,
-    token: Token = None,
-    token_file: TokenFile = None,
-    tls_ca_file: TlsCaFile = None,
-    json_output: Json = False,
+    *,
+    asked: Asked,
 ) -> None:
     """Show or set the pace at which delayed messages leave.
 
@@ -103,13 +68,12 @@ def pace(  # noqa: PLR0917 the flags
     """
     if rate is not None and spread is not None:
         raise typer.BadParameter("give --rate or --spread, not both")
-    asked: dict[str, Any] = {}
+    wanted: dict[str, Any] = {}
     if rate is not None:
-        asked = {"kind": "rate", "amount": _rate(rate)}
+        wanted = {"kind": "rate", "amount": _rate(rate)}
     elif spread is not None:
-        asked = {"kind": "spread", "amount": _spread(spread)}
-    reach = reach_of(context, socket, admin_url, token, token_file, tls_ca_file)
-    _ask(reach, topic, subscription, asked, json_output=json_output)
+        wanted = {"kind": "spread", "amount": _spread(spread)}
+    _ask(asked, topic, subscription, wanted)
 
 
 def _rate(text: str) -> int:
@@ -137,11 +101,11 @@ def _spread(text: str) -> int:
     return spread_ms
 
 
-def _ask(reach: Reach, topic: str, subscription: str, asked: dict[str, Any], *, json_output: bool) -> None:
-    request = {"what": "pace", "topic": topic, "subscription": subscription, **asked}
-    answer = reach.ask(request)
+def _ask(asked: Asked, topic: str, subscription: str, wanted: dict[str, Any]) -> None:
+    request = {"what": "pace", "topic": topic, "subscription": subscription, **wanted}
+    answer = asked.reach().ask(request)
     try:
-        _say(answer, json_output=json_output)
+        _say(answer, json_output=asked.json_output)
         done = bool(answer["done"])
     except (KeyError, TypeError, AttributeError) as error:
         raise UserError(f"the daemon answers in a form that this version does not know: {error}") from error

@@ -10,20 +10,10 @@ from typing import Annotated
 
 import typer
 
-from tidegate.plugin.api.changes import Query, Total
-from tidegate.plugin.commands.changes import DryRun, Due, Every, Ids, IdsFile, course_of, run_change
+from tidegate.plugin.api.changes import Query
+from tidegate.plugin.commands.changes import Choice, change
 from tidegate.plugin.commands.moments import moment
-from tidegate.plugin.commands.options import (
-    AdminUrl,
-    Json,
-    Socket,
-    Subscription,
-    TlsCaFile,
-    Token,
-    TokenFile,
-    Topic,
-    reach_of,
-)
+from tidegate.plugin.commands.options import Asked, Subscription, Topic, with_groups
 from tidegate.plugin.durations import milliseconds
 from tidegate.plugin.moments import AT_MS_MAX, checked_ms
 
@@ -39,35 +29,24 @@ def register(app: typer.Typer) -> None:
     app.command(epilog="Example: tidegate reschedule orders billing --id 17:4711 --by 30m --json")(reschedule)
 
 
-def reschedule(  # noqa: PLR0917 the flags
-    context: typer.Context,
+@with_groups
+def reschedule(
     topic: Topic,
     subscription: Subscription,
     at: At = None,
     by: By = None,
-    ids: Ids = None,
-    ids_file: IdsFile = None,
-    due: Due = None,
-    every: Every = False,
-    dry_run: DryRun = False,
-    socket: Socket = None,
-    admin_url: AdminUrl = None,
-    token: Token = None,
-    token_file: TokenFile = None,
-    tls_ca_file: TlsCaFile = None,
-    json_output: Json = False,
+    *,
+    choice: Choice,
+    asked: Asked,
 ) -> None:
     """Have messages delivered at another time.
 
     The new time holds for this subscription until the message is acknowledged. Exit code 1: not all were
     done, 3: no daemon answers.
     """
-    query: Query = {"what": "reschedule", "topic": topic, "subscription": subscription, "dry_run": dry_run}
+    query: Query = {"what": "reschedule", "topic": topic, "subscription": subscription}
     query |= _wanted(at, by)
-    reach = reach_of(context, socket, admin_url, token, token_file, tls_ca_file)
-    total = Total(dry_run)
-    course = course_of(reach, query, total, ids=ids, ids_file=ids_file, due=due, every=every)
-    run_change(reach, course, total, "rescheduled", json_output=json_output)
+    change(asked, query, choice, "rescheduled")
 
 
 def _wanted(at: str | None, by: str | None) -> Query:

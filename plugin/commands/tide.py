@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from tidegate.plugin.commands.moments import utc
-from tidegate.plugin.commands.options import AdminUrl, Json, Socket, TlsCaFile, Token, TokenFile, reach_of
+from tidegate.plugin.commands.options import Asked, with_groups
 from tidegate.plugin.durations import duration, milliseconds
 from tidegate.plugin.errors import UserError
 
@@ -24,8 +24,8 @@ def register(app: typer.Typer) -> None:
     app.command(epilog="Example: tidegate tide orders billing --span 1d --step 1h --json")(tide)
 
 
-def tide(  # noqa: PLR0917 the flags
-    context: typer.Context,
+@with_groups
+def tide(
     topic: Annotated[
         str,
         typer.Argument(
@@ -46,12 +46,8 @@ def tide(  # noqa: PLR0917 the flags
             metavar="PER_SECOND", min=0.001, help="Also say how late it gets if consumers take so many."
         ),
     ] = None,
-    socket: Socket = None,
-    admin_url: AdminUrl = None,
-    token: Token = None,
-    token_file: TokenFile = None,
-    tls_ca_file: TlsCaFile = None,
-    json_output: Json = False,
+    *,
+    asked: Asked,
 ) -> None:
     """Show what comes due when.
 
@@ -59,11 +55,11 @@ def tide(  # noqa: PLR0917 the flags
     """
     request: dict[str, Any] = {"what": "tide", "topic": topic, "subscription": subscription}
     request |= {"span_ms": _span(span, "--span"), "step_ms": _span(step, "--step")}
-    answer = reach_of(context, socket, admin_url, token, token_file, tls_ca_file).ask(request)
+    answer = asked.reach().ask(request)
     try:
         if drain is not None:
             answer["forecast"] = forecast(answer, drain)
-        if json_output:
+        if asked.json_output:
             print(json.dumps(answer, indent=2))
             return
         for line in lines(answer):

@@ -14,17 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from tidegate.plugin.commands.moments import RANGE_HELP, due_range, utc
-from tidegate.plugin.commands.options import (
-    AdminUrl,
-    Json,
-    Socket,
-    Subscription,
-    TlsCaFile,
-    Token,
-    TokenFile,
-    Topic,
-    reach_of,
-)
+from tidegate.plugin.commands.options import Asked, Subscription, Topic, with_groups
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.shown import one_line
 
@@ -40,8 +30,8 @@ def register(app: typer.Typer) -> None:
     app.command("show", epilog="Example: tidegate show orders billing 17:4711 --json")(show)
 
 
-def list_waiting(  # noqa: PLR0917 the flags
-    context: typer.Context,
+@with_groups
+def list_waiting(
     topic: Topic,
     subscription: Subscription,
     due: Annotated[str | None, typer.Option(metavar="FROM..TO", help=RANGE_HELP)] = None,
@@ -49,12 +39,8 @@ def list_waiting(  # noqa: PLR0917 the flags
     after: Annotated[
         str | None, typer.Option(metavar="CURSOR", help="Go on behind the page that ended with it.")
     ] = None,
-    socket: Socket = None,
-    admin_url: AdminUrl = None,
-    token: Token = None,
-    token_file: TokenFile = None,
-    tls_ca_file: TlsCaFile = None,
-    json_output: Json = False,
+    *,
+    asked: Asked,
 ) -> None:
     """List the messages that wait, in due order.
 
@@ -63,14 +49,15 @@ def list_waiting(  # noqa: PLR0917 the flags
     """
     if due is not None:
         due_range(due, time.time_ns() // 1_000_000)  # a mistake is one of usage
-    reach = reach_of(context, socket, admin_url, token, token_file, tls_ca_file)
+    reach = asked.reach()
     request: dict[str, Any] = {"what": "waiting", "topic": topic, "subscription": subscription, "due": due}
     cursor, left = after, limit
     try:
         while left:
             answer = reach.ask(request | {"after": cursor, "limit": min(left, _PAGE)})
             for one in answer["entries"]:
-                print(json.dumps(one) if json_output else f"{utc(one['deliver_at_ms'])}  {one['message_id']}")
+                line = f"{utc(one['deliver_at_ms'])}  {one['message_id']}"
+                print(json.dumps(one) if asked.json_output else line)
             left -= len(answer["entries"])
             cursor = answer["next"]
             if cursor is None:
@@ -80,25 +67,21 @@ def list_waiting(  # noqa: PLR0917 the flags
     print(f"more: --after {one_line(cursor or '')}", file=sys.stderr)
 
 
-def show(  # noqa: PLR0917 the flags
-    context: typer.Context,
+@with_groups
+def show(
     topic: Topic,
     subscription: Subscription,
     message_id: Annotated[str, typer.Argument(metavar="ID", help="ledger:entry, as in 17:4711.")],
-    socket: Socket = None,
-    admin_url: AdminUrl = None,
-    token: Token = None,
-    token_file: TokenFile = None,
-    tls_ca_file: TlsCaFile = None,
-    json_output: Json = False,
+    *,
+    asked: Asked,
 ) -> None:
     """Show how one message stands.
 
     It is waiting, handed_out, acknowledged or unknown. Exit code 3: no daemon answers.
     """
     request = {"what": "show", "topic": topic, "subscription": subscription, "id": message_id}
-    answer = reach_of(context, socket, admin_url, token, token_file, tls_ca_file).ask(request)
-    if json_output:
+    answer = asked.reach().ask(request)
+    if asked.json_output:
         print(json.dumps(answer))
         return
     try:
