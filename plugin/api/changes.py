@@ -14,7 +14,7 @@ import base64
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from tidegate.index import PositionSet
 from tidegate.plugin.errors import DaemonAwayError, UserError
@@ -22,7 +22,10 @@ from tidegate.plugin.message_ids import message_id, parse_id
 
 Query = dict[str, Any]
 Answer = dict[str, Any]
-Course = Generator[Query, Answer, Answer]
+T = TypeVar("T")
+Asking = Generator[Query, Answer, T]
+"""Yields a query, takes its answer, returns the result."""
+Course = Asking[Answer]
 Positions = dict[int | None, PositionSet]
 OUTCOMES = ("done", "too_late", "acknowledged", "unknown", "undecided")
 POSITIONS_MAX = 10_000  # of one query: the broker looks at each with a lock of the cursor
@@ -125,7 +128,7 @@ def change_of(query: Query, positions: Positions, total: Total, *, over: Over = 
 
 def _ask_of(
     query: Query, positions: Positions, total: Total, over: Over, stuck: set[int | None]
-) -> Generator[Query, Answer, bool]:
+) -> Asking[bool]:
     """Ask `query` of all positions but those of `stuck` partitions, and note which partitions are.
 
     They are undecided, as is the rest after a failure or once `over`. False after a failure.
@@ -218,7 +221,7 @@ def _before(entry: dict[str, Any]) -> str:
     return f"{max(0, int(entry['deliver_at_ms']) - 1)}:0:0"
 
 
-async def run(course: Course, ask: Callable[[Query], Awaitable[Answer]]) -> Answer:
+async def run(course: Asking[T], ask: Callable[[Query], Awaitable[Answer]]) -> T:
     """Follow a course to its end. Raises what it raises; an error of `ask` is raised in it."""
     try:
         query = next(course)
@@ -230,11 +233,11 @@ async def run(course: Course, ask: Callable[[Query], Awaitable[Answer]]) -> Answ
             else:
                 query = course.send(answer)
     except StopIteration as end:
-        total: Answer = end.value
-        return total
+        result: T = end.value
+        return result
 
 
-def run_blocking(course: Course, ask: Callable[[Query], Answer]) -> Answer:
+def run_blocking(course: Asking[T], ask: Callable[[Query], Answer]) -> T:
     """As ``run``, for an `ask` that blocks."""
     try:
         query = next(course)
@@ -246,8 +249,8 @@ def run_blocking(course: Course, ask: Callable[[Query], Answer]) -> Answer:
             else:
                 query = course.send(answer)
     except StopIteration as end:
-        total: Answer = end.value
-        return total
+        result: T = end.value
+        return result
 
 
 def _cut(positions: PositionSet) -> Iterator[PositionSet]:

@@ -12,21 +12,45 @@ change by ``due`` or ``all`` whose answer is lost is an error. All errors are su
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from inspect import signature
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from tidegate.plugin.api.changes import Course, Query, Total, positions_of, run, run_blocking
+from tidegate.plugin.api.changes import Asking, run, run_blocking
+from tidegate.plugin.client.described import Described
 from tidegate.plugin.client.http_reach import AsyncHttpReach, HttpReach
-from tidegate.plugin.client.messages import Changed, MessageState, Pace, Tide, WaitingMessage, page_of
-from tidegate.plugin.client.reaches import AsyncReach, Cutting, Reach
+from tidegate.plugin.client.messages import WaitingMessage
+from tidegate.plugin.client.reaches import AsyncReach, Reach
 from tidegate.plugin.client.socket_reach import AsyncSocketReach, SocketReach
 from tidegate.plugin.environment import own_default_socket
-from tidegate.plugin.errors import ConfigError, UserError
+from tidegate.plugin.errors import ConfigError
 
 TIMEOUT_S = 120.0
 PAGE = 5_000
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _document(method: Any, call: Callable[..., Any]) -> None:
+    """Have ``help`` show `method` with name, text, parameters and result of `call`."""
+    said = signature(call)
+    result = str(said.return_annotation).removeprefix("Asking[").removesuffix("]")
+    method.__name__, method.__doc__ = call.__name__, call.__doc__
+    method.__signature__ = said.replace(return_annotation=result)
+
+
+def _blocking(
+    call: Callable[Concatenate[Described, P], Asking[T]],
+) -> Callable[Concatenate[Client, P], T]:
+    """The method of a ``Client`` that runs `call`."""
+
+    def method(client: Client, /, *given: P.args, **named: P.kwargs) -> T:
+        return client._run(call(client._described, *given, **named))
+
+    _document(method, call)
+    return method
 
 
 class Client:
@@ -51,6 +75,7 @@ class Client:
             self._reach = SocketReach(Path(socket or own_default_socket()), timeout_s)
         else:
             self._reach = HttpReach(url, token, timeout_s, tls_ca_file)
+        self._described = Described(self._reach)
 
     def __enter__(self) -> Self:
         return self
@@ -64,16 +89,17 @@ class Client:
         """End its connections."""
         self._reach.close()
 
-    def tide(
-        self,
-        topic: str | None = None,
-        subscription: str | None = None,
-        *,
-        span_ms: int | None = None,
-        step_ms: int | None = None,
-    ) -> Tide:
-        """How many messages come due when; ``*`` in a name is anything, without a name it is all."""
-        return Tide.of(self._reach.ask(_tide(topic, subscription, span_ms, step_ms)))
+    def _run(self, asking: Asking[T]) -> T:
+        return run_blocking(asking, self._reach.ask)
+
+    tide = _blocking(Described.tide)
+    show = _blocking(Described.show)
+    cancel = _blocking(Described.cancel)
+    release = _blocking(Described.release)
+    reschedule = _blocking(Described.reschedule)
+    pause = _blocking(Described.pause)
+    resume = _blocking(Described.resume)
+    pace = _blocking(Described.pace)
 
     def waiting(
         self, topic: str, subscription: str, *, due: str | None = None, page: int = PAGE
@@ -84,81 +110,22 @@ class Client:
         """
         cursor = None
         while True:
-            messages, cursor = page_of(self._reach.ask(_waiting(topic, subscription, due, cursor, page)))
+            messages, cursor = self._run(self._described.page(topic, subscription, due, cursor, page))
             yield from messages
             if cursor is None:
                 return
 
-    def show(self, topic: str, subscription: str, message_id: str) -> MessageState:
-        """The state of one message."""
-        return MessageState.of(self._reach.ask(_show(topic, subscription, message_id)))
 
-    def cancel(
-        self,
-        topic: str,
-        subscription: str,
-        *,
-        ids: Iterable[str] | None = None,
-        due: str | None = None,
-        all: bool = False,
-        dry_run: bool = False,
-    ) -> Changed:
-        """Take messages back before they are delivered: those of `ids`, those due in `due`, or all.
+def _awaited(
+    call: Callable[Concatenate[Described, P], Asking[T]],
+) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
+    """The method of an ``AsyncClient`` that runs `call`."""
 
-        `ids` are read and checked in full before the first is cancelled, then sent in batches.
-        """
-        query = _named("cancel", topic, subscription)
-        return self._change(_course(self._reach, query, ids, due, every=all, dry_run=dry_run))
+    async def method(client: AsyncClient, /, *given: P.args, **named: P.kwargs) -> T:
+        return await client._run(call(client._described, *given, **named))
 
-    def release(
-        self,
-        topic: str,
-        subscription: str,
-        *,
-        ids: Iterable[str] | None = None,
-        due: str | None = None,
-        all: bool = False,
-        dry_run: bool = False,
-    ) -> Changed:
-        """Have messages delivered now; chosen as in ``cancel``, less what `due` or `all` has due already."""
-        query = _named("release", topic, subscription)
-        return self._change(_course(self._reach, query, ids, due, every=all, dry_run=dry_run))
-
-    def reschedule(
-        self,
-        topic: str,
-        subscription: str,
-        *,
-        at_ms: int | None = None,
-        by_ms: int | None = None,
-        ids: Iterable[str] | None = None,
-        due: str | None = None,
-        all: bool = False,
-        dry_run: bool = False,
-    ) -> Changed:
-        """Have messages delivered at `at_ms`, or `by_ms` later than they are due; chosen as in ``cancel``.
-
-        A change by a span is never sent twice.
-        """
-        query = _named("reschedule", topic, subscription) | {"at_ms": at_ms, "by_ms": by_ms}
-        return self._change(_course(self._reach, query, ids, due, every=all, dry_run=dry_run))
-
-    def pause(self, topic: str, subscription: str) -> Pace:
-        """Let no message leave; everything is kept."""
-        return Pace.of(self._reach.ask(_pace(topic, subscription, "paused")))
-
-    def resume(self, topic: str, subscription: str) -> Pace:
-        """Let messages leave as they come due."""
-        return Pace.of(self._reach.ask(_pace(topic, subscription, "none")))
-
-    def pace(
-        self, topic: str, subscription: str, *, rate: int | None = None, spread_ms: int | None = None
-    ) -> Pace:
-        """Let messages leave at `rate` a second, or a burst over `spread_ms`; with neither, only ask."""
-        return Pace.of(self._reach.ask(_set_pace(topic, subscription, rate, spread_ms)))
-
-    def _change(self, course: Course) -> Changed:
-        return Changed.of(run_blocking(course, self._reach.ask))
+    _document(method, call)
+    return method
 
 
 class AsyncClient:
@@ -179,6 +146,7 @@ class AsyncClient:
             self._reach = AsyncSocketReach(Path(socket or own_default_socket()), timeout_s)
         else:
             self._reach = AsyncHttpReach(url, token, timeout_s, tls_ca_file)
+        self._described = Described(self._reach)
 
     async def __aenter__(self) -> Self:
         return self
@@ -192,16 +160,17 @@ class AsyncClient:
         """End its connections."""
         await self._reach.close()
 
-    async def tide(
-        self,
-        topic: str | None = None,
-        subscription: str | None = None,
-        *,
-        span_ms: int | None = None,
-        step_ms: int | None = None,
-    ) -> Tide:
-        """As ``Client.tide``."""
-        return Tide.of(await self._reach.ask(_tide(topic, subscription, span_ms, step_ms)))
+    async def _run(self, asking: Asking[T]) -> T:
+        return await run(asking, self._reach.ask)
+
+    tide = _awaited(Described.tide)
+    show = _awaited(Described.show)
+    cancel = _awaited(Described.cancel)
+    release = _awaited(Described.release)
+    reschedule = _awaited(Described.reschedule)
+    pause = _awaited(Described.pause)
+    resume = _awaited(Described.resume)
+    pace = _awaited(Described.pace)
 
     async def waiting(
         self, topic: str, subscription: str, *, due: str | None = None, page: int = PAGE
@@ -209,77 +178,11 @@ class AsyncClient:
         """As ``Client.waiting``."""
         cursor = None
         while True:
-            answer = await self._reach.ask(_waiting(topic, subscription, due, cursor, page))
-            messages, cursor = page_of(answer)
+            messages, cursor = await self._run(self._described.page(topic, subscription, due, cursor, page))
             for one in messages:
                 yield one
             if cursor is None:
                 return
-
-    async def show(self, topic: str, subscription: str, message_id: str) -> MessageState:
-        """As ``Client.show``."""
-        return MessageState.of(await self._reach.ask(_show(topic, subscription, message_id)))
-
-    async def cancel(
-        self,
-        topic: str,
-        subscription: str,
-        *,
-        ids: Iterable[str] | None = None,
-        due: str | None = None,
-        all: bool = False,
-        dry_run: bool = False,
-    ) -> Changed:
-        """As ``Client.cancel``."""
-        query = _named("cancel", topic, subscription)
-        return await self._change(_course(self._reach, query, ids, due, every=all, dry_run=dry_run))
-
-    async def release(
-        self,
-        topic: str,
-        subscription: str,
-        *,
-        ids: Iterable[str] | None = None,
-        due: str | None = None,
-        all: bool = False,
-        dry_run: bool = False,
-    ) -> Changed:
-        """As ``Client.release``."""
-        query = _named("release", topic, subscription)
-        return await self._change(_course(self._reach, query, ids, due, every=all, dry_run=dry_run))
-
-    async def reschedule(
-        self,
-        topic: str,
-        subscription: str,
-        *,
-        at_ms: int | None = None,
-        by_ms: int | None = None,
-        ids: Iterable[str] | None = None,
-        due: str | None = None,
-        all: bool = False,
-        dry_run: bool = False,
-    ) -> Changed:
-        """As ``Client.reschedule``."""
-        query = _named("reschedule", topic, subscription) | {"at_ms": at_ms, "by_ms": by_ms}
-        return await self._change(_course(self._reach, query, ids, due, every=all, dry_run=dry_run))
-
-    async def pause(self, topic: str, subscription: str) -> Pace:
-        """As ``Client.pause``."""
-        return Pace.of(await self._reach.ask(_pace(topic, subscription, "paused")))
-
-    async def resume(self, topic: str, subscription: str) -> Pace:
-        """As ``Client.resume``."""
-        return Pace.of(await self._reach.ask(_pace(topic, subscription, "none")))
-
-    async def pace(
-        self, topic: str, subscription: str, *, rate: int | None = None, spread_ms: int | None = None
-    ) -> Pace:
-        """As ``Client.pace``."""
-        return Pace.of(await self._reach.ask(_set_pace(topic, subscription, rate, spread_ms)))
-
-    async def _change(self, course: Course) -> Changed:
-        return Changed.of(await run(course, self._reach.ask))
 
 
 def _check_one(url: str | None, token: str | None, socket: Path | str | None) -> None:
@@ -287,47 +190,3 @@ def _check_one(url: str | None, token: str | None, socket: Path | str | None) ->
         raise ConfigError("give a URL or a socket, not both")
     if url is None and token is not None:
         raise ConfigError("a token goes with a URL: the socket needs none")
-
-
-def _named(what: str, topic: str, subscription: str) -> Query:
-    return {"what": what, "topic": topic, "subscription": subscription}
-
-
-def _tide(topic: str | None, subscription: str | None, span_ms: int | None, step_ms: int | None) -> Query:
-    return {**_named("tide", topic or "*", subscription or "*"), "span_ms": span_ms, "step_ms": step_ms}
-
-
-def _waiting(topic: str, subscription: str, due: str | None, after: str | None, limit: int) -> Query:
-    return _named("waiting", topic, subscription) | {"due": due, "after": after, "limit": limit}
-
-
-def _show(topic: str, subscription: str, message_id: str) -> Query:
-    return _named("show", topic, subscription) | {"id": message_id}
-
-
-def _pace(topic: str, subscription: str, kind: str | None, amount: int | None = None) -> Query:
-    query = _named("pace", topic, subscription)
-    return query | {name: value for name, value in (("kind", kind), ("amount", amount)) if value is not None}
-
-
-def _set_pace(topic: str, subscription: str, rate: int | None, spread_ms: int | None) -> Query:
-    if rate is not None and spread_ms is not None:
-        raise UserError("give one of rate and spread_ms")
-    if rate is not None:
-        return _pace(topic, subscription, "rate", rate)
-    return _pace(topic, subscription, None if spread_ms is None else "spread", spread_ms)
-
-
-def _course(
-    reach: Cutting, query: Query, ids: Iterable[str] | None, due: str | None, *, every: bool, dry_run: bool
-) -> Course:
-    """Raises ``UserError`` before anything is asked."""
-    if sum((ids is not None, due is not None, every)) != 1:
-        raise UserError("give one of ids, due and all")
-    if query["what"] == "reschedule" and (query["at_ms"] is None) == (query["by_ms"] is None):
-        raise UserError("give one of at_ms and by_ms")
-    query["dry_run"] = dry_run
-    total = Total(dry_run)
-    if ids is None:
-        return reach.change_of_due(query, due, total)
-    return reach.change(query, positions_of(enumerate(ids, start=1), "ids"), total)

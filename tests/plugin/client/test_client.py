@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -75,6 +76,14 @@ async def test_a_client_of_an_event_loop(served: Served, reach: Reach) -> None:
         done = await asyncio.gather(*(client.cancel("orders", "sub", ids=[f"5:{n}"]) for n in range(10)))
         assert sum(one.done for one in done) == 9
         assert (await client.cancel("orders", "sub", all=True)).done == 90
+
+
+def test_help_shows_a_call_with_its_result() -> None:
+    for client in (Client, AsyncClient):
+        cancel = inspect.signature(client.cancel)
+        assert list(cancel.parameters) == ["self", "topic", "subscription", "ids", "due", "all", "dry_run"]
+        assert cancel.return_annotation == "Changed"
+        assert "before they are delivered" in (client.cancel.__doc__ or "")
 
 
 async def test_the_pace_of_release(served: Served, reach: Reach) -> None:
