@@ -27,7 +27,7 @@ from tidegate.plugin.daemon.ownership import Ownership
 from tidegate.plugin.daemon.selection import message_id, name_of, named, of_partition, partition_of
 from tidegate.plugin.daemon.stream import Stream
 from tidegate.plugin.errors import NotNowError, UserError
-from tidegate.plugin.wire.messages import Cancelled, Message, Rescheduled, Standing
+from tidegate.plugin.wire.messages import Decided, Message, Standing
 
 SCHEMA = 1
 PATIENCE_S = 10.0
@@ -89,22 +89,6 @@ class Outcome:
     """That is why: the broker has decided."""
 
 
-@dataclass(frozen=True)
-class Said:
-    """A broker's answer: positions by what it says of them."""
-
-    changed: PositionSet
-    too_late: PositionSet
-    acknowledged: PositionSet
-    standing: Standing
-
-    @classmethod
-    def of(cls, answer: Cancelled | Rescheduled) -> Said:
-        """The answer to either request."""
-        changed = answer.cancelled if isinstance(answer, Cancelled) else answer.moved
-        return cls(changed, answer.too_late, answer.acknowledged, answer.standing)
-
-
 class BrokerChanges(ABC, Generic[WantedT]):
     """The changes of one kind that are under way."""
 
@@ -121,7 +105,7 @@ class BrokerChanges(ABC, Generic[WantedT]):
         self._clock = clock
         self._ownership = ownership
         self._owner = owner
-        self._waiting: dict[tuple[Stream, int], asyncio.Future[Said | None]] = {}
+        self._waiting: dict[tuple[Stream, int], asyncio.Future[Decided | None]] = {}
         self._last_seq = 0
 
     # ---- what the kinds differ in
@@ -157,11 +141,11 @@ class BrokerChanges(ABC, Generic[WantedT]):
 
     # ---- what the broker says
 
-    def answered(self, stream: Stream, seq: int, answer: Cancelled | Rescheduled) -> None:
+    def answered(self, stream: Stream, seq: int, answer: Decided) -> None:
         """The broker has answered."""
         asked = self._waiting.get((stream, seq))
         if asked is not None and not asked.done():
-            asked.set_result(Said.of(answer))
+            asked.set_result(answer)
 
     def ended(self, stream: Stream) -> None:
         """It answers nothing more on this stream."""
@@ -285,7 +269,7 @@ class BrokerChanges(ABC, Generic[WantedT]):
     async def _take(  # noqa: PLR0917 all of one answer
         self,
         stream: Stream,
-        said: Said,
+        said: Decided,
         asked: PositionSet,
         wanted: WantedT,
         answered: PositionSet,
@@ -369,11 +353,11 @@ class BrokerChanges(ABC, Generic[WantedT]):
             await asyncio.sleep(LOG_AGAIN_S)
         return self._ownership.get(stream.name) is stream
 
-    async def _ask(self, stream: Stream, request: Message, patience_s: float) -> Said | None:
+    async def _ask(self, stream: Stream, request: Message, patience_s: float) -> Decided | None:
         """The broker's answer; None if there is none."""
         self._last_seq += 1
         key = stream, self._last_seq
-        answer: asyncio.Future[Said | None] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Decided | None] = asyncio.get_running_loop().create_future()
         self._waiting[key] = answer
         stream.send(request, seq=key[1])
         try:

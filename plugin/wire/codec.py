@@ -287,21 +287,12 @@ def _read_dispatcher(reader: _Reader) -> BypassedDispatcher:
     return BypassedDispatcher(topic, subscription, int(reader.unpack(_DELAYED)[0]), reader.string())
 
 
-def _read_cancelled(reader: _Reader, flags: int) -> Cancelled:
-    standing = _standing(reader, flags)
-    return Cancelled(reader.positions(), reader.positions(), reader.positions(), standing)
-
-
-def _read_rescheduled(reader: _Reader, flags: int) -> Rescheduled:
-    standing = _standing(reader, flags)
-    return Rescheduled(reader.positions(), reader.positions(), reader.positions(), standing)
-
-
-def _standing(reader: _Reader, flags: int) -> Standing:
+def _read_decided(reader: _Reader, flags: int) -> tuple[PositionSet, PositionSet, PositionSet, Standing]:
     try:
-        return Standing(flags)
+        standing = Standing(flags)
     except ValueError:
         raise reader.malformed(f"flags {flags}") from None
+    return reader.positions(), reader.positions(), reader.positions(), standing
 
 
 _DECODERS: dict[FrameType, Callable[[_Reader, int], Message]] = {
@@ -323,9 +314,9 @@ _DECODERS: dict[FrameType, Callable[[_Reader, int], Message]] = {
     FrameType.CLOSE: lambda _r, _: Close(),
     FrameType.UNHELD: lambda r, _: Unheld(r.positions()),
     FrameType.CANCEL: lambda r, flags: Cancel(r.positions(), ask=bool(flags & FLAG_ASK)),
-    FrameType.CANCELLED: _read_cancelled,
+    FrameType.CANCELLED: lambda r, flags: Cancelled(*_read_decided(r, flags)),
     FrameType.RESCHEDULE: lambda r, flags: Reschedule(r.records(), ask=bool(flags & FLAG_ASK)),
-    FrameType.RESCHEDULED: _read_rescheduled,
+    FrameType.RESCHEDULED: lambda r, flags: Rescheduled(*_read_decided(r, flags)),
     FrameType.MOVE: lambda r, flags: Move(r.records(), bool(flags & FLAG_NEAR)),
     FrameType.PACE: lambda r, flags: Pace(r.pace(), ask=bool(flags & FLAG_ASK)),
     FrameType.PACED: lambda r, _: Paced(r.pace(), r.u32(), r.string()),
@@ -385,7 +376,7 @@ def decode(frame: Frame) -> Message:
     return message
 
 
-def encode(message: Message, stream: int = 0, seq: int = 0) -> bytes:  # noqa: PLR0912, PLR0915 one for each message
+def encode(message: Message, stream: int = 0, seq: int = 0) -> bytes:  # noqa: PLR0912 one for each message
     """The whole frame of ``message``. Raises ``ProtocolError`` (oversized) if it is too long for one."""
     flags = 0
     match message:
@@ -409,16 +400,13 @@ def encode(message: Message, stream: int = 0, seq: int = 0) -> bytes:  # noqa: P
             payload = _U32.pack(message.more if isinstance(message, Credit) else message.entries)
         case Ack() | Unack() | Unheld():
             payload = message.positions.serialize()
-        case Cancel():
-            payload = message.positions.serialize()
-            flags = FLAG_ASK if message.ask else 0
         case Cancelled() | Rescheduled():
-            changed = message.cancelled if isinstance(message, Cancelled) else message.moved
-            payload = b"".join(one.serialize() for one in (changed, message.too_late, message.acknowledged))
+            sets = (message.changed, message.too_late, message.acknowledged)
+            payload = b"".join(one.serialize() for one in sets)
             flags = message.standing
-        case Reschedule():
-            payload = _records(message.entries)
-            flags = FLAG_ASK if message.ask else 0
+        case Cancel() | Reschedule():
+            of = message.positions.serialize() if isinstance(message, Cancel) else _records(message.entries)
+            payload, flags = of, FLAG_ASK if message.ask else 0
         case Pace() | Paced():
             payload = _pace(message)
             flags = FLAG_ASK if isinstance(message, Pace) and message.ask else 0

@@ -217,14 +217,23 @@ class Standing(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Cancelled:
-    """The answer to the CANCEL of the same seq; a position in none of the sets is no message that waits."""
+class Decided:
+    """A broker's decision about messages; a position in none of the sets is no message that waits.
 
-    type: ClassVar[FrameType] = FrameType.CANCELLED
-    cancelled: PositionSet
+    changed: done as the request asks, or with `ask` to be done.
+    """
+
+    changed: PositionSet
     too_late: PositionSet
     acknowledged: PositionSet
     standing: Standing = Standing.SETTLED
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled(Decided):
+    """The answer to the CANCEL of the same seq."""
+
+    type: ClassVar[FrameType] = FrameType.CANCELLED
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,15 +246,10 @@ class Reschedule:
 
 
 @dataclass(frozen=True, slots=True)
-class Rescheduled:
-    """The answer to the RESCHEDULE of the same seq; a position in none of the sets is no message that
-    waits."""
+class Rescheduled(Decided):
+    """The answer to the RESCHEDULE of the same seq."""
 
     type: ClassVar[FrameType] = FrameType.RESCHEDULED
-    moved: PositionSet
-    too_late: PositionSet
-    acknowledged: PositionSet
-    standing: Standing = Standing.SETTLED
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,7 +183,7 @@ async def test_what_is_stored_at_the_second_try_is_done(start: StartDaemon, sock
     async with start(), await ShimClient.connect(socket_path) as client:
         stream = await opened(client)
         shim = Shim()
-        assert len(shim(Cancel(some(3))).cancelled) == 1  # before, by somebody else
+        assert len(shim(Cancel(some(3))).changed) == 1  # before, by somebody else
 
         def answer(cancel: Cancel) -> Cancelled:
             decided = shim(cancel)
