@@ -26,12 +26,13 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from tidegate.index import Clock
+from tidegate.plugin.daemon.engine import DaemonEngine
 from tidegate.plugin.daemon.half_frames import HalfFrames
 from tidegate.plugin.daemon.homes.broker_home import LogRequests
 from tidegate.plugin.daemon.listener import peer_process
 from tidegate.plugin.daemon.outgoing import Answers, Outgoing
 from tidegate.plugin.daemon.small_adds import SmallAdds
-from tidegate.plugin.daemon.stream import Engine, Stream
+from tidegate.plugin.daemon.stream import Stream
 from tidegate.plugin.daemon.streams import Streams
 from tidegate.plugin.errors import ErrorCode, ProtocolError
 from tidegate.plugin.telemetry.metrics import Metrics
@@ -80,7 +81,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(
         self,
-        engine: Engine,
+        engine: DaemonEngine,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         *,
@@ -384,7 +385,7 @@ class Connection(asyncio.BufferedProtocol):
             case LogAnswer() | Cancelled() | Rescheduled() if self.hello.role == Role.BROKER:
                 self._on_answer(frame, message)
             case Bypassed() if self.hello.role == Role.BROKER:
-                self._engine.bypassed(self, message)
+                self._engine.bypasses.tell(self, message)
             case Open() if self.hello.role == Role.BROKER:
                 self._streams.open(frame.stream, message)
             case Paced() | Credit() | Add() | Move() | Ack() | Unack() | MarkDelete() | Clear() | Close() if (
@@ -401,11 +402,11 @@ class Connection(asyncio.BufferedProtocol):
     def _on_request(self, seq: int, request: Query | Ingest | HttpRequest) -> None:
         match request:
             case Query():
-                self._engine.query(self, request.request(), partial(self._reply, seq))
+                self._engine.queries.ask(self, request.request(), partial(self._reply, seq))
             case Ingest():
-                self._engine.ingest(self, request, partial(self._reply, seq))
+                self._engine.queries.ingest(self, request, partial(self._reply, seq))
             case HttpRequest():
-                self._engine.respond(self, request, partial(self.send, stream_id=0, seq=seq))
+                self._engine.queries.respond(self, request, partial(self.send, stream_id=0, seq=seq))
 
     def _on_answer(self, frame: Frame, answer: LogAnswer | Cancelled | Rescheduled) -> None:
         if isinstance(answer, LogAnswer):

@@ -14,13 +14,12 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from functools import partial
 from typing import TYPE_CHECKING
 
 from tidegate.index import (
-    UNCLAIMED,
     Catalog,
     Clock,
     DelayIndex,
@@ -31,7 +30,6 @@ from tidegate.index import (
     SubscriptionName,
     TidegateIndexError,
 )
-from tidegate.plugin.api.api import Api
 from tidegate.plugin.daemon.audit_log import AuditLog
 from tidegate.plugin.daemon.brokers import Brokers
 from tidegate.plugin.daemon.bypasses import Bypasses
@@ -43,7 +41,6 @@ from tidegate.plugin.daemon.handing_out import HandingOut
 from tidegate.plugin.daemon.held_news import HeldNews
 from tidegate.plugin.daemon.index_logs.index_logs import IndexLogs
 from tidegate.plugin.daemon.index_logs.repairs import Repairs
-from tidegate.plugin.daemon.index_logs.restorer import RestoreRequest
 from tidegate.plugin.daemon.index_logs.stream_log import LogState
 from tidegate.plugin.daemon.ingestion import Ingestion
 from tidegate.plugin.daemon.looking import Looking
@@ -54,26 +51,21 @@ from tidegate.plugin.daemon.queries import Queries
 from tidegate.plugin.daemon.reading_pace import ReadingPace
 from tidegate.plugin.daemon.rescheduling import Rescheduling
 from tidegate.plugin.daemon.retention import Retention
-from tidegate.plugin.daemon.session import Change, Session
+from tidegate.plugin.daemon.session import Change
 from tidegate.plugin.daemon.settings import Settings
 from tidegate.plugin.daemon.stream import Link, Stream
+from tidegate.plugin.daemon.stream_opener import StreamOpener
 from tidegate.plugin.daemon.stream_takeover import StreamTakeover
 from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
 from tidegate.plugin.telemetry.health import Health
 from tidegate.plugin.telemetry.metrics import Metrics
 from tidegate.plugin.telemetry.survey import Surveyor
 from tidegate.plugin.wire.messages import (
-    NAME_BYTES_MAX,
     Add,
-    Bypassed,
     Cancelled,
     Close,
     Hello,
-    HttpRequest,
-    HttpResponse,
-    Ingest,
     Move,
-    Open,
     Paced,
     Rescheduled,
     Role,
@@ -85,7 +77,7 @@ if TYPE_CHECKING:
 
 
 class DaemonEngine:
-    """Implements ``stream.Engine`` over a catalog."""
+    """The rest of the daemon, as a connection sees it."""
 
     def __init__(
         self,
@@ -118,7 +110,6 @@ class DaemonEngine:
         self._logs = logs
         self._log = log
         self.surveyor = Surveyor(catalog, partial(RocksStore.aside_bytes, settings.data))
-        self._takeover = StreamTakeover(clock, log)
         self._reading_pace = ReadingPace(catalog, clock, settings=settings, log=log)
         self._failures = failures = Failures(clock, log)
         self._held_news = HeldNews(catalog, self.ownership, log, on_bug=failures.end)
@@ -129,7 +120,7 @@ class DaemonEngine:
         self._rescheduling = Rescheduling(catalog, clock, self.ownership, self, looking.find_entries)
         self.count_due = looking.count_due
         self._pacing = Pacing(catalog, clock, self.ownership, looking.count_due)
-        self._queries = Queries(
+        self.queries = Queries(
             self,
             Ingestion(catalog, self, executor=commit_executor, log=log),
             looking,
@@ -174,6 +165,18 @@ class DaemonEngine:
             entries_max=settings.commit_entries,
             retry_s=settings.storage_retry_ms / 1_000,
         )
+        self.opener = StreamOpener(
+            catalog,
+            self.ownership,
+            StreamTakeover(clock, log),
+            logs,
+            handing_out=self._handing_out,
+            retention=self._retention,
+            committer=self._committer,
+            failures=failures,
+            credit_max=settings.credit_max,
+            log=log,
+        )
         if logs is not None:
             logs.on_change(self._committer.wake, when_durable=self._committer.after, landed=self._landed)
             catalog.on_corrupt_block(Repairs(clock, loop, self.ownership, logs, log=log).met)
@@ -210,19 +213,20 @@ class DaemonEngine:
     def stop(self) -> None:
         """Commit all changes, and hand out nothing more."""
         self._stopping = True
+        self.opener.stop()
         self.health.block("stopping", "the daemon is shutting down")
         self._handing_out.stop()
         self._maintenance.stop()
         self._committer.commit_now()
         if self._logs is not None:
             self._logs.stop()
-        self._queries.stop()
+        self.queries.stop()
         self._pacing.stop()
 
     # --- connections ------------------------------------------------------------------------------
 
     def greet(self, connection: Link, hello: Hello, version: int) -> Welcome:
-        """See ``stream.Engine``."""
+        """A client has said HELLO; ``version`` is the version to speak."""
         if self._stopping:
             raise ProtocolError(ErrorCode.SHUTTING_DOWN, "the daemon is shutting down")
         if hello.role == Role.BROKER:
@@ -230,39 +234,16 @@ class DaemonEngine:
         return Welcome(version, self.settings.heartbeat_ms, self.daemon_id, self.product)
 
     def gone(self, connection: Link) -> None:
-        """See ``stream.Engine``."""
+        """The connection is closed; its streams have ended."""
         self._handing_out.gone(connection)
-        self._queries.gone(connection)
+        self.queries.gone(connection)
         self._brokers.gone(connection)
         self.bypasses.gone(connection)
 
-    def bypassed(self, connection: Link, told: Bypassed) -> None:
-        """See ``stream.Engine``."""
-        self.bypasses.tell(connection, told)
-
     def writable(self, connection: Link) -> None:
-        """See ``stream.Engine``."""
+        """The peer takes data again."""
         self._handing_out.writable(connection)
-        self._queries.writable(connection)
-
-    def query(self, connection: Link, request: dict[str, object], reply: Callable[[bytes], None]) -> None:
-        """See ``stream.Engine``."""
-        self._queries.ask(connection, request, reply)
-
-    @property
-    def api(self) -> Api:
-        """The HTTP interface, for whoever reads requests."""
-        return self._queries.api
-
-    def respond(
-        self, connection: Link, request: HttpRequest, respond: Callable[[HttpResponse], None]
-    ) -> None:
-        """See ``stream.Engine``."""
-        self._queries.respond(connection, request, respond)
-
-    def ingest(self, connection: Link, message: Ingest, reply: Callable[[bytes], None]) -> None:
-        """See ``stream.Engine``."""
-        self._queries.ingest(connection, message, reply)
+        self.queries.writable(connection)
 
     # --- ingestion --------------------------------------------------------------------------------
 
@@ -314,32 +295,6 @@ class DaemonEngine:
 
     # --- streams ----------------------------------------------------------------------------------
 
-    def restoring(self, connection: Link, stream_id: int, request: Open) -> Awaitable[None] | None:
-        """See ``stream.Engine``."""
-        name = SubscriptionName(request.topic, request.subscription)
-        _check(name, request.incarnation)
-        self.ownership.admit(name, request.incarnation, request.epoch)
-        if self._logs is None or self._stopping:
-            return None
-        served = self.ownership.get(name)
-
-        def is_wanted() -> bool:
-            return self.ownership.get(name) in {None, served} and self.ownership.admits(
-                name, request.incarnation, request.epoch
-            )
-
-        def came(index: DelayIndex) -> None:
-            if served is not None and served.connection is not connection:
-                # Its broker believes held positions that this index may lack, should the new stream never
-                # begin.
-                self._takeover.end(served, connection, request.incarnation)
-            # The broker may be gone before the stream begins.
-            self._retention.unserved(index)
-
-        return self._logs.restoring(
-            RestoreRequest(connection.log_requests, stream_id, request, is_wanted, came)
-        )
-
     def log_of(self, name: SubscriptionName) -> LogState | None:
         """The state of a subscription's index log, None if there is none."""
         return None if self._logs is None else self._logs.state(self.ownership.get(name))
@@ -348,58 +303,17 @@ class DaemonEngine:
         """The states of all index logs."""
         return [] if self._logs is None else self._logs.states()
 
-    def open(self, connection: Link, stream_id: int, request: Open) -> Stream:
-        """See ``stream.Engine``."""
-        name = SubscriptionName(request.topic, request.subscription)
-        _check(name, request.incarnation)
-        self.ownership.admit(name, request.incarnation, request.epoch)
-        try:
-            index = self.catalog.subscription(name, request.incarnation)
-            session = Session(stream_id, index, request, self.settings.credit_max)
-        except TidegateIndexError as error:
-            raise self._failures.refused(error) from error
-        except Exception as error:
-            raise self._failures.bug(self.catalog.get(name), str(name), error) from error
-        if session.found_break is not None:
-            self._log.warning(
-                f"{session.found_break.said}. The index begins anew, and the topic is read again",
-                topic=name.topic,
-                subscription=name.subscription,
-                reason=session.found_break.value,
-            )
-        stream = Stream(connection, session)
-        self._begin_log(stream, request)
-        previous = self.ownership.take_over(stream)
-        self._retention.served(name)
-        if previous is not None:
-            self._handing_out.discard(previous)
-            self._takeover.replace(previous, stream)
-        self._committer.note(stream, 0)
-        self._log.debug(
-            "stream opened", broker=connection.peer_name, topic=name.topic, subscription=name.subscription
-        )
-        return stream
-
-    def _begin_log(self, stream: Stream, request: Open) -> None:
-        if self._logs is None:
-            return
-        try:
-            self._logs.begin(stream, stream.connection.log_requests, stream.session.stream_id, request)
-        except Exception as error:
-            self._logs.end(stream)
-            raise self._failures.bug(stream.session.index, repr(stream.session), error) from error
-
     def answer_sent(self, stream: Stream) -> None:
-        """See ``stream.Engine``."""
+        """The last HELD of the stream has been written."""
         self._held_news.answer_sent(stream)
         self._handing_out.schedule(stream)
 
     def answer_failed(self, stream: Stream, error: Exception) -> None:
-        """See ``stream.Engine``."""
+        """The answer to OPEN cannot be made: a bug."""
         self._failures.end(stream, error)
 
     def ended(self, stream: Stream) -> None:
-        """See ``stream.Engine``."""
+        """The stream is gone."""
         self._handing_out.end(stream)
         self._cancelling.ended(stream)
         self._rescheduling.ended(stream)
@@ -414,7 +328,10 @@ class DaemonEngine:
     def change(
         self, stream: Stream, seq: int, change: Change, received_ns: int, *, first_seq: int | None = None
     ) -> None:
-        """See ``stream.Engine``."""
+        """Apply a frame that changes the index, or those from ``first_seq`` on together.
+
+        Raises ``StreamError`` or ``ProtocolError``; then nothing has changed.
+        """
         if self._durable_news.failing and not isinstance(change, Close):
             raise StreamError(
                 ErrorCode.STORAGE, "the store is failing, nothing can be made durable: try again later"
@@ -436,8 +353,8 @@ class DaemonEngine:
             self._reading_pace.take(entries)
         if isinstance(change, Add):
             self._metrics.entries_added.inc(entries)
-            if self._queries.recorder.active:
-                self._queries.recorder.note(stream.name, change.entries.deliver_at_ms)
+            if self.queries.recorder.active:
+                self.queries.recorder.note(stream.name, change.entries.deliver_at_ms)
         self._committer.note(stream, entries)
         # Entries added by a former stream of the connection are handed out on its successor.
         current = self.ownership.get(stream.name) or stream
@@ -446,24 +363,24 @@ class DaemonEngine:
         self._handing_out.schedule(current)
 
     def read_pause_s(self) -> float:
-        """See ``stream.Engine``."""
+        """The wait after the last read, 0 for none. After the wait, ask again."""
         if self.storage_failing:
             return 0.0  # entries are refused: a pause would keep credit and acknowledgements from us
         return self._reading_pace.pause_s()
 
     def paused(self, seconds: float) -> None:
-        """See ``stream.Engine``."""
+        """A connection was not read for ``seconds``, because the engine wished it."""
         self._metrics.read_pause_seconds.inc(seconds)
 
     def decided(self, stream: Stream, seq: int, answer: Cancelled | Rescheduled) -> None:
-        """See ``stream.Engine``."""
+        """The broker has answered a CANCEL or RESCHEDULE."""
         if isinstance(answer, Cancelled):
             self._cancelling.answered(stream, seq, answer)
         else:
             self._rescheduling.answered(stream, seq, answer)
 
     def paced(self, stream: Stream, seq: int, told: Paced) -> None:
-        """See ``stream.Engine``."""
+        """The broker says which pace of release is in force, in answer to a PACE or by itself."""
         self._pacing.told(stream, seq, told)
 
     # --- what the broker decides ------------------------------------------------------------------
@@ -498,7 +415,7 @@ class DaemonEngine:
     # --- what a broker says besides ---------------------------------------------------------------
 
     def credit(self, stream: Stream, more: int) -> None:
-        """See ``stream.Engine``."""
+        """The broker has room again."""
         stream.session.add_credit(more)
         self._handing_out.schedule(stream)
 
@@ -523,22 +440,3 @@ class DaemonEngine:
     def forget_unserved(self, now_ms: int) -> None:  # noqa: ARG002
         """See ``MaintenanceOwner``."""
         self._retention.forget_unserved()
-
-
-def _check(name: SubscriptionName, incarnation: bytes) -> None:
-    """Raises ``StreamError`` for a bad name: that ends this stream only."""
-    _check_length("topic", name.topic)
-    _check_length("subscription", name.subscription)
-    if incarnation == UNCLAIMED:
-        # The next owner would take its index for a new one, and its entries for its own.
-        raise StreamError(
-            ErrorCode.MALFORMED, "its incarnation is zeros, which names no life of a subscription"
-        )
-
-
-def _check_length(what: str, name: str) -> None:
-    size_bytes = len(name.encode())
-    if size_bytes > NAME_BYTES_MAX:
-        raise StreamError(
-            ErrorCode.MALFORMED, f"its {what} has {size_bytes} bytes, at most {NAME_BYTES_MAX} are possible"
-        )

@@ -348,7 +348,7 @@ def _http_side(
             "held": lambda: report.status(engine, report.SUBSCRIPTIONS_MAX),
             "due": lambda: report.status(engine, report.PAGE_SUBSCRIPTIONS, by_due=True),
         },
-        engine.api,
+        engine.queries.api,
         token=token,
         hosts=settings.http_host_names,
         loop=loop,

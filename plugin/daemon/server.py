@@ -15,10 +15,10 @@ from tidegate.index import Clock
 from tidegate.plugin.acceptor import Acceptor
 from tidegate.plugin.daemon.connection import Connection
 from tidegate.plugin.daemon.descriptors import OTHERS_MAX
+from tidegate.plugin.daemon.engine import DaemonEngine
 from tidegate.plugin.daemon.half_frames import HalfFrames
 from tidegate.plugin.daemon.listener import Listener, peer_uid, uid_allowed
 from tidegate.plugin.daemon.settings import Settings
-from tidegate.plugin.daemon.stream import Engine
 from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.seldom import Seldom
 from tidegate.plugin.telemetry.metrics import Metrics
@@ -33,7 +33,7 @@ class Server:
     def __init__(
         self,
         listener: Listener,
-        engine: Engine,
+        engine: DaemonEngine,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         *,

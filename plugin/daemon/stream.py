@@ -1,33 +1,19 @@
-"""A stream, and the seam between ``connection`` and ``engine``.
+"""A stream, and its connection as the engine sees it.
 
-Invariant: neither side knows more of the other than this: ``Link`` is the connection as the engine sees it,
-``Engine`` the engine as the connection sees it.
+Invariant: the engine knows no more of a connection than ``Link``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 from tidegate.index import PositionSet, SubscriptionName
 from tidegate.plugin.daemon.homes.broker_home import LogRequests
-from tidegate.plugin.daemon.session import Change, Session
+from tidegate.plugin.daemon.session import Session
 from tidegate.plugin.daemon.told_pace import ToldPace
 from tidegate.plugin.errors import ErrorCode
-from tidegate.plugin.wire.messages import (
-    Bypassed,
-    Cancelled,
-    Hello,
-    HttpRequest,
-    HttpResponse,
-    Ingest,
-    Message,
-    Open,
-    Paced,
-    ReleasePace,
-    Rescheduled,
-    Welcome,
-)
+from tidegate.plugin.wire.messages import Message, ReleasePace
 
 
 class Stream:
@@ -142,90 +128,4 @@ class Link(Protocol):
 
     def fail(self, code: ErrorCode, message: str) -> None:
         """Send ERROR on stream 0 and close."""
-        ...
-
-
-class Engine(Protocol):
-    """The rest of the daemon, as a connection sees it."""
-
-    def greet(self, connection: Link, hello: Hello, version: int) -> Welcome:
-        """A client has said HELLO; ``version`` is the version to speak."""
-        ...
-
-    def restoring(self, connection: Link, stream_id: int, request: Open) -> Awaitable[None] | None:
-        """The work that brings the index here; wait for it before ``open``. Raises ``StreamError``."""
-        ...
-
-    def open(self, connection: Link, stream_id: int, request: Open) -> Stream:
-        """A new stream. Raises ``StreamError``."""
-        ...
-
-    def change(
-        self, stream: Stream, seq: int, change: Change, received_ns: int, *, first_seq: int | None = None
-    ) -> None:
-        """Apply a frame that changes the index, or those from ``first_seq`` on together.
-
-        Raises ``StreamError`` or ``ProtocolError``; then nothing has changed.
-        """
-        ...
-
-    def read_pause_s(self) -> float:
-        """The wait after the last read, 0 for none. After the wait, ask again."""
-        ...
-
-    def paused(self, seconds: float) -> None:
-        """A connection was not read for ``seconds``, because the engine wished it."""
-        ...
-
-    def decided(self, stream: Stream, seq: int, answer: Cancelled | Rescheduled) -> None:
-        """The broker has answered a CANCEL or RESCHEDULE."""
-        ...
-
-    def paced(self, stream: Stream, seq: int, told: Paced) -> None:
-        """The broker says which pace of release is in force, in answer to a PACE or by itself."""
-        ...
-
-    def credit(self, stream: Stream, more: int) -> None:
-        """The broker has room again."""
-        ...
-
-    def answer_sent(self, stream: Stream) -> None:
-        """The last HELD of the stream has been written."""
-        ...
-
-    def answer_failed(self, stream: Stream, error: Exception) -> None:
-        """The answer to OPEN cannot be made: a bug."""
-        ...
-
-    def ended(self, stream: Stream) -> None:
-        """The stream is gone."""
-        ...
-
-    def writable(self, connection: Link) -> None:
-        """The peer takes data again."""
-        ...
-
-    def query(self, connection: Link, request: dict[str, object], reply: Callable[[bytes], None]) -> None:
-        """Answer a control client in JSON: ``reply`` is called now or when the answer is there.
-
-        It is called once, or more often if the answer takes several frames.
-        """
-        ...
-
-    def ingest(self, connection: Link, message: Ingest, reply: Callable[[bytes], None]) -> None:
-        """Entries of a control client; ``reply`` is called once they are durable."""
-        ...
-
-    def respond(
-        self, connection: Link, request: HttpRequest, respond: Callable[[HttpResponse], None]
-    ) -> None:
-        """Answer a request that the broker's web service has authorized; ``respond`` is called once."""
-        ...
-
-    def bypassed(self, connection: Link, told: Bypassed) -> None:
-        """A broker names the dispatchers that bypass Tidegate."""
-        ...
-
-    def gone(self, connection: Link) -> None:
-        """The connection is closed; its streams have ended."""
         ...

@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidegate.index import Clock
+from tidegate.plugin.daemon.engine import DaemonEngine
 from tidegate.plugin.daemon.session import Change
-from tidegate.plugin.daemon.stream import Engine, Link, Stream
+from tidegate.plugin.daemon.stream import Link, Stream
 from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
 from tidegate.plugin.wire.frames import Frame
 from tidegate.plugin.wire.messages import Cancelled, Close, Credit, Error, Open, Paced, Rescheduled
@@ -51,7 +52,7 @@ class Streams:
     def __init__(
         self,
         connection: Link,
-        engine: Engine,
+        engine: DaemonEngine,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         *,
@@ -91,7 +92,7 @@ class Streams:
         if stream_id in self._open or stream_id in self._opening:
             raise ProtocolError(ErrorCode.ALREADY_OPEN, f"stream {stream_id} is open already")
         try:
-            restoring = self._engine.restoring(self._connection, stream_id, request)
+            restoring = self._engine.opener.restoring(self._connection, stream_id, request)
         except StreamError as error:
             self._refuse(stream_id, error)
             return
@@ -148,7 +149,7 @@ class Streams:
 
     def _begin(self, stream_id: int, request: Open) -> None:
         try:
-            stream = self._engine.open(self._connection, stream_id, request)
+            stream = self._engine.opener.open(self._connection, stream_id, request)
         except StreamError as error:
             self._refuse(stream_id, error)
             return

@@ -422,7 +422,7 @@ def width(world: World, daemon: int, width_ms: int) -> None:
     request: dict[str, Any] = {"what": "width", "subscription": "*"}
     request |= {"auto": True} if width_ms == 0 else {"width_ms": width_ms}
     for connection in connections[:1]:
-        life.loop.call_soon(life.engine.query, connection, request, lambda reply: None)
+        life.loop.call_soon(life.engine.queries.ask, connection, request, lambda reply: None)
 
 
 # ---- what others put into an index

@@ -125,7 +125,7 @@ async def test_who_goes_without_reading_leaves_nothing(start: StartDaemon, socke
             stream.add(spread(500, 100))
             await stream.durable()
             client.ask(range(2, 10), "record")
-            queries = daemon.engine._queries
+            queries = daemon.engine.queries
             await until(lambda: bool(queries._room))
         await until(lambda: not queries._tasks)
         assert not queries._room
