@@ -30,7 +30,7 @@ class BlockIds:
         self.upcoming = upcoming
         """Ids from this one on have not been given."""
 
-    def take(self) -> int:
+    def next_id(self) -> int:
         """An id that no block has had."""
         taken = self.upcoming
         self.upcoming += 1
@@ -84,7 +84,7 @@ class BlockWriter:
 
     def block(self, slice_id: SliceId, run_id: int, entries: Entries, group: Group = None) -> BlockDescriptor:
         """Write one block of a run; its entries are sorted and without repeats."""
-        block_id = self.ids.take()
+        block_id = self.ids.next_id()
         value = encode_block(entries)
         self.put(keys.block_key(self._subscription_id, slice_id, block_id), value, group)
         return describe(entries, len(value), block_id, run_id)

@@ -36,7 +36,7 @@ class Sources:
         self.found = PositionSet()
         self.coming = PositionSet()
 
-    def take(self, item: object) -> EntryKey | None:
+    def reach(self, item: object) -> EntryKey | None:
         """The key of an item that the walk has reached; None if it is not in the heap."""
         return self._in_heap.pop(item, None)
 

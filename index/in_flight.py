@@ -91,7 +91,7 @@ class InFlightEntries:
                 return int(entries.ledger_id[at]), int(entries.entry_id[at])
         raise ValueError("nothing in flight is held")
 
-    def take(self) -> list[Entries]:
+    def pop_all(self) -> list[Entries]:
         """All entries, which are removed from here."""
         parts = self.parts()
         self._parts, self._loose = [], []

@@ -226,7 +226,7 @@ class Persister:
         sequence = plan.state.persisted_sequence
         newer_ms = plan.now_ms if self._own_journal.last_sequence > sequence else None
         self._journal.persisted(self._own_journal, sequence, self._job_journal_bytes, newer_ms)
-        self._width.take(result.width, self._name)
+        self._width.apply_decision(result.width, self._name)
         _exchange(self._held_versions, result.held_versions)
         _exchange(self._acknowledged_versions, result.acknowledged_versions)
         _exchange(self._moved_versions, result.moved_versions)

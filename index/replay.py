@@ -23,7 +23,7 @@ def replay(records: Iterable[Replayed], changes: Changes[IndexT]) -> None:
     """Make the changes of the records. Repeating them changes nothing."""
     gathered = _Gathered(changes.mark)
     for record in records:
-        if not gathered.take(record):
+        if not gathered.gather(record):
             gathered.make(changes)
             _make(record, changes)
             gathered = _Gathered(changes.mark)
@@ -43,8 +43,8 @@ class _Gathered:
         self._acknowledged: PositionSet | None = None
         self._before = self._mark = mark
 
-    def take(self, record: Replayed) -> bool:
-        """Take in a record if its order does not matter; True if it was taken."""
+    def gather(self, record: Replayed) -> bool:
+        """Gather a record if its order does not matter; True if it was gathered."""
         match record.record_type, record.content:
             case RecordType.ADD, Entries() as entries:
                 self._added.append(entries)
@@ -66,7 +66,7 @@ class _Gathered:
         return True
 
     def make(self, changes: Changes[IndexT]) -> None:
-        """Make the changes of all records taken in."""
+        """Make the changes of all records gathered."""
         if self._added:
             changes.add(Entries.concat(self._added))
         if self._moved:

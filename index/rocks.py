@@ -58,7 +58,7 @@ class _Reading:
         """Release the iterator."""
         self._held = None
 
-    def take(self) -> tuple[bytes, bytes] | None:
+    def next_row(self) -> tuple[bytes, bytes] | None:
         """The next row, None after the last. Raises DbClosedError if the scan was ended."""
         held = self._held
         if held is None:
@@ -234,7 +234,7 @@ class RocksStore:
     def _rows(self, reading: _Reading) -> Iterator[tuple[bytes, bytes]]:
         while True:
             try:
-                row = reading.take()
+                row = reading.next_row()
             except Exception as error:
                 raise self._translate(error) from error
             if row is None:

@@ -41,7 +41,7 @@ class SliceWidth:
         self._was_set = False
         return None if before_ns is None else (now_ns - before_ns) // 1_000_000
 
-    def take(self, decision: WidthDecision | None, name: SubscriptionName) -> None:
+    def apply_decision(self, decision: WidthDecision | None, name: SubscriptionName) -> None:
         """Apply the decision of a persist, unless somebody has set a width meanwhile."""
         if decision is None or self._was_set:
             return

@@ -152,7 +152,7 @@ class Slice:
     def finish(self, heap: RunHeap) -> None:
         """Finish a slice without held entries: none of them will be popped."""
         self.leave(heap)
-        self.in_flight.take()
+        self.in_flight.pop_all()
         self.finished = True
 
     def leave(self, heap: RunHeap) -> None:
@@ -167,7 +167,7 @@ class Slice:
             self.leave(heap)
             for block in self.blocks.values():
                 block.consumed = False
-            self.in_flight.take()
+            self.in_flight.pop_all()
             self.active = False
             self.enter(heap)
 
@@ -182,7 +182,7 @@ class Slice:
             f"slice {self.id} counts {self.entries} entries in the runs {self.run_entries}, not {sizes}",
         )
         if not self.active:
-            key, wanted = sources.take(self), None if self.finished else self.first_key()
+            key, wanted = sources.reach(self), None if self.finished else self.first_key()
             require(key == wanted, f"slice {self.id} is in the heap at {key}, not at {wanted}")
             require(not len(self.in_flight), f"slice {self.id} is not active but has entries in flight")
         for part in self.in_flight.parts():
@@ -190,7 +190,7 @@ class Slice:
         for block in self.blocks.values():
             entries = read(block)
             if entries is None:
-                sources.take(block)
+                sources.reach(block)
             else:
                 self._check_block(block, entries, sources)
 
@@ -210,10 +210,10 @@ class Slice:
         if not self.active:
             sources.coming.add(entries)
         elif block.run is not None:
-            block.run.check(sources.take(block.run))
+            block.run.check(sources.reach(block.run))
             sources.coming.add(block.run.entries.part(block.run.at, len(block.run.entries)))
         elif not block.consumed:
-            key = sources.take(block)
+            key = sources.reach(block)
             require(key == descriptor.first, f"block {descriptor} is in the heap at {key}")
             sources.coming.add(entries)
 

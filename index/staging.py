@@ -153,7 +153,7 @@ class Staging:
 
     def rewind(self) -> None:
         """Stage the entries in flight once more."""
-        for part in self.in_flight.take():
+        for part in self.in_flight.pop_all():
             self.add(part)
 
     def leave_heap(self) -> None:
@@ -177,7 +177,7 @@ class Staging:
         other.leave_heap()
         for part in parts:
             self.add(part)
-        for part in other.in_flight.take():
+        for part in other.in_flight.pop_all():
             self.in_flight.append(part, self._held)
 
     def check(self, sources: Sources, counts: Callable[[Entries], BoolArray] | None = None) -> None:
@@ -188,10 +188,10 @@ class Staging:
         parts = self.parts()
         require(sum(map(len, parts)) == len(self), f"staging counts {len(self)} entries")
         for run in self._runs:
-            run.check(sources.take(run))
+            run.check(sources.reach(run))
         for chunk in self._chunks:
             first_ms, _ = bounds(Entries.concat(chunk.parts()).deliver_at_ms)
-            key = sources.take(chunk)
+            key = sources.reach(chunk)
             require(key == (first_ms, -1, -1), f"a chunk from {first_ms} on is in the heap at {key}")
         for part in parts:
             sources.found.add(part if counts is None else part.take(counts(part)))

@@ -76,7 +76,7 @@ class TappedStore:
         """Stop noting a subscription."""
         self._watched = self._watched - {subscription_id}
 
-    def take(self) -> list[Noted]:
+    def pop_noted(self) -> list[Noted]:
         """The writes noted since the last call, of the subscriptions that are still watched."""
         if not self._noted:
             return []

@@ -119,7 +119,7 @@ class IndexDriver:
         began_ns = time.perf_counter_ns()
         index.add(entries)
         self.pauses.note("add", time.perf_counter_ns() - began_ns)
-        self._admission.take(len(entries) * ENTRY_BYTES)
+        self._admission.count_read(len(entries) * ENTRY_BYTES)
         self._appended(len(entries))
 
     def pop(self, index: DelayIndex, limit: int) -> Entries:

@@ -84,7 +84,7 @@ class Tally:
     number_sum: int = 0
     _last: tuple[int, int, int] = (-1, -1, -1)
 
-    def take(self, entries: Entries, now_ms: int, *, follows: bool = True) -> None:
+    def examine(self, entries: Entries, now_ms: int, *, follows: bool = True) -> None:
         """Examine the result of a pop at ``now_ms``.
 
         ``follows``: no entry was added since the pop before, so that the order continues.

@@ -69,7 +69,7 @@ class Queue:
             self.written += len(part)
             rows = rows[len(part) :]
 
-    def take(self, until_ms: int, limit: int) -> Table:
+    def pop(self, until_ms: int, limit: int) -> Table:
         """At most ``limit`` records from the head that leave the level by ``until_ms``."""
         if not len(self._head):
             self._load()
@@ -130,7 +130,7 @@ class LevelsPeer(Peer):
         while moved and limit:
             moved = False
             for queue in self._queues:
-                rows = queue.take(now_ms, limit)
+                rows = queue.pop(now_ms, limit)
                 if not len(rows):
                     continue
                 moved = True

@@ -72,7 +72,7 @@ class Wheel:
             bool(self._heap) and self._heap[0] <= last
         )
 
-    def take(self, last: int, limit: int) -> list[Table]:
+    def pop(self, last: int, limit: int) -> list[Table]:
         """At most ``limit`` rows of the slots up to ``last``, in order of slot; they leave the wheel."""
         taken: list[Table] = []
         while limit:
@@ -162,7 +162,7 @@ class QmqPeer(Peer):
         taken: list[Table] = []
         wanted = limit
         self._load_until(self._current + 1, last)
-        while wanted and (parts := self._wheel.take(last, wanted)):
+        while wanted and (parts := self._wheel.pop(last, wanted)):
             taken += parts
             wanted -= sum(map(len, parts))
             self._load_until(self._current + 1, last)

@@ -186,7 +186,7 @@ def take_due(driver: IndexDriver, index: DelayIndex, tally: Tally, stopwatch: St
     entries = driver.pop(index, FRAME_RECORDS_MAX)
     if len(entries):
         with stopwatch.stopped():
-            tally.take(entries, driver.clock.now_ms())
+            tally.examine(entries, driver.clock.now_ms())
             positions = PositionSet.of_entries(entries)  # the form into which a broker's frame is parsed
         driver.acknowledge(index, positions)
     return len(entries)

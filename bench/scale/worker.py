@@ -230,7 +230,7 @@ def emptied(driver: IndexDriver, indexes: list[DelayIndex], source: Source, each
         tally = Tally(source, first=number * each)
         while index.next_due_ms() is not None:
             entries = driver.pop(index, FRAME_RECORDS_MAX)
-            tally.take(entries, driver.clock.now_ms())
+            tally.examine(entries, driver.clock.now_ms())
             if not len(entries):
                 driver.turn()
         popped += tally.popped

@@ -46,7 +46,7 @@ class Landing:
         self._batch.put(keys.subscription_key(keys.CHAIN, subscription_id), chain.encode())
         self._writing: asyncio.Future[None] | None = None
 
-    def take(self, kind: int, key: bytes, value: bytes) -> None:
+    def apply_operation(self, kind: int, key: bytes, value: bytes) -> None:
         """See `Spill`."""
         whole = keys.unstripped(key, self.subscription_id)
         if kind == Batch.PUT:

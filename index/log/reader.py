@@ -27,8 +27,8 @@ from tidegate.index.store import Batch
 class Spill(Protocol):
     """Takes blocks out of memory while a log is read: they are nearly all of its bytes."""
 
-    def take(self, kind: int, key: bytes, value: bytes) -> None:
-        """Take the next operation on blocks."""
+    def apply_operation(self, kind: int, key: bytes, value: bytes) -> None:
+        """Apply the next operation on blocks."""
         ...
 
     async def drain(self, read_bytes: int) -> None:
@@ -69,7 +69,7 @@ class Content:
             return
         if key[:1] == keys.BLOCK:
             if self._spill is not None:
-                self._spill.take(kind, key, value)
+                self._spill.apply_operation(kind, key, value)
                 value = b"" if kind == Batch.PUT else value
             if kind != Batch.DELETE_RANGE:
                 self.places.pop(key, None)
@@ -101,8 +101,8 @@ class LogParser:
         self._pending_kind: EntryKind | None = None
         self._pending_bytes = 0
 
-    def take(self, entry: bytes) -> None:
-        """Take the next entry. Raises CorruptRecordError or UnreadableLogError; none after it counts."""
+    def feed(self, entry: bytes) -> None:
+        """Read the next entry. Raises CorruptRecordError or UnreadableLogError; none after it counts."""
         if self._chain is None:
             header = Header.decode(entry)
             if header.identity != self._identity:
@@ -170,7 +170,7 @@ async def read_log(home: Readable, ledger_id: int, identity: Identity, spill: Sp
             async for first, entries in answers:
                 for at, entry in enumerate(entries, first):
                     try:
-                        parser.take(entry)
+                        parser.feed(entry)
                     except (CorruptRecordError, UnreadableLogError) as error:
                         damage = f"entry {at}: {error}"
                         break

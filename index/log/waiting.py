@@ -47,7 +47,7 @@ class Waiting:
             self._noted.clear()
             self.size_bytes = 0
 
-    def take(self, record_bytes: int, count: int) -> tuple[list[Operation], int]:
+    def pop_oldest(self, record_bytes: int, count: int) -> tuple[list[Operation], int]:
         """The operations of the oldest `count` writes, or of as many as fill a record; also their number.
 
         `since_ns` counts them until `appended` is called.

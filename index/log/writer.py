@@ -407,7 +407,7 @@ class LogWriter:
         """Append the writes that wait now. In a snapshot they count when it has ended."""
         left = len(waiting)
         while left:
-            operations, taken = waiting.take(self._options.record_bytes, left)
+            operations, taken = waiting.pop_oldest(self._options.record_bytes, left)
             left -= taken
             await self._put(ledger, blocks, kind, operations, places)
             _refuse_more(waiting)

@@ -50,9 +50,9 @@ class IndexAtDaemon:
         self.known = False
         self.stored = PositionSet()
 
-    def take(self) -> None:
+    def take_in(self) -> None:
         """Own it until the session ends. Raises ``UserError`` if another job owns it."""
-        self.known = bool(self._session.take(self.name)["known"])
+        self.known = bool(self._session.take_in(self.name)["known"])
 
     def acknowledged(self) -> Acknowledged:
         """The cursor's present acknowledgements."""

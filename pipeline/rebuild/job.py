@@ -91,7 +91,7 @@ def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]
         cluster, plan, goes_on = planned(wanted, former, watch, KeptParts(files))
         left_out = LeftOut(context, wanted)
         indexes = served(session, wanted, plan, left_out)
-        take(indexes)
+        take_in(indexes)
         keep_plan(files, plan, anew=former is not None and not goes_on)
         prepared = prepare(context, wanted, watch, cluster, plan, files)
         told = []
@@ -237,10 +237,10 @@ def served(session: DaemonSession, wanted: RebuildOptions, plan: Plan, left_out:
     return found
 
 
-def take(indexes: Sequence[Numbered]) -> None:
+def take_in(indexes: Sequence[Numbered]) -> None:
     """Take all of them at the daemon. Raises ``UserError`` if another job owns one."""
     for _, index in indexes:
-        index.take()
+        index.take_in()
 
 
 def prepare(  # noqa: PLR0917 all that is known

@@ -34,7 +34,7 @@ from tidegate.pipeline.rebuild.job import (
     planned,
     prepare,
     served,
-    take,
+    take_in,
 )
 from tidegate.pipeline.rebuild.options import RebuildOptions
 from tidegate.pipeline.rebuild.own_folder import own_folder, remove_abandoned
@@ -70,7 +70,7 @@ def _verify(
         cluster, plan, _ = planned(wanted, None, watch)
         indexes = served(session, wanted, plan, left_out)
         if wanted.repair:
-            take(indexes)
+            take_in(indexes)
         else:
             indexes = known(session, wanted, indexes, left_out)
         with own_folder(files, _OURS):

@@ -66,7 +66,7 @@ class Admission:
         self._told_bytes, self._told_ns = level_bytes, now_ns
         self._taken_bytes = 0
 
-    def take(self, size_bytes: int) -> None:
+    def count_read(self, size_bytes: int) -> None:
         """Count ``size_bytes`` as read."""
         self._taken_bytes += size_bytes
         self._credit_bytes -= size_bytes

@@ -347,7 +347,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _apply_gathered(self) -> None:
         """Raises ``ProtocolError`` at the first frame that breaks a rule; those before it are applied."""
-        gathered = self._small_adds.take()
+        gathered = self._small_adds.pop_gathered()
         if gathered is None:
             return
         by_stream = gathered.by_stream
@@ -392,7 +392,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.hello.role == Role.BROKER
             ):
                 self._added = self._added or isinstance(message, Add)
-                self._streams.take(frame, message, self._received_ns)
+                self._streams.receive(frame, message, self._received_ns)
             case _:
                 raise ProtocolError(
                     ErrorCode.MALFORMED,

@@ -268,7 +268,7 @@ class DaemonEngine:
     def added(self, index: DelayIndex, positions: PositionSet) -> None:
         """See ``ingestion.IngestionOwner``."""
         self._metrics.entries_added.inc(len(positions))
-        self._reading_pace.take(len(positions))
+        self._reading_pace.count_read(len(positions))
         self._changed_by_others(index)
         stream = self.ownership.get(index.name)
         if stream is not None:
@@ -350,7 +350,7 @@ class DaemonEngine:
         except Exception as error:
             raise self._failures.bug(stream.session.index, repr(stream.session), error) from error
         if isinstance(change, Add | Move):
-            self._reading_pace.take(entries)
+            self._reading_pace.count_read(entries)
         if isinstance(change, Add):
             self._metrics.entries_added.inc(entries)
             if self.queries.recorder.active:

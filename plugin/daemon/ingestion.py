@@ -105,7 +105,7 @@ class Ingestion:
 
     # ---- questions
 
-    def take(self, holder: object, request: dict[str, object]) -> dict[str, Any]:
+    def take_in(self, holder: object, request: dict[str, object]) -> dict[str, Any]:
         """The query `take-in`. Makes an index if no broker has opened the subscription yet.
 
         Raises ``UserError`` if another client has it.

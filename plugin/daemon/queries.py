@@ -136,7 +136,7 @@ class Queries:
                 case "width":
                     self._width(connection, request, reply)
                 case "take-in":
-                    reply(json_body(self._ingestion.take(connection, request)))
+                    reply(json_body(self._ingestion.take_in(connection, request)))
                 case "index":
                     reply(json_body(self._ingestion.about(request)))
                 case "positions":

@@ -42,9 +42,9 @@ class ReadingPace:
         """True if there is no room for entries, and none comes because spilling fails."""
         return self._admission.stopped and self._catalog.persist_failure is not None
 
-    def take(self, entries: int) -> None:
+    def count_read(self, entries: int) -> None:
         """Count ``entries`` as read."""
-        self._admission.take(entries * ENTRY_BYTES)
+        self._admission.count_read(entries * ENTRY_BYTES)
 
     def pause_s(self) -> float:
         """The wait before the next read, 0 for none. After the wait, ask again."""

@@ -39,7 +39,7 @@ class SmallAdds:
         self._gathered.arrived.append(frame)
         return True
 
-    def take(self) -> Gathered | None:
+    def pop_gathered(self) -> Gathered | None:
         """The frames gathered since the last call, None if there are none."""
         if not self._gathered.arrived:
             return None

@@ -142,7 +142,7 @@ class Streams:
         now_ns = self._clock.monotonic_ns()
         for frame, message in opening.later:
             try:
-                self.take(frame, message, now_ns)
+                self.receive(frame, message, now_ns)
             except ProtocolError as error:
                 self._connection.fail(error.code, error.message)
                 return
@@ -163,7 +163,7 @@ class Streams:
 
     # --- frames -----------------------------------------------------------------------------------
 
-    def take(self, frame: Frame, message: Credit | Paced | Change, received_ns: int) -> None:
+    def receive(self, frame: Frame, message: Credit | Paced | Change, received_ns: int) -> None:
         """A frame has come on a stream. Raises ``ProtocolError``."""
         stream_id = frame.stream
         opening = self._opening.get(stream_id)

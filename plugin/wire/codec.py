@@ -152,7 +152,7 @@ class _Reader:
     def malformed(self, why: str) -> ProtocolError:
         return ProtocolError(ErrorCode.MALFORMED, f"{self._kind.name}: {why}")
 
-    def take(self, size: int) -> memoryview:
+    def cut(self, size: int) -> memoryview:
         end = self._offset + size
         if end > len(self._data):
             raise self.malformed(f"payload ends {end - len(self._data)} bytes too early")
@@ -161,10 +161,10 @@ class _Reader:
         return piece
 
     def rest(self) -> bytes:
-        return bytes(self.take(len(self._data) - self._offset))
+        return bytes(self.cut(len(self._data) - self._offset))
 
     def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
-        return layout.unpack(self.take(layout.size))
+        return layout.unpack(self.cut(layout.size))
 
     def u16(self) -> int:
         return int(self.unpack(_U16)[0])
@@ -174,12 +174,12 @@ class _Reader:
 
     def string(self) -> str:
         try:
-            return str(self.take(self.u16()), "utf-8")
+            return str(self.cut(self.u16()), "utf-8")
         except UnicodeDecodeError as error:
             raise self.malformed("a string is not UTF-8") from error
 
     def records(self) -> Entries:
-        return _entries(self._kind, self.take(self.u32() * RECORD_BYTES))
+        return _entries(self._kind, self.cut(self.u32() * RECORD_BYTES))
 
     def positions(self) -> PositionSet:
         start = self._offset
@@ -189,7 +189,7 @@ class _Reader:
             if ledger_id <= previous:
                 raise self.malformed(f"ledger {ledger_id} does not come after ledger {previous}")
             previous = ledger_id
-            self.take(size)
+            self.cut(size)
         try:
             return PositionSet.deserialize(bytes(self._data[start : self._offset]))
         except (TidegateIndexError, ValueError, IndexError) as error:
@@ -199,7 +199,7 @@ class _Reader:
         count = self.u16()
         if count > CLAIMS_MAX:
             raise self.malformed(f"{count} claims, and there are at most {CLAIMS_MAX}")
-        return struct.unpack(f"<{count}I", self.take(count * _CLAIM_BYTES))
+        return struct.unpack(f"<{count}I", self.cut(count * _CLAIM_BYTES))
 
     def pace(self) -> ReleasePace:
         kind, amount = self.unpack(_PACE)
@@ -269,7 +269,7 @@ def _read_log_answer(reader: _Reader, _: int) -> LogAnswer:
         raise reader.malformed(f"unknown code {code}")
     message = reader.string()
     return LogAnswer(
-        LogCode(code), number, message, tuple(bytes(reader.take(reader.u32())) for _ in range(reader.u32()))
+        LogCode(code), number, message, tuple(bytes(reader.cut(reader.u32())) for _ in range(reader.u32()))
     )
 
 

@@ -96,7 +96,7 @@ class DaemonSession:
         """The answer to a question. Raises ``UserError``."""
         return self._answer(self._send(Query(json_body(request))))
 
-    def take(self, name: SubscriptionName) -> dict[str, Any]:
+    def take_in(self, name: SubscriptionName) -> dict[str, Any]:
         """Take a subscription until this session ends. Raises ``UserError`` if another session has it."""
         return self.ask({"what": "take-in", "topic": name.topic, "subscription": name.subscription})
 

@@ -30,4 +30,4 @@ def test_a_write_under_way_when_watching_begins_is_noted() -> None:
     batch = Batch()
     batch.put(keys.subscription_key(keys.STATE, 1), b"state")
     tap.write(batch, sync=True)
-    assert [each.subscription_id for each in tap.take()] == [1]
+    assert [each.subscription_id for each in tap.pop_noted()] == [1]

@@ -95,7 +95,7 @@ class Shipper:
         self.may_count.append(ledger_id)
 
     def note(self) -> None:
-        for noted in self._store.take():
+        for noted in self._store.pop_noted():
             self.writer.note(noted)
 
     async def ship(self) -> None:

@@ -230,7 +230,7 @@ class PageClient:
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         return self._answered(QUERY, json.dumps(request).encode("utf-8"))
 
-    def take(self, topic: str = "persistent://public/default/orders") -> dict[str, Any]:
+    def take_in(self, topic: str = "persistent://public/default/orders") -> dict[str, Any]:
         return self.ask({"what": "take-in", "topic": topic, "subscription": "sub"})
 
     def ingest(

@@ -439,7 +439,7 @@ class IndexLogs:
     def _pump(self) -> None:
         """Pass the noted writes to the writers."""
         touched: dict[StreamLog, None] = {}  # in the order in which they have something to ship
-        for noted in self._store.take():
+        for noted in self._store.pop_noted():
             log = self._by_id.get(noted.subscription_id)
             if log is not None:
                 log.writer.note(noted)

@@ -75,7 +75,7 @@ class _Admitted:
     """`Spill` that waits for a turn at long logs once its log proves long."""
 
     def __init__(self, landing: Landing, become_long: Callable[[], Awaitable[None]]) -> None:
-        self.take = landing.take
+        self.apply_operation = landing.apply_operation
         self._landing = landing
         self._become_long = become_long
         self._long = False

@@ -37,7 +37,7 @@ def in_order(count: int, source: Source = SOURCE) -> Entries:
 def tallied(*pops: Entries, now_ms: int = START_MS + HOUR_MS, count: int = 100) -> dict[str, float]:
     tally = Tally(SOURCE)
     for entries in pops:
-        tally.take(entries, now_ms)
+        tally.examine(entries, now_ms)
     return tally.check(count)
 
 
@@ -71,7 +71,7 @@ def test_everything_in_order_passes_the_tally() -> None:
 
 def test_the_tally_finds_what_is_missing_and_what_is_still_held_is_not() -> None:
     tally = Tally(SOURCE)
-    tally.take(in_order(90), START_MS + HOUR_MS)
+    tally.examine(in_order(90), START_MS + HOUR_MS)
     assert tally.check(100)["missing"] == 10
     assert tally.check(100, held=10)["missing"] == 0
 

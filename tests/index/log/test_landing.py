@@ -152,7 +152,7 @@ async def test_a_write_that_failed_before_the_log_was_given_up_is_nobodys_unhand
     abandoned: list[int] = []
     with ThreadPoolExecutor(1) as executor:
         landing = Landing(FullStore(), SUBSCRIPTION_ID, CHAIN, executor=executor, abandon=abandoned.append)
-        landing.take(Batch.PUT, block_key(1), bytes(PIECE_BYTES))
+        landing.apply_operation(Batch.PUT, block_key(1), bytes(PIECE_BYTES))
         await landing.drain(PIECE_BYTES)
     assert landing._writing is not None
     await asyncio.wait([landing._writing])

@@ -49,7 +49,7 @@ def golden_entry(name: str) -> bytes:
 def parsed(*entries: bytes) -> LogParser:
     parser = LogParser(IDENTITY)
     for entry in entries:
-        parser.take(entry)
+        parser.feed(entry)
     return parser
 
 
@@ -91,7 +91,7 @@ def test_a_long_record_is_several_entries_and_counts_as_one() -> None:
     assert len(entries) == 3
     begun = parsed(ENTRIES["log_header"], *entries[:2])
     assert not begun.content.of(keys.STATE)
-    begun.take(entries[2])
+    begun.feed(entries[2])
     assert len(begun.content.of(keys.STATE)[STATE]) == 2_500_000
 
 
@@ -102,7 +102,7 @@ def test_every_flipped_bit_is_noticed(name: str) -> None:
     for at in range(len(entry)):
         parser = parsed(*before)
         with pytest.raises((CorruptRecordError, UnreadableLogError)):
-            parser.take(entry[:at] + bytes([entry[at] ^ 1]) + entry[at + 1 :])
+            parser.feed(entry[:at] + bytes([entry[at] ^ 1]) + entry[at + 1 :])
 
 
 @pytest.mark.parametrize(

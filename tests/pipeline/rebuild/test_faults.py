@@ -155,7 +155,7 @@ def holding_acknowledged(cluster: Cluster, lane: Lane) -> pulsar.MessageId:
     wait_until(lambda: lane.stats().backlog == 13, "seven of them are acknowledged")
     name = SubscriptionName(f"persistent://{lane.topic}", "sub")
     with session(cluster) as broken:
-        broken.take(name)
+        broken.take_in(name)
         entries = Entries.of((1 << 41, one.ledger_id(), one.entry_id()) for one in gone)
         assert list(broken.put(name, [encode_block(entries)])) == [7]
     return gone[0]

@@ -151,7 +151,7 @@ def test_verify_finds_each_kind_and_repairs_it(
     wrong = entries.part(10, 17)
     late = Entries(wrong.deliver_at_ms + 5_000, wrong.ledger_id, wrong.entry_id)
     with session(cluster) as broken:
-        broken.take(name)
+        broken.take_in(name)
         with pytest.raises(UserError, match="another rebuild"):
             job(verify, spark, cluster, attached, tmp_path / "work", repair=True)
         # Nobody reads them again: there is no consumer.
@@ -179,7 +179,7 @@ def test_a_wrong_time_is_found_and_put_right(
     shutil.rmtree(cluster.daemon.data_dir)
     cluster.daemon.start()
     with session(cluster) as broken:
-        broken.take(name)
+        broken.take_in(name)
         late = Entries(right.deliver_at_ms + 5_000, right.ledger_id, right.entry_id).part(0, 9)
         list(broken.put(name, [encode_block(one) for one in (late, right.part(9, 100))]))
     found, code = job(verify, spark, cluster, lane, tmp_path / "work", repair=True)
@@ -195,10 +195,10 @@ def test_one_index_of_more_than_a_status_tells_is_found(cluster: Cluster, lane: 
         try:
             many.daemon.start()
             with session(many) as making:
-                making.take(SubscriptionName(f"persistent://{lane.topic}", "sub"))
+                making.take_in(SubscriptionName(f"persistent://{lane.topic}", "sub"))
                 for number in range(SUBSCRIPTIONS_MAX):
                     name = SubscriptionName("persistent://public/default/many", str(number))
-                    making.take(name)
+                    making.take_in(name)
                     assert list(making.put(name, one)) == [1]
                 known = ask_socket(many.daemon.socket_path, {"what": "status"})
                 assert (len(known["subscriptions"]), known["subscriptions_omitted"]) == (1_000, 1)
@@ -230,7 +230,7 @@ def test_what_cannot_be_done_is_said_and_leaves_nothing(
     lane.reserve()
     with session(cluster) as making:
         # A verification wants an index to look at.
-        making.take(SubscriptionName(f"persistent://{lane.topic}", "sub"))
+        making.take_in(SubscriptionName(f"persistent://{lane.topic}", "sub"))
     with pytest.raises(UserError, match=re.escape(said)):
         job(module, spark, cluster, lane, tmp_path / "work", **change)
     assert not list(tmp_path.iterdir())
@@ -340,7 +340,7 @@ def is_unlocked(path: Path) -> bool:
 def is_free(cluster: Cluster, lane: Lane) -> bool:
     with session(cluster) as asked:
         try:
-            asked.take(SubscriptionName(f"persistent://{lane.topic}", "sub"))
+            asked.take_in(SubscriptionName(f"persistent://{lane.topic}", "sub"))
         except UserError:
             return False
         return True

@@ -36,7 +36,7 @@ class Flow:
         reads = 0
         while self._ready_ns <= self.now_ns and reads < reads_max:
             if reads or not self._ready_ns:
-                self.admission.take(self.read_bytes)
+                self.admission.count_read(self.read_bytes)
                 self.level += self.read_bytes
                 self.taken += self.read_bytes
             reads += 1
@@ -61,7 +61,7 @@ def test_nothing_is_paced_below_the_soft_bound() -> None:
     admission = Admission(SPILL, HARD)
     admission.tell(SPILL, 0)
     for at in range(100):
-        admission.take(READ // 100)
+        admission.count_read(READ // 100)
         assert admission.pause_s(at) == 0.0
 
 

@@ -120,7 +120,7 @@ async def test_a_bug_at_opening_refuses_the_stream_alone_and_keeps_nothing_back(
         index = index_of(daemon, TOPIC)
 
         def bug() -> None:
-            index._timeline._staging.in_flight.take()
+            index._timeline._staging.in_flight.pop_all()
             raise MemoryError("a bug")
 
         with monkeypatch.context() as patched:
@@ -265,7 +265,7 @@ async def test_what_a_bug_keeps_a_rebuild_from_letting_go_of_is_read_again(
         def let_go() -> None:
             with DaemonSession(socket_path) as asking:
                 name = SubscriptionName(TOPIC, "sub")
-                asking.take(name)
+                asking.take_in(name)
                 list(asking.put(name, [encode_block(entries(5, FAR_MS))], disown=True))
 
         def bug(_: PositionSet) -> None:
@@ -288,7 +288,7 @@ async def test_entries_that_a_bug_has_put_in_by_half_are_not_held(
         def rebuild(ledger_id: int) -> None:
             with DaemonSession(socket_path) as asking:
                 name = SubscriptionName(TOPIC, "sub")
-                asking.take(name)
+                asking.take_in(name)
                 list(asking.put(name, [encode_block(entries(5, FAR_MS, ledger_id=ledger_id))]))
 
         await asyncio.to_thread(rebuild, 1)

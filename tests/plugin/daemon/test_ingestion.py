@@ -43,7 +43,7 @@ async def ask(path: Path, questions: Callable[[DaemonSession], T]) -> T:
 
 
 def put(session: DaemonSession, *blocks: Entries, disown: bool = False) -> list[int]:
-    session.take(NAME)
+    session.take_in(NAME)
     return list(session.put(NAME, [encode_block(sort_entries(one)) for one in blocks], disown=disown))
 
 
@@ -105,10 +105,10 @@ async def test_what_is_held_is_not_copied_for_each_piece(
 async def test_one_rebuild_at_a_time(start: StartDaemon, socket_path: Path) -> None:
     async with start():
         with DaemonSession(socket_path) as first:
-            await asyncio.to_thread(first.take, NAME)
+            await asyncio.to_thread(first.take_in, NAME)
             with pytest.raises(UserError, match=r"another rebuild of .* is running"):
-                await ask(socket_path, lambda session: session.take(NAME))
-            await ask(socket_path, lambda session: session.take(SubscriptionName(TOPIC, "other")))
+                await ask(socket_path, lambda session: session.take_in(NAME))
+            await ask(socket_path, lambda session: session.take_in(SubscriptionName(TOPIC, "other")))
         await ask(socket_path, lambda session: put(session, entries(1, later_ms())))
 
 
@@ -117,7 +117,7 @@ async def test_what_is_known_of_an_index(start: StartDaemon, socket_path: Path) 
     async with start(), await ShimClient.connect(socket_path) as client:
         for _ in range(2):
             assert await ask(socket_path, lambda session: session.about(NAME)) == {"known": False}
-        await ask(socket_path, lambda session: session.take(NAME))
+        await ask(socket_path, lambda session: session.take_in(NAME))
         assert await ask(socket_path, lambda session: session.about(NAME)) == {"known": True, "generation": 0}
         for seal in (7, (1 << 63) - 1):
             await client.open(TOPIC, generation=seal)
@@ -133,7 +133,7 @@ async def test_what_is_refused(start: StartDaemon, socket_path: Path) -> None:
             await ask(socket_path, lambda session: list(session.put(NAME, [b"x"])))
 
         def damaged(session: DaemonSession) -> list[int]:
-            session.take(NAME)
+            session.take_in(NAME)
             return list(session.put(NAME, [b"x" * 40]))
 
         with pytest.raises(UserError, match="not a block of entries"):
@@ -274,11 +274,11 @@ async def test_what_the_broker_has_in_flight_is_not_handed_out_when_a_rebuild_br
 
 async def test_a_daemon_that_goes_away(start: StartDaemon, socket_path: Path, tmp_path: Path) -> None:
     with pytest.raises(DaemonAwayError, match="no daemon answers on"):
-        await ask(tmp_path / "nobody.sock", lambda session: session.take(NAME))
+        await ask(tmp_path / "nobody.sock", lambda session: session.take_in(NAME))
     async with start():
         session = DaemonSession(socket_path)
         await asyncio.to_thread(session.__enter__)
-        await asyncio.to_thread(session.take, NAME)
+        await asyncio.to_thread(session.take_in, NAME)
     with pytest.raises(DaemonAwayError, match="hung up"):
-        await asyncio.to_thread(session.take, NAME)
+        await asyncio.to_thread(session.take_in, NAME)
     session.__exit__(None, None, None)

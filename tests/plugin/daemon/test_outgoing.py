@@ -39,7 +39,7 @@ class Peer:
         self.last = False
         self._decoder = FrameDecoder()
 
-    def take(self, data: bytes) -> None:
+    def write(self, data: bytes) -> None:
         self.turns.append(self.turn)
         self.clock.work(FRAME_NS)
         for frame in self._decoder.feed(memoryview(data)):
@@ -76,7 +76,7 @@ async def test_a_large_answer_is_encoded_in_steps_and_says_what_was_held_at_its_
         clock,
         loop,
         Metrics(lambda: "test"),
-        write=peer.take,
+        write=peer.write,
         may_write=lambda: True,
         is_open=lambda _: True,
         sent=answered,

@@ -130,7 +130,7 @@ async def test_what_a_kill_takes_back(serve: Serve, socket_path: Path) -> None:
         stream = broker.open(1, epoch=5, claims=(11,), mark_delete=(1, 1))
         broker.add(stream, records(10))
         broker.durable(stream)
-        control.take()
+        control.take_in()
         assert control.ingest(records(4), DISOWN) == {"entries": 4, "disowned": 2}
         broker.until(lambda: bool(stream.unheld))
         assert stream.unheld == of_first(2, 3)
@@ -156,7 +156,7 @@ async def test_what_is_in_flight_and_how_held_is_cut(serve: Serve, socket_path: 
     with PageClient(socket_path) as broker, PageClient(socket_path, CONTROL, "control-1") as control:
         # In flight on this connection, whoever brings it to the index.
         stream = broker.open(1, in_flight=of_first(0, 2))
-        control.take()
+        control.take_in()
         assert control.ingest(records(4, after_ms=-1_000)) == {"entries": 4, "added": 4}
         broker.until(lambda: len(stream.due) == 2 and len(stream.held) == 4)
         assert [entry_id for _, entry_id, _ in stream.due] == [1, 3]

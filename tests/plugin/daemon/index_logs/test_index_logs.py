@@ -118,7 +118,7 @@ async def test_what_was_put_in_while_no_broker_was_there_is_in_the_log(
 
         def rebuild() -> None:
             with DaemonSession(socket_path) as session:
-                session.take(NAME)
+                session.take_in(NAME)
                 block = encode_block(entries(50, now_ms() + HOUR_MS, ledger_id=2))
                 assert list(session.put(NAME, [block])) == [50]
 
