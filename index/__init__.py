@@ -7,7 +7,7 @@ from tidegate.index.catalog import UNCLAIMED, Catalog
 from tidegate.index.claim import LOST as LOST_CLAIM
 from tidegate.index.claim import Claim
 from tidegate.index.clock import Clock, ManualClock, SystemClock
-from tidegate.index.compaction import choose_runs
+from tidegate.index.crowding import choose_runs
 from tidegate.index.delay_index import DelayIndex
 from tidegate.index.entry import ENTRY_BYTES, ENTRY_ID_MAX, LITTLE_INT64, Entries, EntryKey, Int64Array
 from tidegate.index.errors import (

@@ -261,20 +261,3 @@ class CompactionJob:
         self._result.retired += self._retired
         self._result.intents += self._intents
         self._committed, self._retired, self._intents = {}, [], []
-
-
-def choose_runs(sizes: Mapping[int, int], runs_max: int) -> frozenset[int]:
-    """Choose the runs of a slice to merge: none below `runs_max`, else two or more of similar small size.
-
-    sizes: entries of each run. Merging similar sizes keeps the work logarithmic: a large run is not rewritten
-    for each small one.
-    """
-    if len(sizes) < runs_max:
-        return frozenset()
-    ascending = sorted(sizes, key=lambda run_id: (sizes[run_id], run_id))
-    total = 0
-    for count, run_id in enumerate(ascending):
-        if count >= 2 and sizes[run_id] > 2 * total:
-            return frozenset(ascending[:count])
-        total += sizes[run_id]
-    return frozenset(ascending)

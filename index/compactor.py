@@ -15,6 +15,7 @@ from functools import partial
 from tidegate.index.absent import AbsentBlocks
 from tidegate.index.block_writer import BlockWriter
 from tidegate.index.compaction import CompactionJob, CompactionResult, Task
+from tidegate.index.crowding import Crowding
 from tidegate.index.errors import StorageError, TidegateIndexError
 from tidegate.index.leftovers import Leftovers
 from tidegate.index.names import SubscriptionName
@@ -22,7 +23,7 @@ from tidegate.index.options import IndexOptions
 from tidegate.index.pacing import Merge
 from tidegate.index.persister import Persister
 from tidegate.index.store import Store
-from tidegate.index.timeline import Crowding, Timeline
+from tidegate.index.timeline import Timeline
 
 _LOG = logging.getLogger(__name__)
 

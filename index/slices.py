@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from tidegate.index.checks import Sources, require, require_run
+from tidegate.index.checks import require, require_run
 from tidegate.index.entry import Entries, EntryKey, bounds
 from tidegate.index.format.block import BlockDescriptor
 from tidegate.index.format.keys import SliceId
 from tidegate.index.in_flight import InFlightEntries
 from tidegate.index.merge import Item, RunHeap
 from tidegate.index.run import Run
+from tidegate.index.sources import Sources
 
 Load = Callable[["Block"], Entries | None]
 """Reads a block; None if it is corrupt (the loader has reported it)."""

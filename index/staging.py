@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from tidegate.index.checks import Sources, require
+from tidegate.index.checks import require
 from tidegate.index.entry import BoolArray, Entries, EntryKey, bounds
 from tidegate.index.in_flight import InFlightEntries
 from tidegate.index.merge import Item, RunHeap
 from tidegate.index.positions import PositionSet
 from tidegate.index.run import Run
 from tidegate.index.sort import sort_entries
+from tidegate.index.sources import Sources
 
 _PART_MIN = 1_024
 _BUFFER_MIN = 16

@@ -13,13 +13,12 @@ an entry, left over from before an UNACK, is equal to the first.
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Mapping
-from typing import NamedTuple
 
 from heapdict import heapdict
 
-from tidegate.index.checks import Sources, require
+from tidegate.index.checks import require
 from tidegate.index.clock import Clock
-from tidegate.index.compaction import choose_runs
+from tidegate.index.crowding import Crowding, choose_runs
 from tidegate.index.entry import ENTRY_BYTES, Entries
 from tidegate.index.exhausted import Exhausted
 from tidegate.index.format.block import BlockDescriptor
@@ -32,6 +31,7 @@ from tidegate.index.positions import Position, PositionSet
 from tidegate.index.run import Run
 from tidegate.index.slices import Block, BlockOwner, Load, Slice
 from tidegate.index.sort import sort_entries
+from tidegate.index.sources import Sources
 from tidegate.index.staging import Staging
 from tidegate.index.stats import SliceStats
 
@@ -40,18 +40,6 @@ _STALE_MOVED_MAX = 4_096
 
 Exchanged = Mapping[SliceId, tuple[list[int], list[BlockDescriptor]]]
 """What replaces what, by slice: ids of the blocks removed, the blocks added."""
-
-
-class Crowding(NamedTuple):
-    """A slice's need for compaction; the lowest value is the most urgent."""
-
-    minus_runs: int
-    start_ms: int
-
-    @property
-    def runs(self) -> int:
-        """Number of the slice's runs."""
-        return -self.minus_runs
 
 
 class Timeline:

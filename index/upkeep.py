@@ -18,6 +18,7 @@ from tidegate.index.block_reader import BlockReader
 from tidegate.index.changes import Changes, IndexT
 from tidegate.index.compactor import Compactor
 from tidegate.index.context import Notices
+from tidegate.index.crowding import Crowding
 from tidegate.index.format import keys
 from tidegate.index.format.keys import SliceId
 from tidegate.index.journal import SubscriptionJournal
@@ -28,7 +29,7 @@ from tidegate.index.persister import Persister
 from tidegate.index.position_state import ChangedLedgers, PositionState
 from tidegate.index.positions import PositionSet
 from tidegate.index.quarantine import Quarantine
-from tidegate.index.timeline import Crowding, Timeline
+from tidegate.index.timeline import Timeline
 
 _LOG = logging.getLogger(__name__)
 

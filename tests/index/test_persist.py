@@ -29,7 +29,7 @@ from tidegate.index import persister, roaring, staging
 from tidegate.index import positions as positions_module
 from tidegate.index.catalog import Catalog
 from tidegate.index.clock import ManualClock
-from tidegate.index.compaction import choose_runs
+from tidegate.index.crowding import choose_runs
 from tidegate.index.entry import Entries
 from tidegate.index.errors import StorageError
 from tidegate.index.format import keys
