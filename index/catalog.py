@@ -1,11 +1,11 @@
-"""All subscriptions of one data directory, and their common store, journal, budget and reading ahead.
+"""All subscriptions of one data directory, and their common store, journal and budget.
 
 The core is single-threaded: one thread calls every method but `disk_bytes`. Slow work (the write of a commit,
 a persist, a compaction) is an object that is begun here, run anywhere and finished here.
 
 Invariants: at most one persist or compaction runs at a time; a compaction stops for a persist as soon as it
-has written a block, unless it has been given time before it (`pacing`); the heap of loads has no parked
-subscription; a subscription id is not used twice while anything is stored under it.
+has written a block, unless it has been given time before it (`pacing`); a subscription id is not used twice
+while anything is stored under it.
 """
 
 from __future__ import annotations
@@ -14,19 +14,18 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 
-from heapdict import heapdict
-
 from tidegate.index.background import Background
+from tidegate.index.chains import Chains
 from tidegate.index.clock import Clock
 from tidegate.index.context import Context
 from tidegate.index.damage import Damage
 from tidegate.index.damaged_values import set_aside
 from tidegate.index.delay_index import DelayIndex
-from tidegate.index.errors import ClosedError, CorruptRecordError, StorageError
+from tidegate.index.errors import ClosedError, StorageError
 from tidegate.index.format import keys
-from tidegate.index.format.chain import Chain
 from tidegate.index.format.manifest import Identity
 from tidegate.index.journal import Commit, Journal
+from tidegate.index.loading_ahead import LoadingAhead
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
 from tidegate.index.recovery import check_format, recover, recover_one
@@ -34,8 +33,6 @@ from tidegate.index.slice_width import SliceWidth
 from tidegate.index.stats import CatalogStats, IndexStats
 from tidegate.index.store import Batch, Store
 
-LOAD_AHEAD_NS = 5_000_000
-"""Loading ahead stops after this: it is upkeep, and others wait."""
 UNCLAIMED = bytes(16)
 """The incarnation of an index that was filled before anybody opened its subscription: who opens it has it."""
 
@@ -50,15 +47,12 @@ class Catalog:
         self._clock = clock
         self._options = options
         self._journal = Journal(store, options.write_piece_bytes)
-        self._context: Context[DelayIndex] = Context(
-            store, clock, options, self._journal, self._due_changed, self._crowding_changed
-        )
         self._indexes: dict[SubscriptionName, DelayIndex] = {}
-        self._to_load: heapdict = heapdict()
-        """When each subscription that is not parked has something due that is not in memory."""
-        self._parked: set[DelayIndex] = set()
-        self._chains: dict[DelayIndex, Chain] = {}
-        """Those that were set since the start: what is stored of them may be older until the next commit."""
+        self.chains = Chains(store, self._journal, self._is_here)
+        self.ahead = LoadingAhead(clock, options.prefetch_ms, self._is_here)
+        self._context: Context[DelayIndex] = Context(
+            store, clock, options, self._journal, self.ahead.due_changed, self._crowding_changed
+        )
         self._next_subscription_id = 1
         self._background = Background(
             self._context,
@@ -82,7 +76,7 @@ class Catalog:
 
         executor: runs persists and compactions, and beside them the store's `tidy`: give it two threads. None
             runs them inline, as simulation needs it.
-        parked: park all subscriptions, see `park`; for a caller that has nobody to hand out to yet.
+        parked: park all subscriptions, see `LoadingAhead.park`; for who has nobody to hand out to yet.
 
         Raises NewerFormatError, ForeignDirectoryError, DamagedDirectoryError, StorageError.
         """
@@ -95,35 +89,16 @@ class Catalog:
             index = DelayIndex.restored(catalog._context, found)
             catalog._indexes[index.name] = index
             if parked:
-                catalog._parked.add(index)
-            catalog._due_changed(index)
+                catalog.ahead.park(index)
+            else:
+                catalog.ahead.due_changed(index)
             catalog._crowding_changed(index)
         catalog._next_subscription_id = recovery.finish()
         catalog._context.corrupt_records += recovery.damage.count
-        catalog._doubt_chains()
+        catalog.chains.doubt_damaged(catalog)
         catalog._write_damage(recovery.damage)
         catalog._settle_loss()
         return catalog
-
-    def _doubt_chains(self) -> None:
-        """Doubt the chains of damaged subscriptions. Durable on return.
-
-        Their stored values are repaired next, and the following start finds no damage.
-        """
-        batch = Batch()
-        for index in self:
-            if index.damaged:
-                batch.extend(self._doubted(index))
-        if len(batch):
-            self._store.write(batch, sync=True)
-
-    def _doubted(self, index: DelayIndex) -> Batch:
-        batch = Batch()
-        chain = self.chain(index)
-        if chain is not None and not index.upkeep.absent_blocks:
-            key = keys.subscription_key(keys.CHAIN, index.own_journal.subscription_id)
-            batch.put(key, chain._replace(whole=False).encode())
-        return batch
 
     def _write_damage(self, damage: Damage) -> None:
         batch = damage.batch
@@ -148,7 +123,7 @@ class Catalog:
         )
         for index in self:
             index.forget_acknowledgements()
-        self._doubt_chains()
+        self.chains.doubt_damaged(self)
         self.commit()
         self._store.settle_loss()
 
@@ -212,7 +187,7 @@ class Catalog:
         batch.put(keys.subscription_key(keys.IDENTITY, index.own_journal.subscription_id), identity.encode())
         self._journal.identify(index.own_journal, batch)
         self._indexes[index.name] = index
-        self._due_changed(index)
+        self.ahead.due_changed(index)
         self._crowding_changed(index)
 
     def abandon(self, index: DelayIndex) -> None:
@@ -224,47 +199,6 @@ class Catalog:
         """Give up a reserved id: delete everything stored under it, with the next commit."""
         if not self._closed:
             self._delete_stored(subscription_id)
-
-    def chain(self, index: DelayIndex) -> Chain | None:
-        """The index log that has the data of a subscription; None if unknown."""
-        known = self._chains.get(index)
-        return self._stored_chain(index) if known is None else known
-
-    def _stored_chain(self, index: DelayIndex) -> Chain | None:
-        try:
-            value = self._store.get(keys.subscription_key(keys.CHAIN, index.own_journal.subscription_id))
-            return None if value is None else Chain.decode(value)
-        except (CorruptRecordError, StorageError):
-            return None
-
-    def set_chain(self, index: DelayIndex, chain: Chain) -> int:
-        """Note that this index log has the data of a subscription; the token. Durable with the next commit.
-
-        Not while blocks are absent: a start would find incomplete data, and has to read the log.
-        """
-        if self._indexes.get(index.name) is not index:
-            return self._journal.durable_token
-        self._chains[index] = chain
-        if index.upkeep.absent_blocks:
-            return self._journal.durable_token
-        batch = Batch()
-        batch.put(keys.subscription_key(keys.CHAIN, index.own_journal.subscription_id), chain.encode())
-        return self._journal.also(batch)
-
-    def doubt_chain(self, index: DelayIndex) -> None:
-        """Note damage in the data of a subscription that has `damaged`; a persist will repair it.
-
-        Durable with the next commit.
-        """
-        if self._indexes.get(index.name) is index and index.damaged:
-            self._journal.also(self._doubted(index))
-
-    def believe_chain(self, index: DelayIndex) -> None:
-        """Note that a stream uses the local data: its log is no longer the better copy."""
-        chain = self.chain(index)
-        if chain is not None and (index.damaged or not chain.whole):
-            self.set_chain(index, chain._replace(whole=True))
-        index.damaged = False
 
     def _claim(self, index: DelayIndex, incarnation: bytes) -> None:
         """Give the entries that came before the subscription was opened to its first owner."""
@@ -283,10 +217,9 @@ class Catalog:
         index = self._indexes.pop(name, None)
         if index is not None:
             index.remove()
-            self._to_load.pop(index, None)
+            self.ahead.forget(index)
             self._background.forget(index)
-            self._parked.discard(index)
-            self._chains.pop(index, None)
+            self.chains.forget(index)
             self._delete_stored(index.own_journal.subscription_id)
 
     def __iter__(self) -> Iterator[DelayIndex]:
@@ -294,19 +227,6 @@ class Catalog:
 
     def __len__(self) -> int:
         return len(self._indexes)
-
-    # ---- due times
-
-    def park(self, index: DelayIndex) -> None:
-        """Load nothing ahead for a subscription until `unpark`: nobody can take due entries (no credit)."""
-        if self._indexes.get(index.name) is index:
-            self._parked.add(index)
-        self._due_changed(index)
-
-    def unpark(self, index: DelayIndex) -> None:
-        """Load ahead for a subscription again."""
-        self._parked.discard(index)
-        self._due_changed(index)
 
     # ---- losses
 
@@ -320,7 +240,7 @@ class Catalog:
 
     def unheld(self) -> list[DelayIndex]:
         """The subscriptions with unheld positions to take, see `take_unheld`. O(of these)."""
-        return [each for each in self._context.unheld if self._indexes.get(each.name) is each]
+        return [each for each in self._context.unheld if self._is_here(each)]
 
     # ---- durability
 
@@ -389,24 +309,7 @@ class Catalog:
         """
         self._require_open()
         self._background.advance(now_ms)
-        self._load_ahead(now_ms)
-
-    def _load_ahead(self, now_ms: int) -> None:
-        """Load a block for each subscription with one due soon, the most urgent first, for a few ms."""
-        before_ms = now_ms + self._options.prefetch_ms
-        begin_ns = self._clock.monotonic_ns()
-        looked: list[DelayIndex] = []
-        try:
-            while self._to_load and self._to_load.peekitem()[1] <= before_ms:
-                index, _ = self._to_load.popitem()
-                looked.append(index)
-                index.prefetch(now_ms)
-                self._to_load.pop(index, None)  # its next block waits until the others had a turn
-                if self._clock.monotonic_ns() - begin_ns > LOAD_AHEAD_NS:
-                    break
-        finally:
-            for index in looked:
-                self._due_changed(index)
+        self.ahead.load(now_ms)
 
     def want_persist(self, index: DelayIndex) -> bool:
         """Persist a subscription soon, even if none of its own reasons asks for it.
@@ -415,7 +318,7 @@ class Catalog:
         """
         if self._background.is_persisting(index):
             return False
-        if self._indexes.get(index.name) is index:
+        if self._is_here(index):
             self._context.wanting[index] = None
         return True
 
@@ -488,9 +391,9 @@ class Catalog:
             last_failure=self._background.last_failure,
         )
 
-    def _due_changed(self, index: DelayIndex) -> None:
-        left_out = index in self._parked or self._indexes.get(index.name) is not index
-        _rank(self._to_load, index, None if left_out else index.next_load_ms())
+    def _is_here(self, index: DelayIndex) -> bool:
+        """False for one that was removed or replaced, or is not adopted yet."""
+        return self._indexes.get(index.name) is index
 
     def _crowding_changed(self, index: DelayIndex) -> None:
         self._background.crowding_changed(index)
@@ -498,12 +401,3 @@ class Catalog:
     def _require_open(self) -> None:
         if self._closed:
             raise ClosedError("the catalog is closed")
-
-
-def _rank(heap: heapdict, index: DelayIndex, at_ms: int | None) -> None:
-    """Put `index` into the heap at that time; None takes it out."""
-    if at_ms is None:
-        if index in heap:
-            del heap[index]
-    elif heap.get(index) != at_ms:
-        heap[index] = at_ms

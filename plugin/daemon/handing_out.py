@@ -101,9 +101,9 @@ class HandingOut:
         session = stream.session
         if self._ownership.get(session.name) is stream:
             if session.hands_out:
-                self._catalog.unpark(session.index)
+                self._catalog.ahead.unpark(session.index)
             else:
-                self._catalog.park(session.index)
+                self._catalog.ahead.park(session.index)
         return session.wake_at_ms()
 
     def _serve(self, stream: Stream, now_ms: int) -> int | Pause | None:

@@ -48,7 +48,7 @@ class Retention:
         Does nothing if that index was replaced: it belongs to no subscription any more.
         """
         if self._catalog.get(index.name) is index:
-            self._catalog.park(index)
+            self._catalog.ahead.park(index)
             self._unserved.begin(index.name, self._clock.monotonic_ns())
 
     def served(self, name: SubscriptionName) -> None:

@@ -67,7 +67,7 @@ def test_with_its_commit_it_counts() -> None:
     catalog, index = reopened(store)
 
     assert len(index.held()) == 3
-    assert catalog.chain(index) == CHAIN
+    assert catalog.chains.get(index) == CHAIN
 
 
 def test_one_that_nobody_wants_is_nothing_after_a_crash() -> None:
@@ -115,21 +115,21 @@ def test_where_a_chain_cannot_be_read_it_is_not_known() -> None:
     catalog = Catalog.open(Unreadable(), ManualClock(START_MS), OPTIONS)
     index = catalog.subscription(NAME, INCARNATION)
 
-    assert catalog.chain(index) is None
+    assert catalog.chains.get(index) is None
 
 
 def test_damage_found_amid_a_pending_chain_is_not_forgotten() -> None:
     store = MemoryStore()
     catalog, index = opened(store)
-    catalog.set_chain(index, CHAIN)
+    catalog.chains.set(index, CHAIN)
     index.damaged = True
-    catalog.doubt_chain(index)
+    catalog.chains.doubt(index)
     catalog.commit()
 
     catalog, index = reopened(store)
 
-    assert catalog.chain(index) == CHAIN._replace(whole=False)
-    catalog.believe_chain(index)
+    assert catalog.chains.get(index) == CHAIN._replace(whole=False)
+    catalog.chains.believe(index)
     catalog.commit()
     catalog, index = reopened(store)
-    assert catalog.chain(index) == CHAIN
+    assert catalog.chains.get(index) == CHAIN

@@ -147,13 +147,13 @@ def test_a_parked_subscription_has_nothing_loaded_ahead() -> None:
         return sum(each.loaded_entries() for each in index._timeline.slices)
 
     assert loaded_entries(START_MS + 9_500) == 0
-    catalog.unpark(index)
+    catalog.ahead.unpark(index)
     assert loaded_entries(START_MS + 9_500) == 10
     assert len(index.pop_due(START_MS + 10_000, 10)) == 10
-    catalog.park(index)
+    catalog.ahead.park(index)
     left = loaded_entries(START_MS + 10_000)
     assert loaded_entries(START_MS + 29_500) == left, "parked again"
-    catalog.unpark(index)
+    catalog.ahead.unpark(index)
     assert loaded_entries(START_MS + 29_500) == left + 10
 
 

@@ -110,7 +110,7 @@ def run(path: Path, left: Path, between: Callable[[Catalog, RocksStore, int], No
     catalog = Catalog.open(store, ManualClock(START_MS), OPTIONS)
     indexes = [catalog.subscription(name, INCARNATION) for name in NAMES]
     for index in indexes:
-        catalog.set_chain(index, CHAIN)
+        catalog.chains.set(index, CHAIN)
     for count, change in enumerate(changes(*indexes)):
         change()
         catalog.commit()
@@ -316,7 +316,7 @@ def test_after_a_loss_no_index_is_known_to_have_all_of_its_log(one_wal: Killed, 
 
     def chains(path: Path) -> list[Chain | None]:
         catalog = opened(path)
-        found = [catalog.chain(index) for index in catalog]
+        found = [catalog.chains.get(index) for index in catalog]
         catalog.close()
         return found
 

@@ -260,7 +260,7 @@ class Life:
             ledger = LEDGER.search(reason)
             ledger_id = -1 if ledger is None else int(ledger[1])
             index = self.catalog.get(name)
-            chain = None if index is None else self.catalog.chain(index)
+            chain = None if index is None else self.catalog.chains.get(index)
             bookies = self._host.objects.bookies
             # The new owner has a log of its own, and has deleted the former one's ledgers.
             stale = chain is not None and not bookies.counts(name.subscription, chain.ledger_id)
@@ -278,7 +278,7 @@ class Life:
             promises.left_without_blocks(name.subscription, index.held())
             return
         index = self.catalog.get(name)
-        chain = None if index is None else self.catalog.chain(index)
+        chain = None if index is None else self.catalog.chains.get(index)
         assert chain is not None, "what was restored says from where"
         promises.restored(name.subscription, chain.ledger_id, cut=name in self._cut)
         self._cut.discard(name)
@@ -542,7 +542,7 @@ class DaemonHost:
         """True if a crash has left an index that had not all of its log, and no stream has asked for it."""
         assert self.life is not None
         assert self.life.catalog is not None
-        chain = self.life.catalog.chain(index)
+        chain = self.life.catalog.chains.get(index)
         looked = self.life.logs is not None and index in self.life.logs._fetches._looked
         return chain is not None and chain.ledger_id == NO_LEDGER and not looked
 

@@ -23,6 +23,7 @@ from tests.sim.shim import Stream as ShimStream
 from tests.sim.shim import Tracker as ShimTracker
 from tidegate.index import catalog, persist
 from tidegate.index.catalog import Catalog
+from tidegate.index.chains import Chains
 from tidegate.index.changes import Changes
 from tidegate.index.damaged_values import set_aside
 from tidegate.index.delay_index import DelayIndex
@@ -303,8 +304,8 @@ def _pointer_not_compared() -> Iterator[None]:
         found = original(self, index)
         return None if found is None else _AnyChain(*found)
 
-    original = Catalog.chain
-    with replaced(Catalog, "chain", chain):
+    original = Chains.get
+    with replaced(Chains, "get", chain):
         yield
 
 
@@ -453,13 +454,13 @@ def _chain_must_be_readable() -> Iterator[None]:
     """A disk that cannot be read just then ended the connection of a broker that opened a subscription."""
 
     def chain(self: Any, index: DelayIndex) -> Chain | None:
-        known = self._chains.get(index)
+        known = self._set.get(index)
         if known is not None:
             return cast("Chain", known)
         value = self._store.get(keys.subscription_key(keys.CHAIN, index.own_journal.subscription_id))
         return None if value is None else Chain.decode(value)
 
-    with replaced(Catalog, "chain", chain):
+    with replaced(Chains, "get", chain):
         yield
 
 

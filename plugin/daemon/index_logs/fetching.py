@@ -292,7 +292,7 @@ class Fetches:
         index = stream.session.index
         self.stop(index)
         if not index.upkeep.absent_blocks:
-            chain = self._catalog.chain(index)
+            chain = self._catalog.chains.get(index)
             if chain is not None and chain.ledger_id == NO_LEDGER and index not in self._looked:
                 # The daemon died before all blocks were here, and the log is not available.
                 self._looked.add(index)

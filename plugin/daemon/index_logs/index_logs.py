@@ -192,7 +192,7 @@ class IndexLogs:
         subscription_id = index.own_journal.subscription_id
         self._end_id(subscription_id)
         # A better log, if any, could not be read; it lacks everything that the broker reads from now on.
-        self._catalog.believe_chain(index)
+        self._catalog.chains.believe(index)
         fetching = self._fetches.begin(stream, requests, stream_id, request)
         identity = Identity(index.name, index.incarnation)
         if identity in self._cleared:
@@ -247,13 +247,13 @@ class IndexLogs:
 
     def _all_here(self, index: DelayIndex) -> None:
         """The data here has all of its log: a start may believe it."""
-        chain = self._catalog.chain(index)
+        chain = self._catalog.chains.get(index)
         if chain is not None:
             self._set_chain(index, chain)
 
     def _set_chain(self, index: DelayIndex, chain: Chain) -> None:
         self._behind.discard(index.own_journal.subscription_id)
-        self._catalog.set_chain(index, chain)
+        self._catalog.chains.set(index, chain)
         self._commit_soon()
 
     async def _may_count(self, index: DelayIndex, ledger_id: int, home: str) -> None:
@@ -261,7 +261,7 @@ class IndexLogs:
 
         Raises StorageError.
         """
-        chain = self._catalog.chain(index)
+        chain = self._catalog.chains.get(index)
         if chain is None or chain.home != home or chain.ledger_id == NO_LEDGER:
             chain = Chain(ledger_id, home)  # it may lack parts of a former log
         else:
@@ -272,14 +272,14 @@ class IndexLogs:
             if not done.done():
                 done.set_result(error)
 
-        self._when_durable(self._catalog.set_chain(index, chain), tell)
+        self._when_durable(self._catalog.chains.set(index, chain), tell)
         error = await done
         if error is not None:
             raise error
 
     def doubt(self, index: DelayIndex) -> None:
         """The data here was found damaged, and its log is whole: have a later start read the log, too."""
-        self._catalog.doubt_chain(index)
+        self._catalog.chains.doubt(index)
         self._commit_soon()
 
     def changed_by_others(self, index: DelayIndex) -> None:
@@ -355,7 +355,7 @@ class IndexLogs:
 
     def has_all(self, index: DelayIndex) -> bool:
         """True if a log has all of an index that has no stream."""
-        chain = self._catalog.chain(index)
+        chain = self._catalog.chains.get(index)
         shipped = self._shipped.get(index.own_journal.subscription_id, NO_LEDGER)
         return chain is not None and NO_LEDGER != shipped == chain.ledger_id
 

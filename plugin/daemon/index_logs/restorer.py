@@ -170,7 +170,7 @@ class Restorer:
             return None
         index = self._catalog.get(name)
         if index is not None and index.incarnation == incarnation:
-            chain = self._catalog.chain(index)
+            chain = self._catalog.chains.get(index)
             if index.damaged or (chain is not None and not chain.whole):
                 self._log.warning(
                     "what this daemon has of an index is damaged, its log is read instead",

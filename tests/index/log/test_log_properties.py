@@ -310,7 +310,7 @@ class LogMachine(RuleBasedStateMachine):
     def land(self, count: int) -> None:
         """Blocks come that were still to come. As in the daemon, the next commit has them on the disk."""
         land(self.index, self.store, self.places, self.world, count)
-        self.catalog.set_chain(self.index, Chain(1, "memory"))
+        self.catalog.chains.set(self.index, Chain(1, "memory"))
 
     @precondition(lambda self: Pointer.parse(self.world.pointer) is not None)
     @rule(cut=st.integers(0, 40), flip=st.booleans(), which=st.integers(0, 1))

@@ -346,7 +346,7 @@ async def test_what_a_former_stream_tells_before_the_new_one_begins_counts(
         engine, catalog = daemon.engine, daemon.engine.catalog
         stream = engine.ownership.get(NAME)
         assert stream is not None
-        set_chain = catalog.set_chain
+        set_chain = catalog.chains.set
         told: list[DelayIndex] = []
 
         def and_a_frame_is_read(index: DelayIndex, chain: Chain) -> None:
@@ -356,7 +356,7 @@ async def test_what_a_former_stream_tells_before_the_new_one_begins_counts(
                 former.seq += 1
                 engine.change(stream, former.seq, Ack(of_first(range(20, 30))), time.monotonic_ns())
 
-        monkeypatch.setattr(catalog, "set_chain", and_a_frame_is_read)
+        monkeypatch.setattr(catalog.chains, "set", and_a_frame_is_read)
         world.away = False
         client.offer_logs(world)
         newer = await client.open(TOPIC, epoch=3, claims=(1, 2, 3), generation=GENERATION + 1)
