@@ -16,8 +16,8 @@ from typing import NamedTuple
 from tidegate.index.checks import require
 from tidegate.index.claim import LOST, UNKNOWN, Claim
 from tidegate.index.entry import Entries, bounds
+from tidegate.index.holding import Holding
 from tidegate.index.moved import Moved
-from tidegate.index.position_batch import PositionBatch
 from tidegate.index.positions import Position, PositionSet
 
 _NONE = PositionSet()
@@ -32,13 +32,11 @@ class ChangedLedgers(NamedTuple):
     moved: set[int] = set()  # noqa: RUF012 nobody changes it
 
 
-class PositionState:
+class PositionState(Holding):
     """The positions of one subscription.
 
     generation: the cursor's seal under which the acknowledgements were learned; 0 if unknown.
     claim: of the owner that told the latest changes.
-    removals: number of changes that may have taken entries out of `held`.
-    departed: how many positions have left `held`, or more.
     """
 
     def __init__(
@@ -51,15 +49,11 @@ class PositionState:
         *,
         moved: Moved | None = None,
     ) -> None:
-        self.held = PositionSet(tracked=True) if held is None else held
+        super().__init__(held, moved)
         self.acknowledged = PositionSet(tracked=True) if acknowledged is None else acknowledged
-        self.in_flight = PositionSet()
-        self.moved = moved or Moved()
         self.mark = mark
         self.generation = generation
         self.claim = claim
-        self.removals = 0
-        self.departed = 0
 
     # ---- what the broker tells
 
@@ -140,31 +134,6 @@ class PositionState:
         self.moved.clear()
         for positions in (self.held, self.acknowledged, self.in_flight):
             positions.clear()
-
-    # ---- handing out
-
-    def hand_out(self, entries: Entries) -> tuple[Entries, PositionSet, Entries]:
-        """Put popped entries in flight.
-
-        Returns the held entries, their positions (not to be changed), and the held entries that were not in
-        flight
-        before: the ones to hand out.
-        """
-        batch = PositionBatch(entries)
-        held = self.held.contains(batch)
-        if not held.all():
-            entries = entries.take(held)
-            batch = PositionBatch(entries)
-        fresh = self.in_flight.add_new(batch, _NONE)
-        return entries, PositionSet.of_batch(batch), entries if fresh.all() else entries.take(fresh)
-
-    def mark_in_flight(self, positions: PositionSet) -> None:
-        """Put positions that the broker has already in flight."""
-        self.in_flight.update(positions.intersection(self.held))
-
-    def rewind(self, in_flight: PositionSet) -> None:
-        """Let only `in_flight` be in flight."""
-        self.in_flight = in_flight.intersection(self.held)
 
     # ---- persisting
 

@@ -23,10 +23,10 @@ from tidegate.index.entry import ENTRY_BYTES, Entries
 from tidegate.index.exhausted import Exhausted
 from tidegate.index.format.block import BlockDescriptor
 from tidegate.index.format.keys import SliceId
+from tidegate.index.holding import Holding
 from tidegate.index.in_flight import InFlightEntries
 from tidegate.index.merge import RunHeap, Taken
 from tidegate.index.options import IndexOptions
-from tidegate.index.position_state import PositionState
 from tidegate.index.positions import Position, PositionSet
 from tidegate.index.run import Run
 from tidegate.index.slices import Block, BlockOwner, Load, Slice
@@ -43,10 +43,10 @@ Exchanged = Mapping[SliceId, tuple[list[int], list[BlockDescriptor]]]
 
 
 class Timeline:
-    """Heap, staging and slices of one subscription. Of positions it only puts some in flight."""
+    """Heap, staging and slices of one subscription. Of the state it knows the `Holding`."""
 
-    def __init__(self, positions: PositionState, options: IndexOptions, clock: Clock, load: Load) -> None:
-        self._positions = positions
+    def __init__(self, holding: Holding, options: IndexOptions, clock: Clock, load: Load) -> None:
+        self._holding = holding
         self._options = options
         self._clock = clock
         self._load = load
@@ -80,15 +80,15 @@ class Timeline:
 
     def _renew_moved(self) -> None:
         """Stage the moved entries anew when most of those staged count no more. O(1) amortised."""
-        moved = self._positions.moved
+        moved = self._holding.moved
         if len(self._moved) <= 2 * len(moved) + _STALE_MOVED_MAX:
             return
         self._moved.leave_heap()
         self._moved = self._new_staging()
         entries = moved.snapshot().entries()
-        entries = entries.take(self._positions.held.contains(entries))
-        in_flight = self._positions.in_flight.contains(entries)
-        self._moved.in_flight.append(entries.take(in_flight), self._positions.held)
+        entries = entries.take(self._holding.held.contains(entries))
+        in_flight = self._holding.in_flight.contains(entries)
+        self._moved.in_flight.append(entries.take(in_flight), self._holding.held)
         self._moved.add(entries.take(~in_flight))
 
     def carry(self, entries: Entries) -> None:
@@ -158,15 +158,15 @@ class Timeline:
             if isinstance(run.owner, BlockOwner):
                 self._touched[run.owner.block.of] = None
         accepted = []
-        moved = self._positions.moved
+        moved = self._holding.moved
         for in_flight, parts in by_owner.items():
             entries = Entries.concat(parts)
             if moved or in_flight is self._moved.in_flight:
                 of_moved = in_flight is self._moved.in_flight
                 counts = moved.holds(entries) if of_moved else ~moved.positions.contains(entries)
                 entries = entries.take(counts)
-            kept, positions, handed_out = self._positions.hand_out(entries)
-            in_flight.append(kept, self._positions.held, positions)
+            kept, positions, handed_out = self._holding.hand_out(entries)
+            in_flight.append(kept, self._holding.held, positions)
             accepted.append(handed_out)
         live = Entries.concat(accepted)
         return sort_entries(live) if len(taken) > 1 else live
@@ -184,7 +184,7 @@ class Timeline:
     def finish_slices(self) -> None:
         """Find slices without held entries. O(1) amortised for each position that departs."""
         self._renew_moved()
-        held, departed = self._positions.held, self._positions.departed
+        held, departed = self._holding.held, self._holding.departed
         for each in self._touched:
             if each.exhausted() and not each.finished:
                 self._exhausted.add(each, departed)
@@ -198,7 +198,7 @@ class Timeline:
 
     def finish_dead_slices(self) -> None:
         """Finish slices without a block that can hold a held ledger, whenever they are due."""
-        lowest = self._positions.held.first_ledger()
+        lowest = self._holding.held.first_ledger()
         for each in self._slices.values():
             if not each.finished and (
                 lowest is None
@@ -225,7 +225,7 @@ class Timeline:
     def worth_dropping(self) -> bool:
         """True if the finished slices are worth a persist for their own sake: many entries, or all."""
         return self._finished_entries >= self._options.drop_entries or (
-            self._finished_entries > 0 and not self._positions.held
+            self._finished_entries > 0 and not self._holding.held
         )
 
     @property
@@ -398,8 +398,8 @@ class Timeline:
         return entries
 
     def _new_staging(self) -> Staging:
-        staging = Staging(self._heap, self._positions.held, self._options.chunk_entries)
-        staging.removals = self._positions.removals
+        staging = Staging(self._heap, self._holding.held, self._options.chunk_entries)
+        staging.removals = self._holding.removals
         return staging
 
     # ---- telling
@@ -447,15 +447,15 @@ class Timeline:
             staging.check(sources)
         for each in self._slices.values():
             each.check(sources, read)
-        moved = self._positions.moved
+        moved = self._holding.moved
         sources.forget(moved.positions)
         self._moved.check(sources, moved.holds)
         sources.require_complete()
-        self._exhausted.check(self._positions.held)
+        self._exhausted.check(self._holding.held)
         for each in self._slices.values():
             wanted = len(each.run_entries) >= self._options.merge_runs and not each.finished
             require(
                 wanted == (each in self._crowded), f"slice {each.id} is missing among the crowded, or is not"
             )
         if complete:
-            sources.require_all(self._positions.held, self._positions.in_flight)
+            sources.require_all(self._holding.held, self._holding.in_flight)
