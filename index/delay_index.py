@@ -1,9 +1,8 @@
 """One subscription's delay index: due times, entries handed out, acknowledgements.
 
-The facade over its parts. `PositionState` knows the state of each position, `Timeline` the due times;
-`Changes` applies a change to all of them, and this class writes it to the journal. `Upkeep` has the work of
-background threads: `Persister` turns changes in the journal into slices, `Compactor` merges runs in slices.
-`BlockReader`, `Quarantine` and `SliceWidth` do what their names say.
+Two objects know what there is: `PositionState` the state of each position, `Timeline` the due times.
+`Changes` applies a change to both, and this class appends it to the journal. `Upkeep` has the work of
+background threads; `Parts` makes all of them.
 
 Called by the core's thread only. This class reads the store only for a block that is due, and writes it only
 to delete blocks that a job has replaced: changes go to the journal, and jobs on other threads turn them into
@@ -15,33 +14,25 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable
 
-from tidegate.index.absent import AbsentBlocks
-from tidegate.index.block_reader import BlockReader
-from tidegate.index.changes import Changes
+from tidegate.index.appender import Appender
 from tidegate.index.claim import Claim
-from tidegate.index.compactor import Compactor
 from tidegate.index.context import Context, Notices
 from tidegate.index.entry import BoolArray, Entries
 from tidegate.index.errors import BlockAwayError, CheckError
 from tidegate.index.format.manifest import Identity
 from tidegate.index.format.records import RecordType
 from tidegate.index.journal import SubscriptionJournal
-from tidegate.index.leftovers import Leftovers
 from tidegate.index.moved import MovedSnapshot
 from tidegate.index.names import SubscriptionName
 from tidegate.index.page_reader import PageReader
-from tidegate.index.persister import Persister
+from tidegate.index.parts import Parts
 from tidegate.index.position_state import PositionState
 from tidegate.index.positions import Position, PositionSet
 from tidegate.index.quarantine import Quarantine
 from tidegate.index.recovery import Recovered
-from tidegate.index.replay import replay
 from tidegate.index.slice_width import SliceWidth
-from tidegate.index.slices import Block
 from tidegate.index.stats import IndexStats
 from tidegate.index.tide import Outline
-from tidegate.index.timeline import Timeline
-from tidegate.index.upkeep import Upkeep
 
 
 class DelayIndex:
@@ -60,76 +51,26 @@ class DelayIndex:
         self.name: SubscriptionName = identity.name
         self.incarnation = identity.incarnation
         self.own_journal = own_journal
-        self._context = context
-        self._notices = Notices(context, self)
-        self._positions = positions or PositionState()
         self.damaged = False
         """Whether something of it was found damaged or missing, and a copy is better, as its index log. Set
         when it is opened, and by who has heard of a block, see `Catalog.on_corrupt_block`; reset by who goes
         on with it for want of a copy."""
-        self._quarantine = quarantine or Quarantine()
+        self._context = context
+        self._notices = Notices(context, self)
+        self._appender = Appender(context.journal, own_journal, context.clock)
         self._width = width
-        self._timeline = Timeline(self._positions, context.options, context.clock, self._load_block)
-        leftovers = Leftovers()
-        self._absent = AbsentBlocks(self._timeline, leftovers)
-        self._blocks = BlockReader(
-            self.name,
-            context.store,
-            own_journal.subscription_id,
-            quarantine=self._quarantine,
-            absent=self._absent,
-            on_corrupt=self._notices.corrupt_block,
+        self._state = positions or PositionState()
+        self._quarantine = quarantine or Quarantine()
+        self._parts = parts = Parts(
+            self.name, context, own_journal, self._state, self._quarantine, width, self._notices
         )
-        self._persister = Persister(
-            name=self.name,
-            store=context.store,
-            options=context.options,
-            clock=context.clock,
-            journal=context.journal,
-            own_journal=own_journal,
-            positions=self._positions,
-            timeline=self._timeline,
-            width=width,
-            quarantine=self._quarantine,
-            leftovers=leftovers,
-            absent=self._absent,
-        )
-        compactor = Compactor(
-            name=self.name,
-            subscription_id=own_journal.subscription_id,
-            store=context.store,
-            options=context.options,
-            timeline=self._timeline,
-            persister=self._persister,
-            leftovers=leftovers,
-            absent=self._absent,
-        )
-        self._changes = Changes(
-            self._positions,
-            self._timeline,
-            width,
-            self._quarantine,
-            persister=self._persister,
-            compactor=compactor,
-            notices=self._notices,
-        )
-        self.upkeep = Upkeep(
-            self.name,
-            own_journal,
-            self._positions,
-            self._timeline,
-            self._blocks,
-            absent=self._absent,
-            persister=self._persister,
-            compactor=compactor,
-            changes=self._changes,
-            quarantine=self._quarantine,
-            notices=self._notices,
-        )
+        self._timeline = parts.timeline
+        self._changes = parts.changes
+        self._absent = parts.absent
+        self._blocks = parts.blocks
+        self._persister = parts.persister
+        self.upkeep = parts.upkeep
         """What background work does for it; the catalog decides when."""
-
-    def _load_block(self, block: Block) -> Entries | None:
-        return self._blocks.load(block)
 
     @classmethod
     def restored(
@@ -156,15 +97,7 @@ class DelayIndex:
             ),
             quarantine=Quarantine(audit=found.audit),
         )
-        index._positions.put_back(found.damaged_ledgers)
-        index._persister.restore(
-            state, found.held_versions, found.acknowledged_versions, found.moved_versions, found.carried
-        )
-        index._timeline.stage(found.carried)
-        index._changes.stage_moved()
-        index._timeline.restore(found.slices)
-        replay(found.reader.records(), index._changes)
-        index._absent.expect(absent)  # those that are still named after the replay
+        index._parts.restore(found, absent)
         context.journal.replayed(
             own_journal, found.reader.last_sequence, found.reader.size_bytes, context.clock.now_ms()
         )
@@ -183,11 +116,10 @@ class DelayIndex:
         Raises InvalidEntriesError if an id is out of range; nothing is added then.
         """
         fresh = self._changes.add(entries.validated())
-        journal = self._context.journal
         if not len(fresh):
-            return journal.appended_token
+            return self._appender.nothing()
         self._context.added_entries += len(fresh)
-        token = journal.add(self.own_journal, fresh, self._context.clock.now_ms())
+        token = self._appender.entries(fresh)
         self._notices.due_changed()
         return token
 
@@ -199,11 +131,10 @@ class DelayIndex:
         InvalidEntriesError if an id is out of range; nothing changes then.
         """
         changed = self._changes.move(entries.validated())
-        journal = self._context.journal
         self._notices.due_changed()
         if not len(changed):
-            return journal.appended_token
-        return journal.add(self.own_journal, changed, self._context.clock.now_ms(), RecordType.MOVE)
+            return self._appender.nothing()
+        return self._appender.entries(changed, RecordType.MOVE)
 
     def pop_due(self, now_ms: int, limit: int) -> Entries:
         """Hand out entries with deliver_at_ms <= now_ms, in (deliver_at_ms, ledger_id, entry_id) order.
@@ -239,47 +170,47 @@ class DelayIndex:
 
     def rewind(self, in_flight: PositionSet) -> None:
         """Hand out everything held once more, but for the positions `in_flight`."""
-        self._positions.rewind(in_flight)
+        self._state.rewind(in_flight)
         self._timeline.rewind()
         self._notices.due_changed()
 
     def mark_in_flight(self, positions: PositionSet) -> None:
         """Note that the broker has these positions already: do not hand them out before a rewind."""
-        self._positions.mark_in_flight(positions)
+        self._state.mark_in_flight(positions)
 
     # ---- positions
 
     def held(self) -> PositionSet:
         """The positions that the index answers for: a snapshot, at the cost of a pointer."""
-        return self._positions.held.snapshot()
+        return self._state.held.snapshot()
 
     def held_among(self, positions: PositionSet) -> PositionSet:
         """Those of `positions` that the index answers for. No snapshot: the next change copies nothing."""
-        return positions.intersection(self._positions.held)
+        return positions.intersection(self._state.held)
 
     def acknowledged_among(self, positions: PositionSet) -> PositionSet:
         """Those of `positions` that are known acknowledged, or up to mark-delete. No snapshot."""
         above = positions.snapshot()
-        above.discard_up_to(*self._positions.mark)
-        known = above.intersection(self._positions.acknowledged)
+        above.discard_up_to(*self._state.mark)
+        known = above.intersection(self._state.acknowledged)
         known.update(positions.difference(above))
         return known
 
     def holds(self, entries: Entries) -> BoolArray:
         """For each entry, True if the index answers for its position; a bool array of the same length."""
-        return self._positions.held.contains(entries)
+        return self._state.held.contains(entries)
 
     def moved(self) -> MovedSnapshot:
         """The moved positions and the times that hold for them: a snapshot. O(ledgers)."""
-        return self._positions.moved.snapshot()
+        return self._state.moved.snapshot()
 
     def moved_to(self, entries: Entries) -> BoolArray:
         """For each entry, True if its position is moved to its time; a bool array of the same length."""
-        return self._positions.moved.holds(entries)
+        return self._state.moved.holds(entries)
 
     def moved_among(self, positions: PositionSet) -> PositionSet:
         """Those of `positions` that are moved. No snapshot."""
-        return positions.intersection(self._positions.moved.positions)
+        return positions.intersection(self._state.moved.positions)
 
     @property
     def stored_bytes(self) -> int:
@@ -289,33 +220,27 @@ class DelayIndex:
     @property
     def empty(self) -> bool:
         """True if nothing is held, moved or known acknowledged."""
-        positions = self._positions
+        positions = self._state
         return not (positions.held or positions.acknowledged or positions.moved)
 
     def acknowledged(self) -> PositionSet:
         """Positions known acknowledged, above the mark-delete position: a snapshot, as `held`."""
-        return self._positions.acknowledged.snapshot()
+        return self._state.acknowledged.snapshot()
 
     def acknowledge(self, positions: PositionSet) -> int:
         """Move positions from held (if they are there) to acknowledged; a token as of `add`."""
-        journal = self._context.journal
-        if positions.issubset(self._positions.acknowledged):
-            return journal.appended_token
+        if positions.issubset(self._state.acknowledged):
+            return self._appender.nothing()
         self._changes.acknowledge(positions)
         self._notices.due_changed()
-        return journal.positions(
-            self.own_journal, RecordType.ACKNOWLEDGE, positions, self._context.clock.now_ms()
-        )
+        return self._appender.positions(RecordType.ACKNOWLEDGE, positions)
 
     def unacknowledge(self, positions: PositionSet) -> int:
         """Forget acknowledgements (the cursor was reset); the broker will add what it reads again."""
-        journal = self._context.journal
-        if positions.isdisjoint(self._positions.acknowledged):
-            return journal.appended_token
+        if positions.isdisjoint(self._state.acknowledged):
+            return self._appender.nothing()
         self._changes.unacknowledge(positions)
-        return journal.positions(
-            self.own_journal, RecordType.UNACKNOWLEDGE, positions, self._context.clock.now_ms()
-        )
+        return self._appender.positions(RecordType.UNACKNOWLEDGE, positions)
 
     def mark_delete(self, ledger_id: int, entry_id: int) -> int:
         """Set the cursor's persisted mark-delete position; forget everything up to it.
@@ -323,17 +248,15 @@ class DelayIndex:
         The position may go back (a seek): positions above it can then be added again, and all
         acknowledgements are forgotten, because the cursor forgets them in a seek.
         """
-        journal, before = self._context.journal, self._positions.mark
+        before = self._state.mark
         if (ledger_id, entry_id) == before:
-            return journal.appended_token
+            return self._appender.nothing()
         self._changes.mark_delete(ledger_id, entry_id)
         self._notices.due_changed()
-        token = journal.numbers(
-            self.own_journal, RecordType.MARK_DELETE, ledger_id, entry_id, self._context.clock.now_ms()
-        )
+        token = self._appender.numbers(RecordType.MARK_DELETE, ledger_id, entry_id)
         if (ledger_id, entry_id) < before:
             # Joined with a later record, this one would not show that it went back.
-            journal.cut(self.own_journal)
+            self._appender.cut()
         return token
 
     def begin_generation(self, generation: int) -> int:
@@ -345,12 +268,10 @@ class DelayIndex:
         """
         if not 0 <= generation < 1 << 63:
             raise ValueError(f"a generation is a number of 63 bits, not {generation}")
-        if generation == self.generation and (generation or not self._positions.acknowledged):
-            return self._context.journal.appended_token
+        if generation == self.generation and (generation or not self._state.acknowledged):
+            return self._appender.nothing()
         self._changes.begin_generation(generation)
-        return self._context.journal.numbers(
-            self.own_journal, RecordType.GENERATION, generation, 0, self._context.clock.now_ms()
-        )
+        return self._appender.numbers(RecordType.GENERATION, generation)
 
     def begin_claim(self, claim: Claim) -> int:
         """Note the owner of the subscription that tells all further changes. Returns a token as of `add`.
@@ -360,11 +281,9 @@ class DelayIndex:
         if not (0 <= claim.epoch < 1 << 63 and 0 <= claim.number < 1 << 32):
             raise ValueError(f"a claim is an epoch of 63 bits and a number of 32, not {claim}")
         if claim == self.claim:
-            return self._context.journal.appended_token
+            return self._appender.nothing()
         self._changes.begin_claim(claim)
-        return self._context.journal.numbers(
-            self.own_journal, RecordType.CLAIM, *claim, self._context.clock.now_ms()
-        )
+        return self._appender.numbers(RecordType.CLAIM, *claim)
 
     def forget_acknowledgements(self) -> int:
         """Forget all acknowledgements and the mark-delete position: a change that took them back may be lost.
@@ -381,9 +300,7 @@ class DelayIndex:
         self._changes.clear()
         self._absent.applied()
         self._notices.due_changed()
-        return self._context.journal.numbers(
-            self.own_journal, RecordType.CLEAR, 0, 0, self._context.clock.now_ms()
-        )
+        return self._appender.numbers(RecordType.CLEAR)
 
     def set_slice_width(self, width_ms: int, *, auto: bool = False) -> int:
         """Set the width, in ms, of the slices for entries spilled from now on; existing slices keep theirs.
@@ -394,11 +311,9 @@ class DelayIndex:
         if not 1 <= width_ms < 1 << 53:
             raise ValueError(f"a slice is 1 ms or wider, not {width_ms}")
         if (width_ms, auto) == (self._width.width_ms, self._width.auto):
-            return self._context.journal.appended_token
+            return self._appender.nothing()
         self._changes.set_width(width_ms, auto=auto)
-        return self._context.journal.numbers(
-            self.own_journal, RecordType.WIDTH, width_ms, int(auto), self._context.clock.now_ms()
-        )
+        return self._appender.numbers(RecordType.WIDTH, width_ms, int(auto))
 
     @property
     def slice_width_ms(self) -> int:
@@ -413,23 +328,23 @@ class DelayIndex:
     @property
     def mark_delete_position(self) -> Position:
         """The last persisted mark-delete position that was told, (-1, -1) before."""
-        return self._positions.mark
+        return self._state.mark
 
     @property
     def generation(self) -> int:
         """The cursor's seal under which the acknowledgements were learned; 0 if unknown."""
-        return self._positions.generation
+        return self._state.generation
 
     @property
     def claim(self) -> Claim:
         """The claim of the owner that told the latest changes; `claim.UNKNOWN` before the first claim,
         `claim.LOST` if it is damaged."""
-        return self._positions.claim
+        return self._state.claim
 
     @property
     def last_position(self) -> Position:
         """The last position that is held or known acknowledged, (-1, -1) if there is none."""
-        return self._positions.last()
+        return self._state.last()
 
     def take_unheld(self) -> PositionSet:
         """Positions lost to corrupt blocks since the last call: no longer held, and to be read again."""
@@ -441,14 +356,13 @@ class DelayIndex:
 
         Returns those that were held, and a token as of `add`.
         """
-        journal = self._context.journal
-        gone = positions.intersection(self._positions.held)
+        gone = positions.intersection(self._state.held)
         if not gone:
-            return gone, journal.appended_token
+            return gone, self._appender.nothing()
         self._changes.lose(gone)
         self._changes.finish_slices()
         self._notices.due_changed()
-        token = journal.positions(self.own_journal, RecordType.DISOWN, gone, self._context.clock.now_ms())
+        token = self._appender.positions(RecordType.DISOWN, gone)
         return gone, token
 
     def doubt(self) -> None:
@@ -496,7 +410,7 @@ class DelayIndex:
 
     def stats(self) -> IndexStats:
         """Numbers for metrics and status. O(containers of the bitmaps + slices)."""
-        positions, timeline = self._positions, self._timeline
+        positions, timeline = self._state, self._timeline
         slices = timeline.slices
         return IndexStats(
             name=self.name,
@@ -527,7 +441,7 @@ class DelayIndex:
         Raises CheckError with the state.
         """
         try:
-            self._positions.check()
+            self._state.check()
             self._timeline.check(
                 self._blocks.look, complete=not self._quarantine.pending and not self._absent
             )

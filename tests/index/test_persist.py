@@ -614,7 +614,7 @@ def test_a_persist_copies_what_has_changed_however_many_ledgers_there_are(
     if acknowledged:
         index.acknowledge(PositionSet.of([(7, 0), (5_000, 1)]))
     catalog.commit()
-    before = list(index._positions.held)
+    before = list(index._state.held)
     job = index.upkeep.begin_persist(START_MS)
     index.add(spread(10, 10_000, ledger_id=5_001))
     index.acknowledge(PositionSet.of([(8, 0)]))

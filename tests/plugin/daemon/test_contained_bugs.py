@@ -94,7 +94,7 @@ async def test_a_bug_at_handing_out_ends_its_stream_alone_and_keeps_nothing_back
             raise MemoryError("a bug")
 
         with monkeypatch.context() as patched:
-            patched.setattr(index._positions, "hand_out", bug)
+            patched.setattr(index._state, "hand_out", bug)
             failing.add(entries(5, 1))
             error = await failing.ended()
         assert error.code == ErrorCode.FAILED
