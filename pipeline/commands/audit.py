@@ -18,6 +18,7 @@ from tidegate.pipeline.audit.options import AuditOptions, Format, Pulsar, Record
 from tidegate.pipeline.commands import common
 from tidegate.pipeline.errors import OptionError
 from tidegate.pipeline.topic.access import check_no_password
+from tidegate.plugin.commands.groups import with_groups
 from tidegate.plugin.durations import milliseconds
 
 _DEFAULT_REPORT = Path("run/audit")
@@ -29,6 +30,7 @@ def register(app: typer.Typer) -> None:
     app.command(epilog=_EXAMPLE)(audit)
 
 
+@with_groups
 def audit(  # noqa: PLR0917 the flags
     sent: Annotated[
         str,
@@ -96,10 +98,8 @@ def audit(  # noqa: PLR0917 the flags
     metrics: Annotated[
         str | None, typer.Option(metavar="IP:PORT", help="With --stream: serve Prometheus gauges here.")
     ] = None,
-    master: common.Master = None,
-    conf: common.Conf = None,
-    package: common.Package = None,
-    file: common.Files = None,
+    *,
+    spark: common.Spark,
 ) -> None:
     """Judge deliveries: what was lost, early, late or repeated.
 
@@ -136,7 +136,7 @@ def audit(  # noqa: PLR0917 the flags
         dry_run=dry_run,
         stream=streaming,
     )
-    spark = common.spark_settings(master, conf, package, file)
+    settings = spark.settings()
     if stream:
         for one in (options.sent, options.received):
             if one.format is not Format.TOPIC and "://" not in one.where and Path(one.where).is_file():
@@ -144,11 +144,11 @@ def audit(  # noqa: PLR0917 the flags
                     f"--stream follows a directory that files are added to: {one.where} is a file"
                 )
     else:
-        common.check_there("sent", options.sent.where, spark)
-        common.check_there("received", options.received.where, spark)
+        common.check_there("sent", options.sent.where, settings)
+        common.check_there("received", options.received.where, settings)
     if not dry_run:
         common.check_writable(report)
-    result, exit_code = common.run_job("audit", options.model_dump(mode="json"), spark)
+    result, exit_code = common.run_job("audit", options.model_dump(mode="json"), settings)
     if json_output:
         common.print_json(result)
     else:

@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,47 +17,53 @@ from tidegate.pipeline.job.launch import launch
 from tidegate.pipeline.job.request import LOCAL, Request, SparkSettings
 from tidegate.pipeline.job.view import View, make_view
 
-Master = Annotated[
-    str | None,
-    typer.Option(
-        help="Where Spark runs: local[*] is this machine, spark://HOST:7077 a cluster.", show_default=LOCAL
-    ),
-]
-Conf = Annotated[
-    list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; again for more.")
-]
-Package = Annotated[
-    Path | None, typer.Option(help="What tidegate spark-package made, for workers on other machines.")
-]
-Files = Annotated[
-    list[Path] | None,
-    typer.Option("--file", help="A file that the workers need, as of a token; again for more."),
-]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 start_job: Callable[[Request, View], tuple[dict[str, Any], int]] = launch
 
 
-def spark_settings(
-    master: str | None, conf: list[str] | None, package: Path | None, files: list[Path] | None = None
-) -> SparkSettings:
-    """Raises ``OptionError``."""
-    settings = {}
-    for one in conf or []:
-        name, equals, value = one.partition("=")
-        if not equals or not name.startswith("spark."):
-            raise OptionError(f"--conf {one[:80]}: write it as spark.NAME=VALUE")
-        settings[name] = value
-    for path in files or []:
-        if not path.is_file():
-            raise OptionError(f"--file {path}: there is no such file")
-    return SparkSettings(
-        master=master or LOCAL,
-        asked_for=bool(master or settings),
-        conf=settings,
-        package=None if package is None else str(package),
-        files=tuple(str(path) for path in files or []),
-    )
+@dataclass(frozen=True, kw_only=True)
+class Spark:
+    """Where and how Spark runs: a group of ``plugin.commands.groups``."""
+
+    master: Annotated[
+        str | None,
+        typer.Option(
+            help="Where Spark runs: local[*] is this machine, spark://HOST:7077 a cluster.",
+            show_default=LOCAL,
+        ),
+    ] = None
+    conf: Annotated[
+        list[str] | None,
+        typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; again for more."),
+    ] = None
+    package: Annotated[
+        Path | None, typer.Option(help="What tidegate spark-package made, for workers on other machines.")
+    ] = None
+    file: Annotated[
+        list[Path] | None,
+        typer.Option("--file", help="A file that the workers need, as of a token; again for more."),
+    ] = None
+
+    def settings(self) -> SparkSettings:
+        """The settings as typed, checked. Raises ``OptionError``."""
+        settings = {}
+        for one in self.conf or []:
+            name, equals, value = one.partition("=")
+            if not equals or not name.startswith("spark."):
+                raise OptionError(f"--conf {one[:80]}: write it as spark.NAME=VALUE")
+            settings[name] = value
+        files = self.file or []
+        for path in files:
+            if not path.is_file():
+                raise OptionError(f"--file {path}: there is no such file")
+        return SparkSettings(
+            master=self.master or LOCAL,
+            asked_for=bool(self.master or settings),
+            conf=settings,
+            package=None if self.package is None else str(self.package),
+            files=tuple(str(path) for path in files),
+        )
 
 
 def run_job(command: str, options: dict[str, Any], spark: SparkSettings) -> tuple[dict[str, Any], int]:

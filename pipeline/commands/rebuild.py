@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from tidegate.pipeline.errors import OptionError
 from tidegate.pipeline.rebuild.options import ENTRIES_PER_TASK, RebuildOptions
 from tidegate.pipeline.topic.cluster import ReadFrom
 from tidegate.pipeline.topic.names import TopicName
+from tidegate.plugin.commands.groups import with_groups
 from tidegate.plugin.environment import SOCKET_DEFAULT_HELP, own_default_socket
 from tidegate.plugin.shown import one_line
 
@@ -31,24 +33,33 @@ Socket = Annotated[
         help=f"The daemon's Unix socket [default: {SOCKET_DEFAULT_HELP}].",
     ),
 ]
-ServiceUrl = Annotated[str | None, typer.Option(help="pulsar://HOST:6650 [default: the admin API says it].")]
-TokenFile = Annotated[Path | None, typer.Option(help="File with the token for both.")]
-TlsCaFile = Annotated[Path | None, typer.Option(help="Certificates to trust.")]
-TlsCertFile = Annotated[Path | None, typer.Option(help="The client's own certificate.")]
-TlsKeyFile = Annotated[Path | None, typer.Option(help="Its key.")]
-From = Annotated[ReadFrom, typer.Option(help="Straight from the bookies, or through the broker.")]
-Work = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DIR|URL", help="Where parts and slice files go, of many jobs; a killed one goes on."
-    ),
-]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be read, and do nothing.")]
-AnyDaemon = Annotated[
-    bool,
-    typer.Option("--any-daemon", help="Also if the topic's broker seems to be another daemon's."),
-]
 PerTask = Annotated[int, typer.Option(help="How many entries one task reads, about.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backlog:
+    """How a backlog is read, and where its parts go: a group of ``plugin.commands.groups``."""
+
+    service_url: Annotated[
+        str | None, typer.Option(help="pulsar://HOST:6650 [default: the admin API says it].")
+    ] = None
+    token_file: Annotated[Path | None, typer.Option(help="File with the token for both.")] = None
+    tls_ca_file: Annotated[Path | None, typer.Option(help="Certificates to trust.")] = None
+    tls_cert_file: Annotated[Path | None, typer.Option(help="The client's own certificate.")] = None
+    tls_key_file: Annotated[Path | None, typer.Option(help="Its key.")] = None
+    read_from: Annotated[ReadFrom, typer.Option(help="Straight from the bookies, or through the broker.")] = (
+        ReadFrom.AUTO
+    )
+    work: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR|URL", help="Where parts and slice files go, of many jobs; a killed one goes on."
+        ),
+    ] = None
+    any_daemon: Annotated[
+        bool, typer.Option("--any-daemon", help="Also if the topic's broker seems to be another daemon's.")
+    ] = False
 
 
 def register(app: typer.Typer) -> None:
@@ -59,27 +70,19 @@ def register(app: typer.Typer) -> None:
     )(rebuild)
 
 
-def rebuild(  # noqa: PLR0917 the flags
+@with_groups
+def rebuild(
     topic: Topic,
     subscription: Subscription,
     admin_url: AdminUrl,
+    *,
     socket: Socket = None,
     json_output: common.Json = False,
     dry_run: DryRun = False,
-    service_url: ServiceUrl = None,
-    token_file: TokenFile = None,
-    tls_ca_file: TlsCaFile = None,
-    tls_cert_file: TlsCertFile = None,
-    tls_key_file: TlsKeyFile = None,
-    read_from: From = ReadFrom.AUTO,
-    work: Work = None,
-    any_daemon: AnyDaemon = False,
+    backlog: Backlog,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the slice files where they are.")] = False,
     entries_per_task: PerTask = ENTRIES_PER_TASK,
-    master: common.Master = None,
-    conf: common.Conf = None,
-    package: common.Package = None,
-    file: common.Files = None,
+    spark: common.Spark,
 ) -> None:
     """Make a subscription's index from its topic's backlog.
 
@@ -92,14 +95,11 @@ def rebuild(  # noqa: PLR0917 the flags
         subscription,
         admin_url=admin_url,
         socket=socket,
-        service_url=service_url,
-        files=(token_file, tls_ca_file, tls_cert_file, tls_key_file),
-        read_from=read_from,
-        work=work,
+        backlog=backlog,
         entries_per_task=entries_per_task,
-    ).model_copy(update={"keep": keep, "dry_run": dry_run, "any_daemon": any_daemon})
-    spark = common.spark_settings(master, conf, package, file)
-    result, exit_code = common.run_job("rebuild", options.model_dump(mode="json"), spark)
+    ).model_copy(update={"keep": keep, "dry_run": dry_run})
+    settings = spark.settings()
+    result, exit_code = common.run_job("rebuild", options.model_dump(mode="json"), settings)
     if not dry_run:
         result["entries_per_s"] = round(result["entries"] / max(result["seconds"], 0.001), 1)
     if json_output:
@@ -118,10 +118,7 @@ def options_of(
     *,
     admin_url: str,
     socket: Path | None,
-    service_url: str | None,
-    files: tuple[Path | None, Path | None, Path | None, Path | None],
-    read_from: ReadFrom,
-    work: str | None,
+    backlog: Backlog,
     entries_per_task: int,
 ) -> RebuildOptions:
     """The options as typed, checked. Raises ``OptionError``."""
@@ -130,21 +127,25 @@ def options_of(
         raise OptionError("SUBSCRIPTION is empty: name one, or * for all")
     if entries_per_task < 1:
         raise OptionError(f"--entries-per-task must be 1 or more, it is {entries_per_task}")
-    token, ca, cert, key = (None if one is None else str(one.absolute()) for one in files)
     return RebuildOptions(
         topic=str(name),
         subscription=subscription,
         admin_url=admin_url,
         socket=str((socket or own_default_socket()).absolute()),
-        work=common.absolute(work or str(WORK.parent / command)),
-        service_url=service_url,
-        token_file=token,
-        tls_ca_file=ca,
-        tls_cert_file=cert,
-        tls_key_file=key,
-        read_from=read_from,
+        work=common.absolute(backlog.work or str(WORK.parent / command)),
+        service_url=backlog.service_url,
+        token_file=_absolute(backlog.token_file),
+        tls_ca_file=_absolute(backlog.tls_ca_file),
+        tls_cert_file=_absolute(backlog.tls_cert_file),
+        tls_key_file=_absolute(backlog.tls_key_file),
+        read_from=backlog.read_from,
         entries_per_task=entries_per_task,
+        any_daemon=backlog.any_daemon,
     )
+
+
+def _absolute(path: Path | None) -> str | None:
+    return None if path is None else str(path.absolute())
 
 
 def say(text: str) -> None:

@@ -17,6 +17,7 @@ from tidegate.pipeline.job.view import make_view
 from tidegate.pipeline.topic.access import check_no_password
 from tidegate.pipeline.tune.options import Topic, TuneOptions, parse_delays
 from tidegate.pipeline.tune.record import record
+from tidegate.plugin.commands.groups import with_groups
 from tidegate.plugin.durations import milliseconds
 from tidegate.plugin.environment import SOCKET_DEFAULT_HELP, own_default_socket
 from tidegate.plugin.wire.client import ask_socket
@@ -32,6 +33,7 @@ def register(app: typer.Typer) -> None:
     app.command(epilog="Example: tidegate tune trace.parquet --scale 10")(tune)
 
 
+@with_groups
 def tune(  # noqa: PLR0917 the flags
     trace: Annotated[
         str | None,
@@ -81,10 +83,8 @@ def tune(  # noqa: PLR0917 the flags
         bool, typer.Option("--dry-run", help="Look at the trace and say what would be compared.")
     ] = False,
     json_output: common.Json = False,
-    master: common.Master = None,
-    conf: common.Conf = None,
-    package: common.Package = None,
-    file: common.Files = None,
+    *,
+    spark: common.Spark,
 ) -> None:
     """Recommend a slice width from a trace.
 
@@ -110,12 +110,12 @@ def tune(  # noqa: PLR0917 the flags
         report=str(report.absolute()),
         dry_run=dry_run,
     )
-    spark = common.spark_settings(master, conf, package, file)
+    settings = spark.settings()
     if apply_to is not None:
         # Check before the work that the daemon knows the subscription.
         ask_socket(socket or own_default_socket(), {"what": "width", "subscription": apply_to})
     if trace is not None:
-        common.check_there("the trace", trace, spark)
+        common.check_there("the trace", trace, settings)
     if not dry_run:
         common.check_writable(report)
     if from_daemon:
@@ -125,7 +125,7 @@ def tune(  # noqa: PLR0917 the flags
             found = record(socket or own_default_socket(), subscription, seconds, path, view.note)
             view.note(f"{found.entries:,} of {found.seen:,} messages: {path} (--scale {found.stride})")
         options = options.model_copy(update={"trace": str(path), "scale": scale * found.stride})
-    result, exit_code = common.run_job("tune", options.model_dump(mode="json"), spark)
+    result, exit_code = common.run_job("tune", options.model_dump(mode="json"), settings)
     if apply_to is not None and not dry_run:
         width_ms = result["recommended"]["width_ms"]
         result["applied"] = ask_socket(

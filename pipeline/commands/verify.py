@@ -14,8 +14,8 @@ from tidegate.pipeline.errors import OptionError
 from tidegate.pipeline.rebuild import orphans
 from tidegate.pipeline.rebuild.options import ENTRIES_PER_TASK, RebuildOptions
 from tidegate.pipeline.topic.admin import Admin
-from tidegate.pipeline.topic.cluster import ReadFrom
 from tidegate.pipeline.topic.names import TopicName
+from tidegate.plugin.commands.groups import with_groups
 
 _KINDS = {
     "missing": "due to be held and not held: read by the dispatcher instead",
@@ -34,6 +34,7 @@ def register(app: typer.Typer) -> None:
     )(verify)
 
 
+@with_groups
 def verify(  # noqa: PLR0917 the flags
     topic: shared.Topic,
     subscription: shared.Subscription,
@@ -54,19 +55,10 @@ def verify(  # noqa: PLR0917 the flags
         typer.Option(metavar="URL", help="With --logs: http://HOST:8000 of a bookie's HTTP server."),
     ] = None,
     dry_run: shared.DryRun = False,
-    service_url: shared.ServiceUrl = None,
-    token_file: shared.TokenFile = None,
-    tls_ca_file: shared.TlsCaFile = None,
-    tls_cert_file: shared.TlsCertFile = None,
-    tls_key_file: shared.TlsKeyFile = None,
-    read_from: shared.From = ReadFrom.AUTO,
-    work: shared.Work = None,
-    any_daemon: shared.AnyDaemon = False,
+    *,
+    backlog: shared.Backlog,
     entries_per_task: shared.PerTask = ENTRIES_PER_TASK,
-    master: common.Master = None,
-    conf: common.Conf = None,
-    package: common.Package = None,
-    file: common.Files = None,
+    spark: common.Spark,
 ) -> None:
     """Compare an index with its topic.
 
@@ -79,16 +71,13 @@ def verify(  # noqa: PLR0917 the flags
         subscription,
         admin_url=admin_url,
         socket=socket,
-        service_url=service_url,
-        files=(token_file, tls_ca_file, tls_cert_file, tls_key_file),
-        read_from=read_from,
-        work=work,
+        backlog=backlog,
         entries_per_task=entries_per_task,
-    ).model_copy(update={"repair": repair, "dry_run": dry_run, "any_daemon": any_daemon})
+    ).model_copy(update={"repair": repair, "dry_run": dry_run})
     if logs:
         raise typer.Exit(_look_for_orphans(options, index_log, bookie_url, json_output))
-    spark = common.spark_settings(master, conf, package, file)
-    result, exit_code = common.run_job("verify", options.model_dump(mode="json"), spark)
+    settings = spark.settings()
+    result, exit_code = common.run_job("verify", options.model_dump(mode="json"), settings)
     if json_output:
         common.print_json(result)
     elif dry_run:

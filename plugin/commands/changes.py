@@ -29,7 +29,7 @@ _PROGRESS_S = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """The messages that a command changes: a group of ``with_groups``."""
+    """The messages that a command changes: a group of ``groups``."""
 
     ids: Annotated[
         list[str] | None, typer.Option("--id", metavar="ID", help="A message, as in 17:4711; repeatable.")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
-from inspect import Parameter, Signature, signature
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -32,7 +30,7 @@ Subscription = Annotated[str, typer.Argument(metavar="SUBSCRIPTION", help="As in
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """The daemon or broker to ask, and the form of the answer: a group of ``with_groups``."""
+    """The daemon or broker to ask, and the form of the answer: a group of ``groups``."""
 
     context: typer.Context
     socket: Annotated[
@@ -98,32 +96,6 @@ class Asked:
             TIMEOUT_S,
             self.tls_ca_file,
         )
-
-
-def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the fields of each group among its parameters as parameters of its own.
-
-    A group is a dataclass of options; Typer knows functions only.
-    """
-    hints = get_type_hints(command, include_extras=True)
-    groups = {name: hints[name] for name in signature(command).parameters if is_dataclass(hints[name])}
-    flat: list[Parameter] = []
-    for each in signature(command).parameters.values():
-        asked = signature(groups[each.name]).parameters.values() if each.name in groups else [each]
-        of = get_type_hints(groups.get(each.name, command), include_extras=True)
-        flat += [one.replace(kind=Parameter.KEYWORD_ONLY, annotation=of[one.name]) for one in asked]
-
-    def run(**given: Any) -> None:
-        made = {
-            name: group(**{one.name: given.pop(one.name) for one in fields(group)})
-            for name, group in groups.items()
-        }
-        command(**given, **made)
-
-    run.__name__, run.__doc__ = command.__name__, command.__doc__
-    run.__signature__ = Signature(flat)  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in flat}
-    return run
 
 
 def _one_of(

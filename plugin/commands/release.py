@@ -8,7 +8,8 @@ from __future__ import annotations
 import typer
 
 from tidegate.plugin.commands.changes import Choice, change
-from tidegate.plugin.commands.options import Asked, Subscription, Topic, with_groups
+from tidegate.plugin.commands.groups import with_groups
+from tidegate.plugin.commands.options import Asked, Subscription, Topic
 
 
 def register(app: typer.Typer) -> None:

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
+from tidegate.plugin.commands.groups import with_groups
 from tidegate.plugin.commands.moments import utc
-from tidegate.plugin.commands.options import Asked, with_groups
+from tidegate.plugin.commands.options import Asked
 from tidegate.plugin.durations import duration, milliseconds
 from tidegate.plugin.errors import UserError
 

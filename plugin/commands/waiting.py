@@ -13,8 +13,9 @@ from typing import Annotated, Any
 
 import typer
 
+from tidegate.plugin.commands.groups import with_groups
 from tidegate.plugin.commands.moments import RANGE_HELP, due_range, utc
-from tidegate.plugin.commands.options import Asked, Subscription, Topic, with_groups
+from tidegate.plugin.commands.options import Asked, Subscription, Topic
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.shown import one_line
 

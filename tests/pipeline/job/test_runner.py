@@ -29,6 +29,6 @@ def test_spark_is_started_at_once_for_spark_s_work_and_for_who_asks_for_it(
         started.append(job)
 
     monkeypatch.setattr(RunningJob, "start_spark", start_spark)
-    settings = common.spark_settings(master, conf, None)
+    settings = common.Spark(master=master, conf=conf).settings()
     with RunningJob(Request(command=command, options={}, spark=settings), lambda event: None):
         assert bool(started) == starts
