@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from tidegate.index import PositionSet
+from tidegate.plugin.api.known_form import known_form
 from tidegate.plugin.errors import DaemonAwayError, UserError
 from tidegate.plugin.message_ids import message_id, parse_id
 
@@ -56,7 +57,7 @@ class Total:
 
     def add(self, answer: Answer) -> None:
         """Raises ``UserError`` for an answer of another form."""
-        try:
+        with known_form():
             for name in OUTCOMES:
                 self.counts[name] += int(answer[name])
             for name, named in answer["ids"].items():
@@ -64,10 +65,6 @@ class Total:
                 known += named[: max(0, NAMED_MAX - len(known))]
             self.why = answer.get("why", self.why)
             self.stopped = self.stopped or bool(answer.get("stopped"))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise UserError(
-                f"the daemon answers in a form that this version does not know: {error!r}"
-            ) from error
 
     def leave(self, partition: int | None, positions: PositionSet) -> None:
         """These are undecided."""

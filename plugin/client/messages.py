@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 from tidegate.plugin.api.changes import Answer
-from tidegate.plugin.errors import UserError
+from tidegate.plugin.api.known_form import known_form
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class MessageState:
     @classmethod
     def of(cls, answer: Answer) -> Self:
         """Raises ``UserError`` for an answer of another form."""
-        with _known_form():
+        with known_form():
             return cls(
                 topic=answer["topic"],
                 subscription=answer["subscription"],
@@ -67,7 +67,7 @@ class Tide:
     @classmethod
     def of(cls, answer: Answer) -> Self:
         """Raises ``UserError`` for an answer of another form."""
-        with _known_form():
+        with known_form():
             buckets = tuple(
                 Bucket(one["from_ms"], one["until_ms"], one["entries"]) for one in answer["buckets"]
             )
@@ -106,7 +106,7 @@ class Changed:
     @classmethod
     def of(cls, answer: Answer) -> Self:
         """Raises ``UserError`` for an answer of another form."""
-        with _known_form():
+        with known_form():
             return cls(
                 done=answer["done"],
                 too_late=answer["too_late"],
@@ -147,7 +147,7 @@ class Pace:
     @classmethod
     def of(cls, answer: Answer) -> Self:
         """Raises ``UserError`` for an answer of another form."""
-        with _known_form():
+        with known_form():
             told = tuple(
                 SubscriptionPace(
                     topic=one["topic"],
@@ -163,20 +163,9 @@ class Pace:
             return cls(answer["done"], answer["held_back"], told)
 
 
-class _known_form:  # noqa: N801 used as a statement
-    """An answer of another form is a ``UserError``."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: Any) -> None:
-        if isinstance(error, KeyError | TypeError | AttributeError):
-            raise UserError(f"the answer has a form that this version does not know: {error!r}") from error
-
-
 def page_of(answer: Answer) -> tuple[list[WaitingMessage], str | None]:
     """A page's messages, and the cursor of the next. Raises ``UserError`` for an answer of another form."""
-    with _known_form():
+    with known_form():
         return [WaitingMessage(one["message_id"], one["deliver_at_ms"]) for one in answer["entries"]], answer[
             "next"
         ]

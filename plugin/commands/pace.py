@@ -11,10 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
+from tidegate.plugin.api.known_form import known_form
 from tidegate.plugin.commands.groups import with_groups
 from tidegate.plugin.commands.options import Asked, Subscription, Topic
 from tidegate.plugin.durations import duration, milliseconds
-from tidegate.plugin.errors import UserError
 from tidegate.plugin.shown import one_line
 from tidegate.plugin.wire.messages import RATE_MAX, SPREAD_MS_MAX, SPREAD_MS_MIN
 
@@ -105,11 +105,9 @@ def _spread(text: str) -> int:
 def _ask(asked: Asked, topic: str, subscription: str, wanted: dict[str, Any]) -> None:
     request = {"what": "pace", "topic": topic, "subscription": subscription, **wanted}
     answer = asked.reach().ask(request)
-    try:
+    with known_form():
         _say(answer, json_output=asked.json_output)
         done = bool(answer["done"])
-    except (KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"the daemon answers in a form that this version does not know: {error}") from error
     if not done:
         raise typer.Exit(1)
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tidegate.plugin.api.known_form import known_form
 from tidegate.plugin.attach.plan import inspect
 from tidegate.plugin.commands.status_view import attachment_line, render, say
 from tidegate.plugin.daemon.settings import read_token
@@ -93,10 +94,8 @@ def status(
     if json_output:
         _print_json(answer)
         return
-    try:
+    with known_form():
         render(answer, console)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(f"the daemon answers in a form that this version does not know: {error}") from error
 
 
 def _print_json(answer: dict[str, Any]) -> None:

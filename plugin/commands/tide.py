@@ -10,11 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
+from tidegate.plugin.api.known_form import known_form
 from tidegate.plugin.commands.groups import with_groups
 from tidegate.plugin.commands.moments import utc
 from tidegate.plugin.commands.options import Asked
 from tidegate.plugin.durations import duration, milliseconds
-from tidegate.plugin.errors import UserError
 
 _BAR = 40
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -57,7 +57,7 @@ def tide(
     request: dict[str, Any] = {"what": "tide", "topic": topic, "subscription": subscription}
     request |= {"span_ms": _span(span, "--span"), "step_ms": _span(step, "--step")}
     answer = asked.reach().ask(request)
-    try:
+    with known_form():
         if drain is not None:
             answer["forecast"] = forecast(answer, drain)
         if asked.json_output:
@@ -65,8 +65,6 @@ def tide(
             return
         for line in lines(answer):
             print(line)
-    except (KeyError, TypeError) as error:
-        raise UserError(f"the daemon answers in a form that this version does not know: {error}") from error
 
 
 def _span(text: str | None, option: str) -> int | None:

@@ -13,10 +13,10 @@ from typing import Annotated, Any
 
 import typer
 
+from tidegate.plugin.api.known_form import known_form
 from tidegate.plugin.commands.groups import with_groups
 from tidegate.plugin.commands.moments import RANGE_HELP, due_range, utc
 from tidegate.plugin.commands.options import Asked, Subscription, Topic
-from tidegate.plugin.errors import UserError
 from tidegate.plugin.shown import one_line
 
 _PAGE = 5_000
@@ -53,7 +53,7 @@ def list_waiting(
     reach = asked.reach()
     request: dict[str, Any] = {"what": "waiting", "topic": topic, "subscription": subscription, "due": due}
     cursor, left = after, limit
-    try:
+    with known_form():
         while left:
             answer = reach.ask(request | {"after": cursor, "limit": min(left, _PAGE)})
             for one in answer["entries"]:
@@ -63,8 +63,6 @@ def list_waiting(
             cursor = answer["next"]
             if cursor is None:
                 return
-    except (KeyError, TypeError) as error:
-        raise UserError(f"the daemon answers in a form that this version does not know: {error}") from error
     print(f"more: --after {one_line(cursor or '')}", file=sys.stderr)
 
 
@@ -85,8 +83,6 @@ def show(
     if asked.json_output:
         print(json.dumps(answer))
         return
-    try:
+    with known_form():
         due = f", due {utc(answer['deliver_at_ms'])} UTC" if "deliver_at_ms" in answer else ""
         print(f"{one_line(answer['message_id'])}: {one_line(answer['state'])}{due}")
-    except (KeyError, TypeError) as error:
-        raise UserError(f"the daemon answers in a form that this version does not know: {error}") from error

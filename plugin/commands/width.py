@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tidegate.plugin.api.known_form import known_form
 from tidegate.plugin.daemon.width import checked_width_ms
 from tidegate.plugin.durations import duration, milliseconds
 from tidegate.plugin.environment import SOCKET_DEFAULT_HELP, own_default_socket
@@ -57,11 +58,9 @@ def width(
     if json_output:
         print(json.dumps(answer, indent=2))
         return
-    try:
+    with known_form():
         for line in lines(answer):
             print(line)
-    except (KeyError, TypeError) as error:
-        raise UserError(f"the daemon answers in a form that this version does not know: {error}") from error
 
 
 def _wish(new_width: str | None) -> dict[str, Any]:

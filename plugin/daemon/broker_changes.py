@@ -18,6 +18,7 @@ import binascii
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from tidegate.index import Catalog, Clock, DelayIndex, Entries, PositionSet, StorageError, TidegateIndexError
@@ -26,6 +27,7 @@ from tidegate.plugin.daemon.index_logs.stream_log import LogState
 from tidegate.plugin.daemon.ownership import Ownership
 from tidegate.plugin.daemon.selection import message_id, name_of, named, of_partition, partition_of
 from tidegate.plugin.daemon.stream import Stream
+from tidegate.plugin.daemon.told import told
 from tidegate.plugin.errors import NotNowError, UserError
 from tidegate.plugin.wire.messages import Decided, Message, Standing
 
@@ -321,14 +323,7 @@ class BrokerChanges(ABC, Generic[WantedT]):
         return await self._in_log(stream, began_ns)
 
     async def _durable(self, token: int) -> None:
-        done: asyncio.Future[StorageError | None] = asyncio.get_running_loop().create_future()
-
-        def tell(error: StorageError | None) -> None:
-            if not done.done():
-                done.set_result(error)
-
-        self._owner.when_durable(token, tell)
-        error = await done
+        error = await told(partial(self._owner.when_durable, token))
         if error is not None:
             raise NotNowError(f"the store fails, a crash may undo what was changed: {error}")
 

@@ -34,6 +34,7 @@ from tidegate.index import (
     TidegateIndexError,
 )
 from tidegate.index.format import decode_block, encode_block
+from tidegate.plugin.daemon.told import told
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.wire.codec import split_positions
 from tidegate.plugin.wire.messages import NAME_BYTES_MAX, Ingest, json_body
@@ -230,14 +231,7 @@ class Ingestion:
             self._owner.let_go(index)
 
     async def _durable(self, token: int) -> None:
-        done: asyncio.Future[StorageError | None] = asyncio.get_running_loop().create_future()
-
-        def tell(error: StorageError | None) -> None:
-            if not done.done():
-                done.set_result(error)
-
-        self._owner.when_durable(token, tell)
-        error = await done
+        error = await told(partial(self._owner.when_durable, token))
         if error is not None:
             raise UserError(f"the store fails, nothing was made durable: {error}")
 
