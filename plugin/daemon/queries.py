@@ -19,7 +19,7 @@ from tidegate.index import DelayIndex, PositionSet, StorageError, TidegateIndexE
 from tidegate.plugin.api.api import Api, Request, Response
 from tidegate.plugin.api.changes import OUTCOMES
 from tidegate.plugin.api.problem import ProblemError
-from tidegate.plugin.daemon import width
+from tidegate.plugin.daemon import report, width
 from tidegate.plugin.daemon.audit_log import IDS_MAX, UNFINISHED, AuditLog
 from tidegate.plugin.daemon.cancelling import Cancelling, with_state
 from tidegate.plugin.daemon.ingestion import Ingestion, refusal
@@ -32,7 +32,6 @@ from tidegate.plugin.daemon.stream import Link
 from tidegate.plugin.errors import NotNowError, UserError
 from tidegate.plugin.message_ids import message_id
 from tidegate.plugin.seldom import Seldom, kind_of
-from tidegate.plugin.telemetry import report
 from tidegate.plugin.wire.messages import HttpRequest, HttpResponse, Ingest, json_body
 
 if TYPE_CHECKING:

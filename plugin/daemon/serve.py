@@ -34,7 +34,7 @@ from tidegate.index import (
     TappedStore,
     TidegateIndexError,
 )
-from tidegate.plugin.daemon import descriptors
+from tidegate.plugin.daemon import descriptors, report
 from tidegate.plugin.daemon.allocator import collect_rarely, give_back_memory
 from tidegate.plugin.daemon.audit_log import NAMES as AUDIT_NAMES
 from tidegate.plugin.daemon.engine import DaemonEngine
@@ -45,7 +45,6 @@ from tidegate.plugin.daemon.server import Server
 from tidegate.plugin.daemon.settings import Settings, read_token, unknown_variables
 from tidegate.plugin.daemon.start_times import StartTimes, process_started_ns
 from tidegate.plugin.errors import StartError, StopError
-from tidegate.plugin.telemetry import report
 from tidegate.plugin.telemetry.address import HttpAddress
 from tidegate.plugin.telemetry.health import Health
 from tidegate.plugin.telemetry.metrics import Metrics

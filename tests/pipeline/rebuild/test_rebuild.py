@@ -31,8 +31,8 @@ from tidegate.index.format import encode_block
 from tidegate.pipeline.rebuild import job as rebuild
 from tidegate.pipeline.rebuild import verify
 from tidegate.pipeline.rebuild.options import RebuildOptions
+from tidegate.plugin.daemon.report import SUBSCRIPTIONS_MAX
 from tidegate.plugin.errors import UserError
-from tidegate.plugin.telemetry.report import SUBSCRIPTIONS_MAX
 from tidegate.plugin.wire.client import ask_socket
 from tidegate.plugin.wire.session import DaemonSession
 

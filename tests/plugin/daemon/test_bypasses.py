@@ -9,8 +9,8 @@ from typing import Any
 from tests.support.daemons import StartDaemon
 from tests.support.shim_client import ShimClient
 from tests.support.waiting import until
+from tidegate.plugin.daemon.report import status
 from tidegate.plugin.daemon.serve import RunningDaemon
-from tidegate.plugin.telemetry.report import status
 from tidegate.plugin.wire.messages import BYPASSED_MAX, Bypassed, BypassedDispatcher
 
 TOPIC = "persistent://public/default/orders"

@@ -8,7 +8,8 @@ import httpx
 import pytest
 
 from tests.support.daemons import StartDaemon
-from tidegate.plugin.telemetry import lately, report
+from tidegate.plugin.daemon import report
+from tidegate.plugin.telemetry import lately
 
 
 class Found:

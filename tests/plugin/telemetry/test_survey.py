@@ -17,8 +17,8 @@ from tidegate.index.delay_index import DelayIndex
 from tidegate.index.names import SubscriptionName
 from tidegate.index.stats import IndexStats
 from tidegate.index.store import MemoryStore
+from tidegate.plugin.daemon.report import with_subscriptions
 from tidegate.plugin.telemetry import lately, survey
-from tidegate.plugin.telemetry.report import with_subscriptions
 from tidegate.plugin.telemetry.survey import Surveyor, in_turns
 
 COUNT = 60

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegate.index import Catalog, Clock, DelayIndex, SubscriptionName
 from tidegate.plugin.telemetry.health import Health
@@ -19,6 +18,13 @@ from tidegate.plugin.telemetry.metrics import BypassGauge, Gauges, SubscriptionG
 from tidegate.plugin.telemetry.survey import MOST_HELD, Surveyor, in_turns
 from tidegate.plugin.wire.frames import LENGTH_MAX
 from tidegate.plugin.wire.messages import BYPASSED_MAX, ReleasePace
+
+if TYPE_CHECKING:
+    from tidegate.plugin.daemon.bypasses import Bypasses
+    from tidegate.plugin.daemon.index_logs.stream_log import LogState
+    from tidegate.plugin.daemon.ownership import Ownership
+    from tidegate.plugin.daemon.settings import Settings
+    from tidegate.plugin.daemon.stream import Link, Stream
 
 SCHEMA = 1
 SUBSCRIPTIONS_MAX = MOST_HELD  # with SLICES_MAX each, and topics of usual length, well below 4 MiB
@@ -29,154 +35,6 @@ NEAR_DUE_MS = 60_000
 _HEAD_BYTES = 196_608  # all but the subscriptions; a longer head leaves room for fewer of them
 _ANSWER_BYTES = LENGTH_MAX - 262_144
 _COMPACT = (",", ":")
-
-
-class Broker(Protocol):
-    """A connected broker, as a report sees it."""
-
-    @property
-    def product(self) -> str:
-        """The name that it gives itself."""
-        ...
-
-    @property
-    def connected_at_ms(self) -> int:
-        """The time of its connection."""
-        ...
-
-    @property
-    def streams(self) -> Collection[int]:
-        """Its open streams."""
-        ...
-
-
-class Stream(Protocol):
-    """A stream, as a report sees it."""
-
-    @property
-    def broker(self) -> str:
-        """The broker that it belongs to."""
-        ...
-
-    @property
-    def credit(self) -> int:
-        """The number of further entries that its broker has room for."""
-        ...
-
-    @property
-    def name(self) -> SubscriptionName:
-        """The subscription that it serves."""
-        ...
-
-    @property
-    def pace(self) -> ReleasePace:
-        """The pace of release that its broker keeps."""
-        ...
-
-
-class Log(Protocol):
-    """An index log, as a report sees it."""
-
-    @property
-    def home(self) -> str:
-        """Its home."""
-        ...
-
-    @property
-    def ledger_id(self) -> int:
-        """The current ledger, -1 before there is one."""
-        ...
-
-    @property
-    def pointer(self) -> str:
-        """The pointer in the cursor, which names all ledgers."""
-        ...
-
-    @property
-    def ledger_bytes(self) -> int:
-        """The length of the current ledger."""
-        ...
-
-    @property
-    def waiting_bytes(self) -> int:
-        """Bytes that are not in it yet."""
-        ...
-
-    @property
-    def lag_seconds(self) -> float:
-        """The age of the oldest change that is not in it."""
-        ...
-
-    @property
-    def failure(self) -> str:
-        """The reason why it cannot be written, empty if it can."""
-        ...
-
-
-class Streams(Protocol):
-    """The current stream of each subscription."""
-
-    def get(self, name: SubscriptionName) -> Stream | None:
-        """The stream that serves the subscription."""
-        ...
-
-    def __iter__(self) -> Iterator[Stream]: ...
-
-
-class Limits(Protocol):
-    """The settings that a report needs."""
-
-    @property
-    def data(self) -> Path:
-        """The data directory."""
-        ...
-
-    @property
-    def socket(self) -> Path:
-        """The daemon's socket."""
-        ...
-
-    @property
-    def metrics_subscriptions(self) -> int:
-        """The number of subscriptions with metric series of their own."""
-        ...
-
-
-class Bypass(Protocol):
-    """A dispatcher that bypasses Tidegate, as a report sees it."""
-
-    @property
-    def topic(self) -> str:
-        """Its topic."""
-        ...
-
-    @property
-    def subscription(self) -> str:
-        """Its subscription."""
-        ...
-
-    @property
-    def delayed(self) -> int:
-        """The number of its delayed messages."""
-        ...
-
-    @property
-    def reason(self) -> str:
-        """The reason why Tidegate does not have them."""
-        ...
-
-
-class Bypasses(Protocol):
-    """Everything that bypasses Tidegate at all brokers."""
-
-    @property
-    def dispatchers(self) -> int:
-        """The number of dispatchers."""
-        ...
-
-    def named(self) -> Iterable[tuple[str, Bypass]]:
-        """The dispatchers known by name, each with its broker."""
-        ...
 
 
 class Daemon(Protocol):
@@ -208,7 +66,7 @@ class Daemon(Protocol):
         ...
 
     @property
-    def settings(self) -> Limits:
+    def settings(self) -> Settings:
         """Its settings."""
         ...
 
@@ -223,7 +81,7 @@ class Daemon(Protocol):
         ...
 
     @property
-    def brokers(self) -> Mapping[str, Broker]:
+    def brokers(self) -> Mapping[str, Link]:
         """The connected brokers by name."""
         ...
 
@@ -233,7 +91,7 @@ class Daemon(Protocol):
         ...
 
     @property
-    def ownership(self) -> Streams:
+    def ownership(self) -> Ownership[Stream]:
         """The stream that serves each subscription."""
         ...
 
@@ -246,11 +104,11 @@ class Daemon(Protocol):
         """The number of held entries that are due, handed out or not."""
         ...
 
-    def log_of(self, name: SubscriptionName) -> Log | None:
+    def log_of(self, name: SubscriptionName) -> LogState | None:
         """The index log of a served subscription, None if it has none."""
         ...
 
-    def log_states(self) -> Sequence[Log]:
+    def log_states(self) -> Sequence[LogState]:
         """The index logs of all served subscriptions."""
         ...
 
@@ -384,7 +242,7 @@ def _subscription(daemon: Daemon, index: DelayIndex, now_ms: int) -> dict[str, A
     }
 
 
-def _log(log: Log | None) -> dict[str, Any] | None:
+def _log(log: LogState | None) -> dict[str, Any] | None:
     if log is None:
         return None
     return {
