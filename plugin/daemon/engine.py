@@ -114,7 +114,6 @@ class DaemonEngine:
         self._failures = failures = Failures(clock, log)
         self._held_news = HeldNews(catalog, self.ownership, log, on_bug=failures.end)
         self._stopping = False
-        self._maintenance = Maintenance(catalog, clock, loop, self, settings=settings, health=health, log=log)
         self._cancelling = Cancelling(catalog, clock, self.ownership, self)
         looking = Looking(catalog, clock, look_executor)
         self._rescheduling = Rescheduling(catalog, clock, self.ownership, self, looking.find_entries)
@@ -150,7 +149,12 @@ class DaemonEngine:
             on_bug=failures.end,
         )
         self._retention = Retention(
-            catalog, clock, self.ownership, settings=settings, commit_soon=self.commit_soon, log=log
+            catalog,
+            clock,
+            self.ownership,
+            settings=settings,
+            commit_soon=self._commit_soon,
+            log=log,
         )
         self._durable_news = DurableNews(
             clock, self._retention, failures, metrics=metrics, health=health, logs=logs, log=log
@@ -164,6 +168,19 @@ class DaemonEngine:
             interval_s=settings.commit_interval_ms / 1_000,
             entries_max=settings.commit_entries,
             retry_s=settings.storage_retry_ms / 1_000,
+        )
+        self._maintenance = Maintenance(
+            catalog,
+            clock,
+            loop,
+            committer=self._committer,
+            durable_news=self._durable_news,
+            held_news=self._held_news,
+            reading_pace=self._reading_pace,
+            retention=self._retention,
+            settings=settings,
+            health=health,
+            log=log,
         )
         self.opener = StreamOpener(
             catalog,
@@ -274,6 +291,9 @@ class DaemonEngine:
         if stream is not None:
             stream.session.brought(positions)
             self._handing_out.schedule(stream)
+
+    def _commit_soon(self) -> None:
+        self._committer.wake()
 
     def _landed(self, index: DelayIndex) -> None:
         """Absent blocks have come: their entries can be handed out."""
@@ -418,25 +438,3 @@ class DaemonEngine:
         """The broker has room again."""
         stream.session.add_credit(more)
         self._handing_out.schedule(stream)
-
-    # --- maintenance ------------------------------------------------------------------------------
-
-    def tell_level(self, unspilled_bytes: int) -> None:
-        """See ``MaintenanceOwner``."""
-        self._reading_pace.tell_level(unspilled_bytes)
-
-    def commit_soon(self) -> None:
-        """See ``MaintenanceOwner``."""
-        self._committer.wake()
-
-    def store_lost(self) -> None:
-        """See ``MaintenanceOwner``."""
-        self._durable_news.lost.set()
-
-    def tell_unheld(self, now_ms: int) -> None:  # noqa: ARG002
-        """See ``MaintenanceOwner``."""
-        self._held_news.tell_unheld()
-
-    def forget_unserved(self, now_ms: int) -> None:  # noqa: ARG002
-        """See ``MaintenanceOwner``."""
-        self._retention.forget_unserved()

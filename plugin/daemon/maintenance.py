@@ -15,10 +15,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tidegate.index import ENTRY_BYTES, Catalog, Clock, LostCommitsError, StorageError
+from tidegate.plugin.daemon.committer import Committer
+from tidegate.plugin.daemon.durable_news import DurableNews
+from tidegate.plugin.daemon.held_news import HeldNews
+from tidegate.plugin.daemon.reading_pace import ReadingPace
+from tidegate.plugin.daemon.retention import Retention
 from tidegate.plugin.daemon.settings import Settings
+from tidegate.plugin.daemon.stream import Stream
 from tidegate.plugin.telemetry.health import Health
 
 if TYPE_CHECKING:
@@ -29,30 +35,6 @@ LOOK_GAP_MAX_S = 1.0
 BUG_STANDS_MS = 60_000  # nothing tells the end of a bug: it stands for so long after its last occurrence
 
 
-class MaintenanceOwner(Protocol):
-    """The owner of connections and streams, which upkeep does not know."""
-
-    def tell_level(self, unspilled_bytes: int) -> None:
-        """``unspilled_bytes`` are in memory and in no slice."""
-        ...
-
-    def commit_soon(self) -> None:
-        """A change waits for a commit."""
-        ...
-
-    def store_lost(self) -> None:
-        """The store has lost durable data."""
-        ...
-
-    def tell_unheld(self, now_ms: int) -> None:
-        """Tell the brokers the positions that the index has lost."""
-        ...
-
-    def forget_unserved(self, now_ms: int) -> None:
-        """Remove subscriptions that nobody has opened in a long time."""
-        ...
-
-
 class Maintenance:
     """Runs from ``start`` to ``stop``, every ``maintain_interval_ms`` or more."""
 
@@ -61,8 +43,12 @@ class Maintenance:
         catalog: Catalog,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
-        owner: MaintenanceOwner,
         *,
+        committer: Committer[Stream],
+        durable_news: DurableNews,
+        held_news: HeldNews,
+        reading_pace: ReadingPace,
+        retention: Retention,
         settings: Settings,
         health: Health,
         log: Logger,
@@ -70,7 +56,11 @@ class Maintenance:
         self._catalog = catalog
         self._clock = clock
         self._loop = loop
-        self._owner = owner
+        self._committer = committer
+        self._durable_news = durable_news
+        self._held_news = held_news
+        self._reading_pace = reading_pace
+        self._retention = retention
         self._settings = settings
         self._health = health
         self._log = log
@@ -121,7 +111,12 @@ class Maintenance:
         begin_ns = self._clock.monotonic_ns()
         now_ms = self._clock.now_ms()
         try:
-            for part in (self._maintain, self._budget, self._owner.tell_unheld, self._owner.forget_unserved):
+            for part in (
+                self._maintain,
+                self._budget,
+                self._held_news.tell_unheld,
+                self._retention.forget_unserved,
+            ):
                 self._run(part, now_ms)
         finally:
             self._follow()
@@ -130,11 +125,11 @@ class Maintenance:
             interval_s = self._settings.maintain_interval_ms / 1_000
             self._look_in(interval_s if self._over_budget else max(interval_s, self._gap_s))
 
-    def _run(self, part: Callable[[int], None], now_ms: int) -> None:
+    def _run(self, part: Callable[[], None], now_ms: int) -> None:
         name = part.__name__.lstrip("_")
         reason = f"bug in {name}"
         try:
-            part(now_ms)
+            part()
         except Exception as error:
             if reason not in self._bug_at_ms:
                 self._log.error("upkeep failed unexpectedly, trying again", part=name, exc_info=error)
@@ -149,17 +144,17 @@ class Maintenance:
             del self._bug_at_ms[reason]
             self._health.clear(reason)
 
-    def _maintain(self, now_ms: int) -> None:
+    def _maintain(self) -> None:
         failure: str | None = None
         try:
-            self._catalog.maintain(now_ms)
+            self._catalog.maintain(self._clock.now_ms())
         except StorageError as error:
             failure = str(error)
             if isinstance(error, LostCommitsError):
-                self._owner.store_lost()
+                self._durable_news.lost.set()
         finally:
             if self._catalog.uncommitted:
-                self._owner.commit_soon()
+                self._committer.wake()
         failure = failure or self._catalog.persist_failure
         if failure is None:
             self._health.clear("maintain")
@@ -171,6 +166,6 @@ class Maintenance:
                 self._log.error("upkeep of the index failed, trying again", error=failure)
         self._failure = failure
 
-    def _budget(self, now_ms: int) -> None:  # noqa: ARG002
+    def _budget(self) -> None:
         self._unspilled_bytes = self._catalog.unspilled_entries * ENTRY_BYTES
-        self._owner.tell_level(self._unspilled_bytes)
+        self._reading_pace.tell_level(self._unspilled_bytes)
