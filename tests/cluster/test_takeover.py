@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 from tests.support.daemons import run
-from tests.support.inbox import Inbox
-from tests.support.lane import MINUTES_10_MS, SHARED, Lane
+from tests.support.inbox import Inbox, keep_all
+from tests.support.lane import MINUTES_10_MS, SHARED, Lane, now_ms
 from tests.support.metadata import MetadataWriter
 from tests.support.two_brokers import MOVING, TwoBrokers
 from tests.support.waiting import wait_until
@@ -17,7 +17,9 @@ from tidegate.pipeline.rebuild.orphans import BookieLedgers, LogLedger, Named, f
 from tidegate.pipeline.topic.access import Access
 from tidegate.pipeline.topic.admin import Admin
 from tidegate.pipeline.topic.names import TopicName
+from tidegate.plugin.client.client import Client
 from tidegate.plugin.daemon.homes.broker_home import BOOKKEEPER
+from tidegate.plugin.local.cluster import Node
 
 INDEX_LOG = "bookkeeper"
 MESSAGES = 20_000
@@ -109,6 +111,65 @@ def test_a_daemon_that_lost_its_data_gets_it_from_the_log(two: TwoBrokers, lane:
     assert two.counted(two.a, ADDED) <= READ_AHEAD
     assert two.said(two.a, lane.topic, "the index was restored from its log"), "and it says so"
     lane.finish_partly(inbox, due, left=len(far))
+
+
+def test_moved_cancelled_and_paused_at_the_next_owner(two: TwoBrokers, lane: Lane) -> None:
+    """After a graceful move, and after kill -9 of the broker and the daemon that had the topic then."""
+    at_first, inbox, paused = Inbox(), Inbox(), Inbox()
+    two.move(lane.topic, two.a)
+    lane.subscribe(at_first, keep_all)
+    lane.subscribe(paused, name="paused")
+    start_ms = now_ms()
+    at_ms = start_ms + 35_000
+    soon = lane.send([start_ms + 20_000] * 20)
+    far = lane.send([start_ms + MINUTES_10_MS] * 20)
+    postponed, cancelled, advanced, released = soon[:10], soon[10:], far[:10], far[10:]
+
+    def waiting(node: Node, name: str = "sub") -> dict[str, int]:
+        with Client(socket=node.daemon.socket_path) as client:
+            return {one.message_id: one.deliver_at_ms for one in client.waiting(lane.topic, name)}
+
+    wait_until(lambda: two.held(two.a, lane.topic) == 80, "daemon a has them for both subscriptions")
+    ids = list(waiting(two.a))  # by time, then as sent
+    with Client(socket=two.a.daemon.socket_path) as client:
+        assert client.pause(lane.topic, "paused").done
+        assert client.reschedule(lane.topic, "sub", ids=[*ids[:10], *ids[20:30]], at_ms=at_ms).all_done
+        assert client.cancel(lane.topic, "sub", ids=ids[10:20]).all_done
+        assert client.release(lane.topic, "sub", ids=ids[30:]).all_done
+        released_ms = now_ms()
+    at_first.wait_for(released)
+
+    two.move(lane.topic, two.b)
+    at_first.wait_for(released, times=2)
+    wait_until(lambda: two.held(two.b, lane.topic) >= 60, "daemon b has them")
+    wait_until(lambda: len(waiting(two.b)) == 30, "all but the cancelled ones")
+    found = waiting(two.b)
+    assert {one for one, due_ms in found.items() if due_ms == at_ms} == {*ids[:10], *ids[20:30]}
+    assert {one for one, due_ms in found.items() if due_ms <= released_ms} == set(ids[30:])
+    with Client(socket=two.b.daemon.socket_path) as client:
+        assert [one.paused for one in client.pace(lane.topic, "paused").subscriptions] == [True]
+        assert client.cancel(lane.topic, "sub", ids=ids[20:25]).all_done
+
+    two.b.daemon.kill()
+    two.b.broker.kill()
+    lane.disconnect()
+    lane.admin = two.admin_of(two.a)
+    lane.subscribe(inbox)
+    lane.subscribe(paused, name="paused")
+    inbox.wait_for([*postponed, *advanced[5:], *released])
+    came = [*at_first.arrivals, *inbox.arrivals]
+    moved = {one.uid for one in (*postponed, *advanced)}
+    assert [one.told for one in came if one.uid in moved and one.received_ns / 1e6 < at_ms] == []
+    assert paused.arrivals == [], "those due 15 s ago wait"
+    with Client(socket=two.a.daemon.socket_path) as client:
+        assert not client.resume(lane.topic, "paused").subscriptions[0].paused
+    paused.wait_for(soon)
+    lane.wait_stats(lambda now: now.backlog == now.delayed == 0, "the rest of sub is acknowledged")
+    gone = {one.uid for one in cancelled}
+    assert not gone & {one.uid for one in (*came, *inbox.arrivals)}
+    assert not {one.uid for one in advanced[:5]} & set(inbox.uids), "those that were cancelled at b"
+    two.b.daemon.start()
+    two.b.broker.start()
 
 
 def test_a_log_that_cannot_be_read_costs_reading_the_topic(two: TwoBrokers, lane: Lane) -> None:
