@@ -205,6 +205,14 @@ def conf_of(text: str) -> str:
     return "".join(line for line in lines if line.partition("=")[0].strip() not in _GONE_IN_5)
 
 
+def log_conf_of(text: str) -> str:
+    """A ``log4j2.yaml`` of 4.0 whose lines also have what 5.0 logs beside the message: topic, ids, error.
+
+    A 4.2 has nothing there, and writes ``{}``.
+    """
+    return text.replace("%msg%n", "%msg %X%n")
+
+
 def _ordered(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
@@ -277,6 +285,8 @@ def _furnish(home: Path, base: Path, java: Path) -> None:
     for name in ("broker.conf", "standalone.conf"):
         path = home / "conf" / name
         path.write_text(conf_of(path.read_text("utf-8")), "utf-8")
+    path = home / "conf" / "log4j2.yaml"
+    path.write_text(log_conf_of(path.read_text("utf-8")), "utf-8")
     for name in ("bkenv.sh", "pulsar_env.sh"):
         path = home / "conf" / name
         # First of all, since the script then asks this Java for its version.

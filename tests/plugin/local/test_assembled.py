@@ -69,7 +69,7 @@ def test_jars_are_fetched_without_the_poms_that_central_lacks(
     base = cache / "pulsar" / PULSAR.directory_name
     for directory in (locks, programs, base / "bin", base / "conf", base / "instances"):
         directory.mkdir(parents=True)
-    for name in ("broker.conf", "standalone.conf", "bkenv.sh", "pulsar_env.sh"):
+    for name in ("broker.conf", "standalone.conf", "log4j2.yaml", "bkenv.sh", "pulsar_env.sh"):
         (base / "conf" / name).write_text("clusterName=x\n")
     jar = b"the jar"
     (locks / "pulsar-5.7.7.lock").write_text(
@@ -94,6 +94,11 @@ def test_jars_are_fetched_without_the_poms_that_central_lacks(
 def test_keys_with_other_defaults_leave_a_conf_file() -> None:
     text = "clusterName=x\n# numIOThreads=1\nnumIOThreads=4\ndispatcherMaxReadBatchSize = 100\n"
     assert assembled.conf_of(text) == "clusterName=x\n# numIOThreads=1\n"
+
+
+def test_log_lines_have_what_pulsar_5_logs_beside_the_message() -> None:
+    text = 'Pattern: "%-5level %logger{36} - %msg%n"\nPattern: "%logger{1} - %msg%n"\n'
+    assert assembled.log_conf_of(text).count("%msg %X%n") == 2
 
 
 def test_the_environment_chooses_the_pulsar(tmp_path: Path) -> None:
