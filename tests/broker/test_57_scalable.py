@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from tests.broker.conftest import HERE
 from tests.support.cluster import PULSAR_HOME, PULSAR_MAJOR, SUBSCRIBED, Cluster
+from tests.support.daemons import run
 from tests.support.inbox import DELIVER_AT_MS, UID
 from tests.support.java_client import java_command
 from tests.support.lane import now_ms
@@ -23,24 +25,30 @@ pytestmark = [
 ]
 CLIENT = HERE / "java" / "ScalableTopic.java"
 MESSAGES, OLD = 3_000, 500
+CONNECTION_LOST = " - Disconnected {"
+"""In the client's log, beside each connection that ends."""
 
 
 def split_and_merge(cluster: Cluster, name: str, old: int) -> dict[str, Any]:
     """Delayed messages while segments are split and merged; what became of them."""
-    run = subprocess.run(
+    done = subprocess.run(
         [
             *java_command(CLIENT), cluster.service_url, cluster.broker.admin_url,
             f"{SUBSCRIBED}/{name}", str(MESSAGES), str(old),
         ],
         cwd=cluster.work_dir, capture_output=True, text=True, timeout=400, check=False,
     )  # fmt: skip
-    assert run.returncode == 0, f"the Java client failed: {run.stdout[-3000:]}{run.stderr[-3000:]}"
+    assert done.returncode == 0, f"the Java client failed: {done.stdout[-3000:]}{done.stderr[-3000:]}"
     # Among lines of its log.
-    told = next(line for line in run.stdout.splitlines() if line.startswith('{"expected"'))
-    found: dict[str, Any] = json.loads(told)
-    # The client may lose acknowledgements on their way when it closes the consumer of a segment.
-    assert [found["missing"], found["early"]] == [0, 0], run.stdout[-3000:]
+    log, told = re.split(r"^(?=\{\"expected\")", done.stdout, maxsplit=1, flags=re.MULTILINE)
+    found: dict[str, Any] = json.loads(told.partition("\n")[0])
+    assert [found["missing"], found["early"]] == [0, 0], done.stdout[-3000:]
     assert found["received"] == found["expected"], found
+    # The client drops its connection when it closes a sealed segment's producer that is about to connect. It
+    # then sends unanswered messages again, and its latest acknowledgements are lost: docs/pulsar-versions.md.
+    if CONNECTION_LOST not in log:
+        again = "".join(line for line in log.splitlines(keepends=True) if line.startswith("again"))
+        assert [found["repeated"], found["twice"]] == [0, 0], again[:3000]
     return found
 
 
@@ -60,6 +68,9 @@ def test_segments_split_and_merge_under_delayed_messages(cluster: Cluster) -> No
     far = MESSAGES // 10
     wait_until(lambda: sum(held(cluster, "scaled").values()) == far, "the daemon holds those due in an hour")
     assert all(topic.startswith("segment://public/default/scaled/") for topic in held(cluster, "scaled"))
+    socket = str(cluster.daemon.socket_path)
+    tide = run("tide", "segment://public/default/scaled/*", "sub", "--json", "--socket", socket)
+    assert json.loads(tide.stdout)["entries"] == far, "its segments are added up"
 
 
 def test_a_plain_topic_becomes_a_scalable_one(cluster: Cluster) -> None:

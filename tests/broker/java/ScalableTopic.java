@@ -24,14 +24,24 @@ import org.apache.pulsar.common.policies.data.ScalableTopicMetadata.SegmentInfo;
  * <p>Arguments: service URL, admin URL, tenant/namespace/name, the number of messages, and the number of those that a plain
  * topic of that name has for subscription {@code sub}, with uids from {@code old-0} on: with any, that topic is migrated. A third of the messages is sent
  * before the split, one before the merge, one after it; they are due 4 to 24 s after the start, and a tenth of them in an hour.
- * One line of the output: a JSON object with expected, received, early, repeated, missing and segments.
+ * One line of the output: a JSON object with expected, received, early, repeated (ids that came again), twice (messages that
+ * came with several ids, as the producer had sent them again), missing and segments; before it, a line for each message that
+ * came again: segment, id, and when it came and was acknowledged, in ms since the start.
  */
 public final class ScalableTopic {
     private static final long HOUR_MS = 3_600_000;
-    private static final Map<String, Integer> CAME = new ConcurrentHashMap<>();
+    private static final Map<String, List<Arrival>> CAME = new ConcurrentHashMap<>();
     private static final AtomicInteger EARLY = new AtomicInteger();
     private static final List<String> EXPECTED = new ArrayList<>();
     private static volatile boolean ended;
+
+    /** One delivery; times in ms since the epoch. */
+    private record Arrival(String segment, MessageId id, int redelivered, long cameMs, long acknowledgedMs) {
+        String told(long startMs) {
+            return segment + " " + id + " redelivery " + redelivered + " came " + (cameMs - startMs) + " acknowledged "
+                    + (acknowledgedMs - startMs);
+        }
+    }
 
     private ScalableTopic() {
     }
@@ -63,11 +73,15 @@ public final class ScalableTopic {
             send(producer, startMs, 0, messages / 3);
             Thread.sleep(Math.max(0, startMs + 7_000 - System.currentTimeMillis()));
             long split = active(admin, topic).get(0);
+            tell("split", startMs);
             admin.scalableTopics().splitSegment(topic, split);
+            tell("split done", startMs);
             send(producer, startMs, messages / 3, 2 * messages / 3);
             Thread.sleep(Math.max(0, startMs + 13_000 - System.currentTimeMillis()));
             List<Long> children = admin.scalableTopics().getMetadata(topic).getSegments().get(split).getChildIds();
+            tell("merge", startMs);
             admin.scalableTopics().mergeSegments(topic, children.get(0), children.get(1));
+            tell("merge done", startMs);
             send(producer, startMs, 2 * messages / 3, messages);
             long deadlineMs = startMs + 120_000;
             while (!CAME.keySet().containsAll(EXPECTED) && System.currentTimeMillis() < deadlineMs) {
@@ -80,15 +94,29 @@ public final class ScalableTopic {
             segments.forEach((id, one) -> told.add(
                     "\"" + id + " " + one.getState() + " " + one.getParentIds() + " " + one.getLegacyTopicName() + "\""));
             long missing = EXPECTED.stream().filter(one -> !CAME.containsKey(one)).count();
-            long repeated = CAME.values().stream().filter(times -> times > 1).count();
+            long repeated = CAME.values().stream().mapToLong(came -> came.size() - ids(came)).sum();
+            long twice = CAME.values().stream().filter(came -> ids(came) > 1).count();
             ended = true;
             receiver.join(10_000);
+            CAME.forEach((uid, came) -> {
+                if (came.size() > 1) {
+                    System.out.println("again: " + uid + " " + came.stream().map(one -> one.told(startMs)).toList());
+                }
+            });
             System.out.printf("%n{\"expected\": %d, \"received\": %d, \"early\": %d, \"repeated\": %d,"
-                    + " \"missing\": %d, \"segments\": [%s]}%n", EXPECTED.size(), CAME.size(), EARLY.get(),
-                    repeated, missing, String.join(", ", told));
+                    + " \"twice\": %d, \"missing\": %d, \"segments\": [%s]}%n", EXPECTED.size(), CAME.size(), EARLY.get(),
+                    repeated, twice, missing, String.join(", ", told));
             System.out.flush();
         }
         System.exit(0);
+    }
+
+    private static long ids(List<Arrival> came) {
+        return came.stream().map(Arrival::id).distinct().count();
+    }
+
+    private static void tell(String what, long startMs) {
+        System.out.println(what + " at " + (System.currentTimeMillis() - startMs) + " ms, " + CAME.size() + " have come");
     }
 
     private static List<Long> active(PulsarAdmin admin, String topic) throws Exception {
@@ -134,8 +162,10 @@ public final class ScalableTopic {
                     EARLY.incrementAndGet();
                     System.out.println("early: " + message.properties() + " of " + message.topic() + " at " + now);
                 }
-                CAME.merge(message.properties().get("uid"), 1, Integer::sum);
                 consumer.acknowledge(message.id());
+                CAME.computeIfAbsent(message.properties().get("uid"), uid -> new ArrayList<>())
+                        .add(new Arrival(message.topic(), message.id(), message.redeliveryCount(), now,
+                                System.currentTimeMillis()));
             } catch (Exception e) {
                 if (!ended) {
                     e.printStackTrace();
