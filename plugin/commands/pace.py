@@ -16,7 +16,7 @@ from tidegate.plugin.commands.groups import with_groups
 from tidegate.plugin.commands.options import Asked, Subscription, Topic
 from tidegate.plugin.durations import duration, milliseconds
 from tidegate.plugin.shown import one_line
-from tidegate.plugin.wire.messages import RATE_MAX, SPREAD_MS_MAX, SPREAD_MS_MIN
+from tidegate.plugin.wire.release_pace import RATE_MAX, SPREAD_MS_MAX, SPREAD_MS_MIN
 
 
 def register(app: typer.Typer) -> None:

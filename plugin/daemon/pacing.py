@@ -18,15 +18,8 @@ from tidegate.plugin.daemon.ownership import Ownership
 from tidegate.plugin.daemon.selection import name_of, named
 from tidegate.plugin.daemon.stream import Stream
 from tidegate.plugin.errors import NotNowError, UserError
-from tidegate.plugin.wire.messages import (
-    PACE_AMOUNTS,
-    PACE_VERSION,
-    Behind,
-    Pace,
-    Paced,
-    PaceKind,
-    ReleasePace,
-)
+from tidegate.plugin.wire.messages import PACE_VERSION, Behind, Pace, Paced
+from tidegate.plugin.wire.release_pace import PACE_AMOUNTS, PaceKind, ReleasePace
 
 SCHEMA = 1
 PATIENCE_S = 10.0

@@ -17,7 +17,8 @@ from tidegate.plugin.telemetry.health import Health
 from tidegate.plugin.telemetry.metrics import BypassGauge, Gauges, SubscriptionGauges
 from tidegate.plugin.telemetry.survey import MOST_HELD, Surveyor, in_turns
 from tidegate.plugin.wire.frames import LENGTH_MAX
-from tidegate.plugin.wire.messages import BYPASSED_MAX, ReleasePace
+from tidegate.plugin.wire.messages import BYPASSED_MAX
+from tidegate.plugin.wire.release_pace import ReleasePace
 
 if TYPE_CHECKING:
     from tidegate.plugin.daemon.bypasses import Bypasses

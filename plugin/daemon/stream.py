@@ -13,7 +13,8 @@ from tidegate.plugin.daemon.homes.broker_home import LogRequests
 from tidegate.plugin.daemon.session import Session
 from tidegate.plugin.daemon.told_pace import ToldPace
 from tidegate.plugin.errors import ErrorCode
-from tidegate.plugin.wire.messages import Message, ReleasePace
+from tidegate.plugin.wire.messages import Message
+from tidegate.plugin.wire.release_pace import ReleasePace
 
 
 class Stream:

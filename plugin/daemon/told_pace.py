@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tidegate.plugin.wire.messages import ReleasePace
+from tidegate.plugin.wire.release_pace import ReleasePace
 
 
 class ToldPace:

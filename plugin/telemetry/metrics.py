@@ -18,7 +18,7 @@ import numpy as np
 from tidegate.plugin.shown import shown
 from tidegate.plugin.telemetry.collectors import Collector, Count, CountByLabel, Distribution
 from tidegate.plugin.wire.frames import FrameType
-from tidegate.plugin.wire.messages import ReleasePace
+from tidegate.plugin.wire.release_pace import ReleasePace
 
 if TYPE_CHECKING:
     import numpy.typing as npt

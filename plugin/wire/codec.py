@@ -37,7 +37,6 @@ from tidegate.plugin.wire.frames import (
 )
 from tidegate.plugin.wire.messages import (
     BYPASSED_MAX,
-    PACE_AMOUNTS,
     Ack,
     Add,
     Behind,
@@ -66,11 +65,9 @@ from tidegate.plugin.wire.messages import (
     Open,
     Pace,
     Paced,
-    PaceKind,
     Ping,
     Pong,
     Query,
-    ReleasePace,
     Reply,
     Reschedule,
     Rescheduled,
@@ -80,6 +77,7 @@ from tidegate.plugin.wire.messages import (
     Unheld,
     Welcome,
 )
+from tidegate.plugin.wire.release_pace import PACE_AMOUNTS, PaceKind, ReleasePace
 
 MAGIC = b"TIDE"
 RECORD_BYTES = 24

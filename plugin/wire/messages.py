@@ -14,15 +14,13 @@ from typing import Any, ClassVar
 from tidegate.index import Entries, PositionSet
 from tidegate.plugin.errors import ErrorCode, ProtocolError
 from tidegate.plugin.wire.frames import VERSION_MAX, VERSION_MIN, FrameType
+from tidegate.plugin.wire.release_pace import ReleasePace
 
 NAME_BYTES_MAX = 8_192  # of a topic, a subscription, a broker: Pulsar's own tools accept no longer URL
 QUERY_BYTES_MAX = 65_536
 BYPASSED_MAX = 32
 CANCEL_VERSION = 5  # the first in which a broker is asked to cancel
 PACE_VERSION = 6  # the first in which a broker keeps a pace
-RATE_MAX = 1_000_000
-SPREAD_MS_MIN = 1_000
-SPREAD_MS_MAX = 7 * 24 * 3_600_000
 RESCHEDULE_VERSION = 6  # the first in which it is asked to reschedule
 
 
@@ -259,59 +257,6 @@ class Move:
     type: ClassVar[FrameType] = FrameType.MOVE
     entries: Entries
     near: bool
-
-
-class PaceKind(IntEnum):
-    """The ways in which due entries leave."""
-
-    NONE = 0
-    """As they come."""
-    PAUSED = 1
-    """Not at all."""
-    RATE = 2
-    """At most so many a second."""
-    SPREAD = 3
-    """A burst over so many milliseconds."""
-
-
-PACE_AMOUNTS = {
-    PaceKind.NONE: (0, 0),
-    PaceKind.PAUSED: (0, 0),
-    PaceKind.RATE: (1, RATE_MAX),
-    PaceKind.SPREAD: (SPREAD_MS_MIN, SPREAD_MS_MAX),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class ReleasePace:
-    """The pace at which due entries leave. amount: entries a second, or milliseconds; ``PACE_AMOUNTS``."""
-
-    kind: PaceKind = PaceKind.NONE
-    amount: int = 0
-
-    @property
-    def is_on(self) -> bool:
-        """True if due entries may have to wait."""
-        return self.kind != PaceKind.NONE
-
-    @property
-    def is_paused(self) -> bool:
-        """True if nothing leaves."""
-        return self.kind == PaceKind.PAUSED
-
-    @property
-    def rate(self) -> int | None:
-        """The entries that leave a second at most."""
-        return self.amount if self.kind == PaceKind.RATE else None
-
-    @property
-    def spread_ms(self) -> int | None:
-        """The time over which a burst is spread."""
-        return self.amount if self.kind == PaceKind.SPREAD else None
-
-    def as_json(self) -> dict[str, Any]:
-        """For answers: `paused`, `rate` and `spread_ms`."""
-        return {"paused": self.is_paused, "rate": self.rate, "spread_ms": self.spread_ms}
 
 
 @dataclass(frozen=True, slots=True)

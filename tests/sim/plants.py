@@ -52,7 +52,8 @@ from tidegate.plugin.daemon.index_logs.fetching import BlockFetch
 from tidegate.plugin.daemon.index_logs.index_logs import IndexLogs
 from tidegate.plugin.daemon.index_logs.last_words import LastWords
 from tidegate.plugin.daemon.session import Session
-from tidegate.plugin.wire.messages import Pace, Paced, PaceKind, Unheld
+from tidegate.plugin.wire.messages import Pace, Paced, Unheld
+from tidegate.plugin.wire.release_pace import PaceKind
 
 
 @contextmanager

@@ -20,7 +20,8 @@ from tests.sim.outbox import Change, Kind, Outbox
 from tests.sim.seal import Claim, ClaimHost, Owner, Seal, SealHost
 from tidegate.index.positions import PositionSet
 from tidegate.plugin.wire.codec import CLAIMS_MAX
-from tidegate.plugin.wire.messages import Due, Held, Open, Pace, Paced, PaceKind, ReleasePace, Unheld
+from tidegate.plugin.wire.messages import Due, Held, Open, Pace, Paced, Unheld
+from tidegate.plugin.wire.release_pace import PaceKind, ReleasePace
 
 if TYPE_CHECKING:
     from tests.sim.log_home import LogHome

@@ -7,15 +7,8 @@ from typing import Any
 
 from tests.support.shim_client import ClientStream, ShimClient
 from tidegate.index import Entries, PositionSet
-from tidegate.plugin.wire.messages import (
-    Cancel,
-    Cancelled,
-    Pace,
-    Paced,
-    ReleasePace,
-    Reschedule,
-    Rescheduled,
-)
+from tidegate.plugin.wire.messages import Cancel, Cancelled, Pace, Paced, Reschedule, Rescheduled
+from tidegate.plugin.wire.release_pace import ReleasePace
 
 TOPIC = "persistent://public/default/orders"
 HOUR_MS = 3_600_000

@@ -20,7 +20,8 @@ from tidegate.plugin.daemon import pacing
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.wire.client import ask_socket
-from tidegate.plugin.wire.messages import Pace, Paced, PaceKind, ReleasePace
+from tidegate.plugin.wire.messages import Pace, Paced
+from tidegate.plugin.wire.release_pace import PaceKind, ReleasePace
 
 TOPIC = "persistent://public/default/orders"
 PAUSED = ReleasePace(PaceKind.PAUSED)

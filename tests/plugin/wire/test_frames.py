@@ -19,7 +19,6 @@ from tidegate.plugin.errors import ErrorCode, ProtocolError
 from tidegate.plugin.wire.codec import RECORDS_MAX, decode, encode, split_positions
 from tidegate.plugin.wire.frames import LENGTH_MAX, Frame, FrameDecoder, FrameType, encode_frame
 from tidegate.plugin.wire.messages import (
-    PACE_AMOUNTS,
     Ack,
     Add,
     Behind,
@@ -44,11 +43,9 @@ from tidegate.plugin.wire.messages import (
     Open,
     Pace,
     Paced,
-    PaceKind,
     Ping,
     Pong,
     Query,
-    ReleasePace,
     Reply,
     Reschedule,
     Rescheduled,
@@ -59,6 +56,7 @@ from tidegate.plugin.wire.messages import (
     Welcome,
     negotiate,
 )
+from tidegate.plugin.wire.release_pace import PACE_AMOUNTS, PaceKind, ReleasePace
 
 
 def read_one(data: bytes) -> tuple[Frame, Message]:
