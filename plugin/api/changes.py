@@ -155,8 +155,9 @@ def _ask_of(
 
 
 def _raise_unless_late(error: UserError, total: Total) -> None:
-    """Raise it unless something was changed before, which is to be told."""
-    if isinstance(error, DaemonAwayError) or not total.counts["done"]:
+    """Raise it unless something was changed before, or perhaps was, which is to be told."""
+    is_late = total.counts["done"] or total.counts["undecided"]
+    if isinstance(error, DaemonAwayError) or not is_late:
         raise error
 
 

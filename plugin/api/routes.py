@@ -93,7 +93,7 @@ _WHEN = {
     "at_ms": fields.number("The new time, in ms since 1970.", AT_MS_MIN, AT_MS_MAX),
     "by_ms": fields.number(
         "Later than now due; less than 0 is earlier. Do not repeat a request that has it and no answer, or "
-        "502, 503 or 504: it may be done, as GET messages/{id} tells, and would move twice.",
+        "500, 502, 503, 504, or undecided: it may be done, as GET messages/{id} tells, and would move twice.",
         -AT_MS_MAX,
         AT_MS_MAX,
     ),

@@ -7,6 +7,7 @@ what is asked and what of an answer the index learns. Invariants:
   it is in the journal, and in the index log where there is one;
 - a stream that ends, or a broker that cannot decide or store yet, leaves its share to be asked again of the
   next one: the answers before count still, see ``answered``;
+- once a broker has, or may have, changed a part, the answer has counts: a failure leaves the rest undecided;
 - where no broker serves the subscription nothing is decided.
 """
 
@@ -23,7 +24,6 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from tidegate.index import Catalog, Clock, DelayIndex, Entries, PositionSet, StorageError, TidegateIndexError
 from tidegate.plugin.api.changes import NAMED_MAX, OUTCOMES, POSITIONS_MAX
-from tidegate.plugin.daemon.index_logs.stream_log import LogState
 from tidegate.plugin.daemon.ownership import Ownership
 from tidegate.plugin.daemon.selection import message_id, name_of, named, of_partition, partition_of
 from tidegate.plugin.daemon.stream import Stream
@@ -41,6 +41,7 @@ WHY_UNDECIDED = (
     "the broker cannot decide now, as amid a reset or before its cursor was stored: "
     "see that a consumer is connected, and ask again"
 )
+WHY_STORE_FAILING = "the store is failing, nothing can be made durable: try again later"
 NS_PER_SECOND = 1_000_000_000
 WantedT = TypeVar("WantedT")
 """The wish for the positions in question, besides their numbers: a new time, or none."""
@@ -60,7 +61,7 @@ class Owner(Protocol):
 
     def acknowledge_cancelled(self, stream: Stream, positions: PositionSet) -> int | None:
         """The broker has cancelled these; the token that is durable when that is. None if the index does not
-        believe this stream."""
+        believe this stream, or met a bug, over which the stream has ended."""
         ...
 
     def moved(self, stream: Stream, entries: Entries) -> int | None:
@@ -71,8 +72,8 @@ class Owner(Protocol):
         """Call `then` when what was said of the subscription is in its log, or soon."""
         ...
 
-    def log_state(self, stream: Stream) -> LogState | None:
-        """How its index log stands, None if there is none."""
+    def is_logged(self, stream: Stream, at_ns: int) -> bool:
+        """True if the subscription's log has all that was written up to then, or there is none."""
         ...
 
 
@@ -89,6 +90,8 @@ class Outcome:
     """Why some are undecided."""
     no_room: bool = False
     """That is why: the broker has decided."""
+    store_failed: bool = False
+    """That is why: the broker has decided, and the journal does not know."""
 
 
 class BrokerChanges(ABC, Generic[WantedT]):
@@ -138,7 +141,7 @@ class BrokerChanges(ABC, Generic[WantedT]):
     @abstractmethod
     def _learn(self, stream: Stream, positions: PositionSet, wanted: WantedT) -> int | None:
         """Have the index know of changed positions: the token that is durable when that is, None if it does
-        not believe this stream."""
+        not believe this stream, or the stream has failed over it."""
         ...
 
     # ---- what the broker says
@@ -166,8 +169,6 @@ class BrokerChanges(ABC, Generic[WantedT]):
         if not isinstance(dry_run, bool):
             raise UserError("dry_run must be true or false")
         indexes = of_partition(named(self._catalog, *name_of(request)), partition)
-        if self._owner.storage_failing and not dry_run:
-            raise NotNowError("the store is failing, nothing can be made durable: try again later")
         answer: dict[str, Any] = {"schema": SCHEMA, "dry_run": dry_run} | dict.fromkeys(OUTCOMES, 0)
         ids: dict[str, list[str]] = {}
         left = positions
@@ -176,9 +177,11 @@ class BrokerChanges(ABC, Generic[WantedT]):
         for at, index in enumerate(indexes):
             is_last = at == len(indexes) - 1
             try:
+                if self._owner.storage_failing and not dry_run:
+                    raise NotNowError(WHY_STORE_FAILING)
                 outcome = await self._of_request(index, left, wanted[at], dry_run=dry_run, until_ns=until_ns)
             except UserError as error:
-                if not answer["done"]:
+                if not answer["done"] and not answer["undecided"]:
                     raise
                 outcome = Outcome(undecided=left, why=str(error))
             left = PositionSet() if is_last else outcome.unknown
@@ -235,6 +238,7 @@ class BrokerChanges(ABC, Generic[WantedT]):
         outcome, left = outcome or Outcome(), positions
         before, why = outcome.undecided, outcome.why
         answered = PositionSet()  # changed by a former answer, and not known to last
+        was_asked = False
         until_ns = self._until_ns(patience_s)
         pause_s = AGAIN_FIRST_S
         while left:
@@ -243,10 +247,14 @@ class BrokerChanges(ABC, Generic[WantedT]):
             if stream is None or not stream.answer_sent or stream.session.closing:
                 outcome.why = f"no broker serves {index.name} now: subscribe a consumer, and ask again"
             elif stream.connection.version < self.VERSION:
-                raise NotNowError(
+                outcome.why = (
                     f"the broker has a shim that cannot {self.WHAT}: restart it with this version's jar"
                 )
+                if not was_asked:
+                    raise NotNowError(outcome.why)
+                break
             else:
+                was_asked = True
                 outcome.why = WHY_UNDECIDED
                 message = self._message(left, wanted, ask=dry_run)
                 said = await self._ask(stream, message, max(patience_s, LOOK_PATIENCE_S))
@@ -256,6 +264,8 @@ class BrokerChanges(ABC, Generic[WantedT]):
                 )
                 if left and said.standing == Standing.NO_ROOM:
                     outcome.no_room = True
+                    break
+                if left and outcome.store_failed:
                     break
             if left:
                 if self._clock.monotonic_ns() >= until_ns:
@@ -290,9 +300,13 @@ class BrokerChanges(ABC, Generic[WantedT]):
         lasts = dry_run
         if not dry_run:
             answered.update(changed)
-            if said.standing == Standing.SETTLED:
-                lasts = await self._made_durable(stream, done, wanted)
             outcome.why = self.WHY_NO_ROOM if said.standing == Standing.NO_ROOM else self.WHY_UNSTORED
+            if said.standing == Standing.SETTLED:
+                try:
+                    lasts = await self._made_durable(stream, done, wanted)
+                except StorageError as error:
+                    outcome.store_failed = True
+                    outcome.why = f"the store fails, a crash may undo what was changed: {error}"
         if lasts:
             outcome.done.update(done)
         else:
@@ -305,30 +319,31 @@ class BrokerChanges(ABC, Generic[WantedT]):
         known = changed
         for one in (acknowledged, too_late):
             known.update(one)
+        # A next owner that has not read them yet does not know them, and they are changed perhaps.
+        decided.difference_update(answered.difference(known))
         outcome.unknown.update(decided.difference(known))
         return decided
 
     async def _made_durable(self, stream: Stream, positions: PositionSet, wanted: WantedT) -> bool:
         """Have the index know what the broker has changed; whether it is durable, and in the log. Raises
-        ``UserError`` if the store fails."""
+        ``StorageError`` if the store fails."""
         if not positions:
             return True
         if self._ownership.get(stream.name) is not stream:
             return False
-        began_ns = self._clock.monotonic_ns()
         token = self._learn(stream, positions, wanted)
         if token is None:
             return False
         await self._durable(token)
-        return await self._in_log(stream, began_ns)
+        return await self._in_log(stream, self._clock.monotonic_ns())
 
     async def _durable(self, token: int) -> None:
         error = await told(partial(self._owner.when_durable, token))
         if error is not None:
-            raise NotNowError(f"the store fails, a crash may undo what was changed: {error}")
+            raise error
 
-    async def _in_log(self, stream: Stream, began_ns: int) -> bool:
-        """True once everything up to `began_ns` is in the index log, which the next owner reads."""
+    async def _in_log(self, stream: Stream, durable_ns: int) -> bool:
+        """True once everything durable at `durable_ns` is in the index log, which the next owner reads."""
         shipped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def then() -> None:
@@ -337,13 +352,9 @@ class BrokerChanges(ABC, Generic[WantedT]):
 
         self._owner.after_last_words(stream, then)
         await shipped
-        while (state := self._owner.log_state(stream)) is not None and state.home:
-            waited_s = (self._clock.monotonic_ns() - began_ns) / NS_PER_SECOND
-            if self._ownership.get(stream.name) is not stream:
-                return False
-            if not state.waiting_bytes or state.lag_seconds < waited_s:
-                return True
-            if waited_s > PATIENCE_S:
+        until_ns = durable_ns + int(PATIENCE_S * NS_PER_SECOND)
+        while not self._owner.is_logged(stream, durable_ns):
+            if self._ownership.get(stream.name) is not stream or self._clock.monotonic_ns() >= until_ns:
                 return False
             await asyncio.sleep(LOG_AGAIN_S)
         return self._ownership.get(stream.name) is stream

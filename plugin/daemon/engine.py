@@ -407,18 +407,21 @@ class DaemonEngine:
 
     def acknowledge_cancelled(self, stream: Stream, positions: PositionSet) -> int | None:
         """See ``broker_changes.Owner``."""
-        token = stream.session.acknowledge(positions)
-        if token is None:
-            return None
-        self._committer.note(stream, len(positions))
-        self._handing_out.schedule(stream)
-        return token
+        return self._learn(stream, lambda: stream.session.acknowledge(positions), len(positions))
 
     def moved(self, stream: Stream, entries: Entries) -> int | None:
         """See ``broker_changes.Owner``."""
-        token = stream.session.move(entries)
-        self._committer.note(stream, len(entries))
-        self._handing_out.schedule(stream)
+        return self._learn(stream, lambda: stream.session.move(entries), len(entries))
+
+    def _learn(self, stream: Stream, learn: Callable[[], int | None], entries: int) -> int | None:
+        try:
+            token = learn()
+        except Exception as error:
+            self._failures.end(stream, error)
+            return None
+        if token is not None:
+            self._committer.note(stream, entries)
+            self._handing_out.schedule(stream)
         return token
 
     def after_last_words(self, stream: Stream, then: Callable[[], None]) -> None:
@@ -428,9 +431,9 @@ class DaemonEngine:
         else:
             self._logs.after_last_words(stream, then)
 
-    def log_state(self, stream: Stream) -> LogState | None:
+    def is_logged(self, stream: Stream, at_ns: int) -> bool:
         """See ``broker_changes.Owner``."""
-        return None if self._logs is None else self._logs.state(stream)
+        return self._logs is None or self._logs.is_logged(stream, at_ns)
 
     # --- what a broker says besides ---------------------------------------------------------------
 

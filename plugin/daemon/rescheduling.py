@@ -21,6 +21,7 @@ from tidegate.plugin.wire.messages import RESCHEDULE_VERSION, Reschedule
 
 Find = Callable[[DelayIndex, PositionSet], Awaitable[Entries]]
 """The entries of positions in an index, with the times that hold."""
+WHY_SPAN = "a span may be added, and is added again if asked again: see each message's time first"
 WHY_NOT_READ = "the broker has a message that the index does not have yet: ask again"
 
 
@@ -50,7 +51,10 @@ class Rescheduling(BrokerChanges[Entries]):
             _check_at(at_ms)
         elif abs(by_ms or 0) > AT_MS_MAX:
             raise UserError("by_ms: no message can wait so long")
-        return await self.change(request)
+        answer = await self.change(request)
+        if by_ms is not None and answer["undecided"] and not answer["dry_run"]:
+            answer["why"] = f"{answer['why']}; {WHY_SPAN}"
+        return answer
 
     async def release(self, request: dict[str, object]) -> dict[str, Any]:
         """The query `release`: due now, or since `at_ms` if that is past. Raises ``UserError``."""

@@ -300,6 +300,15 @@ class IndexLogs:
 
         self._do(wait())
 
+    def is_logged(self, stream: Stream, at_ns: int) -> bool:
+        """True if the stream's log has all that was written up to then, or it has none that goes on."""
+        log = self._of(stream)
+        if log is None or log.over:
+            return True
+        self._pump()
+        since_ns = log.writer.since_ns
+        return since_ns is None or since_ns > at_ns
+
     def _do(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = self.loop.create_task(work)
         self._tasks.add(task)

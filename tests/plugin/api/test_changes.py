@@ -189,6 +189,17 @@ def test_after_a_change_a_failure_is_told_with_the_counts(by_ids: bool) -> None:
     assert len(world.times) == 80
 
 
+def test_after_what_is_perhaps_done_a_failure_is_told_with_the_counts() -> None:
+    """Messages without room are cancelled, and count as undecided."""
+    world = World(30)
+    world.no_room = {None}
+    world.fails = {2: NotNowError("the store is failing")}
+    ids = positions_of(enumerate(f"5:{n}" for n in range(30)), "ids")
+    with patch.object(changes, "POSITIONS_MAX", 10):
+        answer = run_blocking(change_of(NAMED | {"what": "cancel"}, ids, Total(False)), world.ask)
+    assert (answer["done"], answer["undecided"], answer["why"]) == (0, 30, "the store is failing")
+
+
 @pytest.mark.parametrize("error", [NotNowError("the store is failing"), UserError("wrong")])
 def test_a_failure_before_a_change_is_an_error(error: UserError) -> None:
     world = World(100)

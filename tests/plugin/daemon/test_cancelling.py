@@ -19,7 +19,9 @@ from tests.support.flaky_store import FlakyStore
 from tests.support.shim_client import ClientStream, ShimClient
 from tests.support.waiting import until
 from tidegate.index import Entries, PositionSet, SubscriptionName
+from tidegate.index.log.memory_home import World
 from tidegate.plugin.daemon import broker_changes
+from tidegate.plugin.daemon.index_logs import stream_log
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.wire.client import ask_socket
@@ -191,6 +193,111 @@ async def test_what_is_stored_at_the_second_try_is_done(start: StartDaemon, sock
 
         stream.on_cancel = answer
         assert counts(await ask(socket_path, some(1, 3))) == {"done": 1, "acknowledged": 1}
+
+
+@pytest.mark.parametrize("standing", [Standing.SETTLED, Standing.UNSTORED])
+async def test_what_the_next_owner_has_not_read_is_perhaps_done(
+    start: StartDaemon, socket_path: Path, standing: Standing
+) -> None:
+    """It names neither: one that was cancelled by the former owner is not unknown for that."""
+    async with start(), await ShimClient.connect(socket_path) as client:
+        stream = await opened(client)
+        shim = Shim()
+
+        def answer(cancel: Cancel) -> Cancelled:
+            if len(stream.cancels) == 1:
+                return replace(shim(cancel), standing=Standing.UNSTORED)
+            return Cancelled(NOTHING, NOTHING, NOTHING, standing)
+
+        stream.on_cancel = answer
+        with patch.object(broker_changes, "PATIENCE_S", 0.3):
+            told = await ask(socket_path, some(1, 500))
+        assert counts(told) == {"unknown": 1, "undecided": 1}
+        assert told["ids"] == {"unknown": ["5:500"], "undecided": ["5:1"]}
+
+
+async def test_what_a_failing_store_has_not_is_undecided_and_the_rest_is_told(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    store = FlakyStore()
+    async with start(store=store, storage_retry_ms=50) as daemon:
+        async with await ShimClient.connect(socket_path) as client:
+            stream = await opened(client)
+            shim = Shim(2)
+
+            def answer(cancel: Cancel) -> Cancelled:
+                store.failing = True
+                return shim(cancel)
+
+            stream.on_cancel = answer
+            told = await ask(socket_path, some(1, 2, 500))
+            assert counts(told) == {"too_late": 1, "unknown": 1, "undecided": 1}
+            assert told["ids"]["undecided"] == ["5:1"]
+            assert "the store fails, a crash may undo what was changed" in told["why"]
+            with pytest.raises(UserError, match="the store is failing"):
+                await ask(socket_path, some(3))
+            assert len(stream.cancels) == 1
+            store.failing = False
+            await until(lambda: daemon.health.ready)
+        async with await ShimClient.connect(socket_path) as client:
+            stream = await client.open(TOPIC, "sub", credit=0)
+            stream.on_cancel = shim
+            assert counts(await ask(socket_path, some(1))) == {"acknowledged": 1}
+
+
+async def test_no_partition_is_asked_any_more_when_the_store_has_failed(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    store = FlakyStore()
+    async with start(store=store), await ShimClient.connect(socket_path) as client:
+        streams = [await opened(client, f"{TOPIC}-partition-{number}") for number in range(2)]
+        shims = [Shim(), Shim()]
+
+        def answer(cancel: Cancel) -> Cancelled:
+            store.failing = True
+            return shims[0](cancel)
+
+        streams[0].on_cancel = answer
+        streams[1].on_cancel = shims[1]
+        told = await ask(socket_path, some(1, 500))
+        assert counts(told) == {"undecided": 2}
+        assert "the store is failing" in told["why"]
+        assert not streams[1].cancels
+        store.failing = False
+
+
+async def test_a_bug_over_what_was_cancelled_ends_the_stream_and_the_next_is_asked(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    shim = Shim()
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        stream = await opened(client)
+        stream.on_cancel = shim
+        index = daemon.engine.catalog.get(SubscriptionName(TOPIC, "sub"))
+        with patch.object(type(index), "acknowledge", side_effect=RuntimeError("a bug")):
+            asked = asyncio.create_task(ask(socket_path, some(1)))
+            await stream.ended()
+        stream = await client.open(TOPIC, "sub", credit=0)
+        stream.on_cancel = shim
+        assert counts(await asked) == {"done": 1}
+
+
+async def test_what_the_index_log_has_not_is_not_done(start: StartDaemon, socket_path: Path) -> None:
+    """The next owner restores the index from the log."""
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        client.offer_logs(World())
+        stream = await opened(client)
+        stream.on_cancel = Shim()
+        assert counts(await ask(socket_path, some(1))) == {"done": 1}
+        client.log_silent = True
+        with (
+            patch.object(broker_changes, "PATIENCE_S", 0.3),
+            patch.object(stream_log, "LAST_WORDS_SECONDS", 0.1),
+        ):
+            told = await ask(socket_path, some(2))
+        assert counts(told) == {"undecided": 1}
+        assert daemon.engine.log_states()[0].lag_seconds > 0
+        client.log_silent = False
 
 
 async def test_what_the_index_does_not_believe_is_not_done(start: StartDaemon, socket_path: Path) -> None:
