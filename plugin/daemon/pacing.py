@@ -4,7 +4,9 @@ Invariants:
 
 - the broker keeps the setting, and says which is in force; nothing is remembered here;
 - a pace counts as set when the broker has answered that it is in force and stored, on the stream that serves;
-- a stream that ends, or a broker that cannot store it yet, is asked again of the next one, for a while.
+- a stream that ends, or a broker that cannot store it yet, is asked again of the next one, for a while;
+- an answer has the pace only if the last broker asked has told it: else it is not known;
+- a partition's new pace is told though the next one's broker cannot be asked.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from tidegate.plugin.wire.messages import PACE_VERSION, Behind, Pace, Paced
 from tidegate.plugin.wire.release_pace import PACE_AMOUNTS, PaceKind, ReleasePace
 
 SCHEMA = 1
-PATIENCE_S = 10.0
+PATIENCE_S = 10.0  # of a request, for all its partitions
+ANSWER_S = 1.0  # a broker that is asked late has this long
 AGAIN_S = 0.1
 COUNT_S = 1.0
 BEHIND_MAX = 2**32 - 1
@@ -80,7 +83,7 @@ class Pacing:
 
     async def _tell_behind(self, stream: Stream) -> None:
         """Tell a broker that spreads a burst how much of it is still here, each second."""
-        told = 0
+        told = None  # the broker may know the number of a former spread
         while stream.pace.kind == PaceKind.SPREAD:
             behind = 0
             if stream.answer_sent and stream.credit == 0 and self._ownership.get(stream.name) is stream:
@@ -99,7 +102,15 @@ class Pacing:
     async def pace(self, request: dict[str, object]) -> dict[str, Any]:
         """The query `pace`. Raises ``UserError``; what was set until then stays set."""
         wanted = _wanted(request)
-        said = [await self._of_index(index, wanted) for index in named(self._catalog, *name_of(request))]
+        until_ns = self._clock.monotonic_ns() + int(PATIENCE_S * NS_PER_SECOND)
+        said: list[dict[str, Any]] = []
+        for index in named(self._catalog, *name_of(request)):
+            try:
+                said.append(await self._of_index(index, wanted, until_ns))
+            except NotNowError as error:
+                if not said:
+                    raise
+                said.append(_named(index) | {"why": str(error)})
         return {
             "schema": SCHEMA,
             "done": all("why" not in one for one in said),
@@ -107,9 +118,9 @@ class Pacing:
             "subscriptions": said,
         }
 
-    async def _of_index(self, index: DelayIndex, wanted: ReleasePace | None) -> dict[str, Any]:
-        answer: dict[str, Any] = {"topic": index.name.topic, "subscription": index.name.subscription}
-        paced, why = await self._asked(index, wanted)
+    async def _of_index(self, index: DelayIndex, wanted: ReleasePace | None, until_ns: int) -> dict[str, Any]:
+        answer = _named(index)
+        paced, why = await self._asked(index, wanted, until_ns)
         if paced is not None:
             waiting = 0
             if paced.pace.is_on:
@@ -117,23 +128,20 @@ class Pacing:
             answer |= paced.pace.as_json() | {"held_back": paced.held_back + waiting}
         return answer | ({"why": why} if why else {})
 
-    async def _asked(self, index: DelayIndex, wanted: ReleasePace | None) -> tuple[Paced | None, str]:
+    async def _asked(
+        self, index: DelayIndex, wanted: ReleasePace | None, until_ns: int
+    ) -> tuple[Paced | None, str]:
         """The broker's last answer, if any, and the reason why the pace is not the one wanted."""
-        until_ns = self._clock.monotonic_ns() + int(PATIENCE_S * NS_PER_SECOND)
-        paced: Paced | None = None
-        why = _NO_BROKER
         while True:
+            paced, why = None, _NO_BROKER
             stream = self._ownership.get(index.name)
             if stream is not None and stream.answer_sent and not stream.session.closing:
                 if stream.connection.version < PACE_VERSION:
                     raise NotNowError(
                         "the broker has a shim that knows no pace: restart it with this version's jar"
                     )
-                said = await self._ask(stream, wanted, until_ns)
-                if said is not None:
-                    paced, why = said, said.why
-                elif paced is None:
-                    why = _NO_ANSWER
+                paced = await self._ask(stream, wanted, until_ns)
+                why = _NO_ANSWER if paced is None else paced.why
             if not why or self._clock.monotonic_ns() >= until_ns:
                 return paced, why
             await asyncio.sleep(AGAIN_S)
@@ -145,7 +153,7 @@ class Pacing:
         answer: asyncio.Future[Paced | None] = asyncio.get_running_loop().create_future()
         self._waiting[key] = answer
         stream.send(Pace(wanted or ReleasePace(), ask=wanted is None), seq=key[1])
-        left_s = max(0, until_ns - self._clock.monotonic_ns()) / NS_PER_SECOND
+        left_s = max(ANSWER_S, (until_ns - self._clock.monotonic_ns()) / NS_PER_SECOND)
         try:
             async with asyncio.timeout(left_s):
                 return await answer
@@ -153,6 +161,10 @@ class Pacing:
             return None
         finally:
             del self._waiting[key]
+
+
+def _named(index: DelayIndex) -> dict[str, Any]:
+    return {"topic": index.name.topic, "subscription": index.name.subscription}
 
 
 def _wanted(request: dict[str, object]) -> ReleasePace | None:

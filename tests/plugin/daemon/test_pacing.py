@@ -209,6 +209,56 @@ async def test_an_answer_of_a_superseded_stream_does_not_count(start: StartDaemo
         assert broker.pace == PAUSED
 
 
+async def test_a_pace_that_its_last_broker_has_not_told_is_not_known(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    """The former tracker ended amid the write: it may have stored the pause, and the next does not answer."""
+    with patch.object(pacing, "PATIENCE_S", 0.3), patch.object(pacing, "ANSWER_S", 0.2):
+        async with start(), await ShimClient.connect(socket_path) as client:
+            former = await client.open(TOPIC, "sub")
+            former.on_pace = lambda _: Paced(NONE, 0, "the broker lets the topic go, or opens it anew")
+            asked = asyncio.create_task(ask(socket_path, kind="paused"))
+            await former.until(lambda: bool(former.paces))
+            await client.open(TOPIC, "sub")
+            (answer,) = (await asked)["subscriptions"]
+            assert "not answered" in answer["why"]
+            assert "paused" not in answer
+
+
+async def test_what_was_set_is_told_though_the_next_broker_cannot_be_asked(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    async with (
+        start(),
+        await ShimClient.connect(socket_path) as client,
+        await ShimClient.connect(socket_path, "broker-2", version=5) as old,
+    ):
+        first = await client.open(f"{TOPIC}-partition-0", "sub")
+        first.on_pace = broker = Broker()
+        await old.open(f"{TOPIC}-partition-1", "sub")
+        answer = await ask(socket_path, kind="paused")
+        assert broker.pace == PAUSED
+        assert not answer["done"]
+        told = answer["subscriptions"]
+        assert told[0]["paused"]
+        assert "why" not in told[0]
+        assert "restart it with this version's jar" in told[1]["why"]
+
+
+async def test_the_patience_of_a_request_is_for_all_partitions(start: StartDaemon, socket_path: Path) -> None:
+    with patch.object(pacing, "PATIENCE_S", 0.3):
+        async with start() as daemon:
+            async with await ShimClient.connect(socket_path) as client:
+                for number in range(50):
+                    await client.open(f"{TOPIC}-partition-{number}", "sub")
+            await until(lambda: not daemon.engine.brokers)
+            ownership = daemon.engine.ownership
+            with patch.object(ownership, "get", wraps=ownership.get) as looked:
+                answer = await ask(socket_path, kind="paused")
+            assert all("no broker serves it" in one["why"] for one in answer["subscriptions"])
+            assert 50 <= looked.call_count < 100, "those after the first are looked at once"
+
+
 async def test_a_broker_of_an_older_version_is_not_asked(start: StartDaemon, socket_path: Path) -> None:
     async with start(), await ShimClient.connect(socket_path, version=5) as client:
         stream = await client.open(TOPIC, "sub")
@@ -226,11 +276,55 @@ async def test_a_spread_hears_what_there_is_no_credit_for(start: StartDaemon, so
         ] == 600_000
         stream.add(entries(25, now_ms() - 1_000))
         await stream.take_due(10)
-        await stream.until(lambda: stream.behind == [15])
+        await stream.until(lambda: stream.behind[-1:] == [15])
         stream.give_credit(100)
         await stream.take_due(15)
-        await stream.until(lambda: stream.behind == [15, 0])
+        await stream.until(lambda: stream.behind[-1:] == [0])
         assert (await ask(socket_path, kind="rate", amount=1_000))["done"]
+
+
+async def test_a_spread_that_follows_another_hears_its_own_number(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC, "sub", credit=10)
+        stream.on_pace = Broker()
+        await ask(socket_path, kind="spread", amount=600_000)
+        stream.add(entries(25, now_ms() - 1_000))
+        await stream.take_due(10)
+        await stream.until(lambda: stream.behind[-1:] == [15])
+        await ask(socket_path, kind="none")
+        await until(lambda: not daemon.engine._pacing._counting)
+        stream.give_credit(100)
+        await stream.take_due(15)
+        await ask(socket_path, kind="spread", amount=600_000)
+        await stream.until(lambda: stream.behind[-1:] == [0])
+
+
+async def test_a_pace_that_changes_elsewhere_is_shown_and_a_spread_is_told(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    """The broker tells it unasked: a former tracker has stored it."""
+    async with start(), await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC, "sub", credit=10)
+
+        async def shown(name: str, value: object) -> None:
+            for _ in range(200):
+                status = await asyncio.to_thread(ask_socket, socket_path, {"what": "status"})
+                if status["subscriptions"][0]["pace"][name] == value:
+                    return
+                await asyncio.sleep(0.05)
+            raise AssertionError(status["subscriptions"][0]["pace"])
+
+        client.send(Paced(PAUSED), stream.stream_id)
+        await shown("paused", value=True)
+        stream.add(entries(25, now_ms() - 1_000))
+        await stream.take_due(10)
+        client.send(Paced(ReleasePace(PaceKind.SPREAD, 600_000)), stream.stream_id)
+        await shown("spread_ms", 600_000)
+        await stream.until(lambda: stream.behind[-1:] == [15])
+        client.send(Paced(NONE), stream.stream_id)
+        await shown("spread_ms", None)
 
 
 @pytest.mark.parametrize(
