@@ -50,9 +50,10 @@ class Pauses:
         kinds = self._ns.values() if kind is None else [self._ns.get(kind, array("q"))]
         return max((max(durations) for durations in kinds if durations), default=0) / NS_PER_MS
 
-    def quantile_ms(self, probability: float) -> float:
-        """That quantile of all calls together; 0 without calls."""
-        every = [np.frombuffer(durations, dtype=np.int64) for durations in self._ns.values() if durations]
+    def quantile_ms(self, probability: float, kind: str | None = None) -> float:
+        """That quantile of the calls of a kind, or of all together; 0 without calls."""
+        kinds = self._ns.values() if kind is None else [self._ns.get(kind, array("q"))]
+        every = [np.frombuffer(durations, dtype=np.int64) for durations in kinds if durations]
         return float(np.quantile(np.concatenate(every), probability)) / NS_PER_MS if every else 0.0
 
     def total_s(self, kind: str) -> float:

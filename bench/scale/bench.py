@@ -115,6 +115,17 @@ FIXED = (
     *PAUSES,
     *VERDICT,
 )
+LOOKS = (
+    Line("tide_ms", "tide, median", "ms", target=10.0),
+    Line("tide_longest_ms", "tide, longest", "ms"),
+    Line("tide_wrong", "messages that the tide misses or adds", "messages", target=0),
+    Line("tide_inexact", "of all, in a bucket nearby perhaps", "of all"),
+    Line("page_ms", "page of 1,000, median", "ms", target=50.0),
+    Line("page_p99_ms", "page of 1,000, p99", "ms"),
+    Line("page_short", "pages that are not full", "pages", target=0),
+    Line("loop_ms", "longest pause of the loop", "ms", target=50.0),
+    Line("loop_alone_ms", "… in a second before, without a question", "ms"),
+)
 MIXED = (
     Line("through_per_s", "added, popped and acknowledged", "M/s", "higher", None, 1e-6),
     Line("popped_while_adding", "popped while adding", "of all", "higher"),
@@ -205,9 +216,18 @@ class Run:
         self.record("one subscription, the same small batches", MANY, small)
         self.record("one subscription, a batch a second", MANY, one)
 
+    def looks(self, count: int) -> None:
+        """The tide of a week, and pages of it."""
+        self.record(f"{count:,} entries over 7 days, looked at", LOOKS, self.alone("looks", count))
+
 
 def run(plan: Plan, recorder: Recorder) -> None:
-    """All scenarios, in each round."""
+    """All scenarios, in each round; at sizes of the user's only the looks."""
+    if plan.entries:
+        for _ in plan.rounds():
+            for size in plan.entries:
+                Run(plan, recorder).looks(size)
+        return
     small = QUICK if plan.quick else 1
     counts = {
         "uniform": 100_000_000 // small,
@@ -216,6 +236,7 @@ def run(plan: Plan, recorder: Recorder) -> None:
         "fixed": 10_000_000 // small,
         "mixed": 10_000_000 // min(small, 3),  # fewer would not spill
         "ten years": 1_000_000 // small,
+        "looks": 100_000_000 // small,
     }
     recorder.parameters |= counts
     for _ in plan.rounds():
@@ -228,16 +249,18 @@ def run(plan: Plan, recorder: Recorder) -> None:
         mixed = one.alone("mixed", counts["mixed"])
         one.record(f"{counts['mixed']:,} entries popped while others are added", MIXED, mixed)
         one.ten_years(counts["ten years"])
+        one.looks(counts["looks"])
 
 
 BENCH = Bench(
     name="scale",
     measures="the index at 100 M entries, with 1,000 subscriptions, in bursts: rates, memory, bytes, pauses",
-    takes="8 min",
+    takes="11 min",
     takes_quick="1 min",
     peers=(OURS,),
     runs=1,
     runs_quick=1,
     run=run,
     uses_pulsar=False,
+    takes_entries=True,
 )

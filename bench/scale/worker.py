@@ -23,6 +23,7 @@ from bench.harness.index_driver import IndexDriver  # noqa: E402
 from bench.harness.made_entries import START_MS, Source, Tally  # noqa: E402
 from bench.harness.meters import Pauses, PeakMemory, disk_bytes  # noqa: E402
 from bench.harness.worker_process import tell_and_wait  # noqa: E402
+from bench.scale.looks import look  # noqa: E402
 from bench.scale.steps import (  # noqa: E402
     BATCH,
     Figures,
@@ -51,6 +52,7 @@ SOURCES = {
     "ten-years": Source(3_652 * DAY_MS),
     "burst-slice": Source(HOUR_MS),
     "burst-instant": Source(1),
+    "looks": Source(7 * DAY_MS),
     "fixed": Source(1, step_ns=NS_PER_S // 50_000, delay_ms=30 * MINUTE_MS),
     "mixed": Source(2 * MINUTE_MS, step_ns=NS_PER_S // 50_000),
 }
@@ -69,6 +71,20 @@ def filled(name: str, folder: Path, count: int) -> Figures:
         driver.settle()
         figures |= sizes(driver, index, folder, count)
         figures["slices"] = index.stats().slices_on_disk
+        tell_and_wait(figures)
+    return figures
+
+
+def looks(name: str, folder: Path, count: int) -> Figures:
+    """Add all, settle, and look: the tide, and pages."""
+    source = SOURCES[name]
+    clock = ManualClock(START_MS - DAY_MS)
+    with IndexDriver.opened(folder, clock) as driver:
+        index = driver.subscription()
+        fill(driver, [index], source, count)
+        clock.advance(QUIET_MS)
+        driver.settle()
+        figures = look(driver, index, source, count)
         tell_and_wait(figures)
     return figures
 
@@ -249,6 +265,7 @@ def blocks_by_slice(store: Store) -> Counter[tuple[int, SliceId]]:
 SCENARIOS: dict[str, Callable[[str, Path, int], Figures]] = {
     "uniform": filled,
     "ten-years": filled,
+    "looks": looks,
     "burst-slice": burst,
     "burst-instant": burst,
     "fixed": fixed,

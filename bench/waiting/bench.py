@@ -13,6 +13,7 @@ import base64
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,12 @@ TIDES, PAGES, SINGLES = 20, 100, 200
 LOOKS, LOOKS_QUICK = 10_000_000, 1_000_000
 CANCELS, CANCELS_QUICK = 100_000, 30_000
 ANSWER_S = 120.0
+SAY_S = 10.0
+CONF = {
+    # As we advise whoever cancels much: the broker's default stores 10,000 ranges of acknowledgements.
+    "managedLedgerMaxUnackedRangesToPersist": "1000000",
+    "managedLedgerPersistIndividualAckAsLongArray": "true",
+}
 TRACKED_S = 600.0
 TIDE_GOAL_MS, PAGE_GOAL_MS, SINGLE_GOAL_MS, CANCELS_GOAL_PER_S = 10.0, 50.0, 10.0, 20_000.0
 TOPIC = "cancels"
@@ -55,6 +62,25 @@ def batches(count: int, first_ms: int) -> Iterator[Entries]:
         yield source.entries(start, min(BATCH, count - start))
 
 
+class Progress:
+    """Tells the step under way, and every ``SAY_S`` how far it is."""
+
+    def __init__(self, plan: Plan, begin: str) -> None:
+        self._plan = plan
+        self._begin = begin
+        self._said_s = time.monotonic()
+
+    def step(self, text: str) -> None:
+        """A step begins."""
+        self._said_s = time.monotonic()
+        self._plan.say(f"{self._begin}: {text}")
+
+    def far(self, text: str) -> None:
+        """The step is so far."""
+        if time.monotonic() - self._said_s >= SAY_S:
+            self.step(text)
+
+
 class Run:
     """One round's measurements of one keeper."""
 
@@ -69,28 +95,35 @@ class Run:
         scenario = f"{count:,} messages that wait, due within a week"
         with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
             keeper = KEEPERS[self._peer](Path(folder))
+            self._progress(scenario).step("starting")
             keeper.start()
             try:
                 self._look(keeper, scenario, count)
             finally:
                 keeper.stop()
 
+    def _progress(self, scenario: str) -> Progress:
+        return Progress(self._plan, f"{self._peer}, {scenario}")
+
     def _look(self, keeper: Keeper, scenario: str, count: int) -> None:
         # A day in the future, so that none comes due meanwhile.
         first_ms = now_ms() + DAY_MS
-        for batch in batches(count, first_ms):
-            keeper.add(batch)
-        keeper.filled()
+        progress = self._progress(scenario)
+        fill(keeper, count, first_ms, progress)
         end_ms = first_ms + SPAN_MS
         tides, wrong = [], 0
-        for _ in range(TIDES):
+        progress.step(f"{TIDES} tides, {PAGES} pages")
+        for number in range(TIDES):
+            progress.far(f"{number} tides")
             at_ms = now_ms()
             began_s = time.perf_counter()
             counted = keeper.tide(at_ms, end_ms + DAY_MS - at_ms)
             tides.append((time.perf_counter() - began_s) * 1e3)
             wrong = max(wrong, abs(counted - count))
-        starts = self._random.integers(first_ms, end_ms - DAY_MS, PAGES).tolist()
-        pages = [took_ms(lambda start=start: keeper.page(start, PAGE)) for start in starts]  # type: ignore[misc]
+        pages = []
+        for start in self._random.integers(first_ms, end_ms - DAY_MS, PAGES).tolist():
+            pages.append(took_ms(partial(keeper.page, start, PAGE)))
+            progress.far(f"{len(pages)} pages")
         self._add(scenario, "tide in 60 buckets, median", "ms", float(np.median(tides)), TIDE_GOAL_MS)
         self._add(scenario, "tide in 60 buckets, longest", "ms", max(tides))
         self._add(scenario, "messages that the tide misses or adds", "messages", wrong, 0)
@@ -100,34 +133,40 @@ class Run:
     def cancels(self, count: int) -> None:
         """One at a time, then the others in batches."""
         scenario = f"{count:,} messages cancelled by id"
+        progress = self._progress(scenario)
+        progress.step("starting")
         if self._peer == OURS:
-            with Stand(TRACKERS[OURS]) as stand:
-                self._cancel(scenario, *_broker_cancels(stand, count))
+            with Stand(TRACKERS[OURS], conf=CONF) as stand:
+                self._cancel(scenario, *_broker_cancels(stand, count, progress), progress)
             return
         with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
             keeper = KEEPERS[self._peer](Path(folder))
             assert isinstance(keeper, Redis | Postgresql)
             keeper.start()
             try:
-                for batch in batches(count, now_ms() + DAY_MS):
-                    keeper.add(batch)
-                keeper.filled()
+                fill(keeper, count, now_ms() + DAY_MS, progress)
                 everything = Source(SPAN_MS).entries(0, count)
-                self._cancel(scenario, everything, keeper.cancel)
+                self._cancel(scenario, everything, keeper.cancel, progress)
             finally:
                 keeper.stop()
 
-    def _cancel(self, scenario: str, entries: Entries, cancel: Callable[[Entries], int]) -> None:
+    def _cancel(
+        self, scenario: str, entries: Entries, cancel: Callable[[Entries], int], progress: Progress
+    ) -> None:
         order = self._random.permutation(len(entries))
         singles, many = order[:SINGLES], order[SINGLES:]
         done, times_ms = 0, []
+        progress.step("cancelling one at a time")
         for at in singles:
+            progress.far(f"{done} of {len(singles)}")
             one = entries.take(np.array([at]))
             began_s = time.perf_counter()
             done += cancel(one)
             times_ms.append((time.perf_counter() - began_s) * 1e3)
+        progress.step(f"cancelling {len(many):,} in batches")
         began_s = time.perf_counter()
         for start in range(0, len(many), BATCH):
+            progress.far(f"{start:,} in batches")
             done += cancel(entries.take(many[start : start + BATCH]))
         per_s = len(many) / (time.perf_counter() - began_s)
         self._add(scenario, "in batches of 10,000", "a second", per_s, CANCELS_GOAL_PER_S, better="higher")
@@ -151,13 +190,27 @@ class Run:
         self._plan.say(f"{self._peer}, {scenario}: {title} {value:,.2f} {unit}")
 
 
-def _broker_cancels(stand: Stand, count: int) -> tuple[Entries, Callable[[Entries], int]]:
+def fill(keeper: Keeper, count: int, first_ms: int, progress: Progress) -> None:
+    """Add all entries of a run."""
+    progress.step(f"adding {count:,}")
+    added = 0
+    for batch in batches(count, first_ms):
+        keeper.add(batch)
+        added += len(batch)
+        progress.far(f"{added:,} added")
+    keeper.filled()
+
+
+def _broker_cancels(stand: Stand, count: int, progress: Progress) -> tuple[Entries, Callable[[Entries], int]]:
     """Messages that wait at a real broker, and a call that cancels some."""
     consumer = stand.consumer(TOPIC)
+    progress.step(f"sending {count:,}")
     far_ms = now_ms() + DAY_MS
     sequence = np.arange(count)
     stand.send(TOPIC, np.column_stack([sequence, np.zeros(count, np.int64), far_ms + sequence]))
+    progress.step("all are sent; waiting until all are tracked")
     stand.wait_delayed(TOPIC, count, TRACKED_S)
+    progress.step("listing their ids")
     assert stand.daemon is not None
     path = stand.daemon.socket_path
     name = {"topic": TOPIC_NAME, "subscription": SUBSCRIPTION}

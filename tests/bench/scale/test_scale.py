@@ -21,6 +21,7 @@ from bench.plots.profile import functions
 from bench.profile import bench as profile
 from bench.profile.worker import by_function, label
 from bench.scale import bench as scale
+from bench.scale.looks import look
 from bench.scale.steps import Stopwatch, drain, fill
 from tidegate.index.clock import ManualClock
 from tidegate.index.entry import Entries
@@ -107,6 +108,8 @@ def test_pauses_keep_the_longest_of_each_kind_and_quantiles_of_all() -> None:
     pauses.note("pop", 7_000_000)
     assert pauses.by_kind_ms() == {"add": 3.0, "pop": 7.0}
     assert pauses.longest_ms() == 7.0
+    assert pauses.quantile_ms(0.5, "add") == 2.0
+    assert pauses.quantile_ms(0.5, "none") == 0.0
     assert pauses.quantile_ms(0.0) == 1.0
     assert pauses.total_s("add") == pytest.approx(0.006)
 
@@ -150,6 +153,11 @@ def test_the_driver_makes_durable_what_it_adds_and_gives_it_back(tmp_path: Path)
         assert driver.catalog.durable_token == driver.catalog.stats().appended_token
         assert driver.commits >= 1
         assert figures["adds_per_s"] > 0
+        driver.settle()
+        looked = look(driver, index, SOURCE, 50_000)
+        assert (looked["tide_wrong"], looked["page_short"]) == (0, 0)
+        assert min(looked[name] for name in ("tide_ms", "page_ms", "loop_ms")) > 0
+        assert look(driver, index, SOURCE, 50_001)["tide_wrong"] == 1
         driver.clock.set_ms(START_MS)
         drained = drain(driver, index, Tally(SOURCE), 50_000, HOUR_MS // 10)
         assert {name: drained[name] for name in ("missing", "wrong", "early", "out_of_order")} == {
