@@ -23,6 +23,8 @@ from tidegate.plugin.message_ids import message_id, parse_id
 
 Query = dict[str, Any]
 Answer = dict[str, Any]
+AskedT = TypeVar("AskedT")
+SaidT = TypeVar("SaidT")
 T = TypeVar("T")
 Asking = Generator[Query, Answer, T]
 """Yields a query, takes its answer, returns the result."""
@@ -219,7 +221,7 @@ def _before(entry: dict[str, Any]) -> str:
     return f"{max(0, int(entry['deliver_at_ms']) - 1)}:0:0"
 
 
-async def run(course: Asking[T], ask: Callable[[Query], Awaitable[Answer]]) -> T:
+async def run(course: Generator[AskedT, SaidT, T], ask: Callable[[AskedT], Awaitable[SaidT]]) -> T:
     """Follow a course to its end. Raises what it raises; an error of `ask` is raised in it."""
     try:
         query = next(course)
@@ -235,7 +237,7 @@ async def run(course: Asking[T], ask: Callable[[Query], Awaitable[Answer]]) -> T
         return result
 
 
-def run_blocking(course: Asking[T], ask: Callable[[Query], Answer]) -> T:
+def run_blocking(course: Generator[AskedT, SaidT, T], ask: Callable[[AskedT], SaidT]) -> T:
     """As ``run``, for an `ask` that blocks."""
     try:
         query = next(course)

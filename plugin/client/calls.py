@@ -44,6 +44,8 @@ AGAIN = (
 _LOST = (HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT)
 _REDIRECTS = (HTTPStatus.TEMPORARY_REDIRECT, HTTPStatus.PERMANENT_REDIRECT)
 _DETAIL_MAX = 500
+NO_DAEMON = "no-daemon"
+"""The ``reason`` in the problem document of a broker without a daemon."""
 _SHORT = "persistent://public/default/"
 _STAR = "*"
 
@@ -227,7 +229,8 @@ def answer_of(reply: Reply, call: Call) -> Answer:
         case HTTPStatus.NOT_FOUND if said:
             raise UnknownNameError(f"{server}: {detail}")
         case HTTPStatus.SERVICE_UNAVAILABLE if said:
-            raise NotNowError(f"{server}: {detail}")
+            away = isinstance(answer, dict) and answer.get("reason") == NO_DAEMON
+            raise (DaemonAwayError if away else NotNowError)(f"{server}: {detail}")
         case _:
             raise RefusedError(reply.status, f"{server} answers {reply.status}: {detail}")
 

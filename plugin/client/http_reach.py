@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import ssl
 import time
 from collections.abc import Awaitable, Callable
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from tidegate.plugin.api.changes import Answer, Course, Positions, Query, Total
+from tidegate.plugin.api.changes import Answer, Course, Positions, Query, Total, run, run_blocking
 from tidegate.plugin.client import calls
 from tidegate.plugin.client.calls import ANSWER_BYTES_MAX, Call, Pause, Reply
-from tidegate.plugin.errors import ConfigError, DaemonAwayError, NotNowError, UserError
+from tidegate.plugin.errors import ConfigError, DaemonAwayError, UserError
 from tidegate.plugin.moments import fixed_range
-
-NO_DAEMON = "no-daemon"
-"""The ``reason`` in the problem document of a broker without a daemon."""
 
 
 class _HttpCutting:
@@ -69,24 +64,17 @@ class HttpReach(_HttpCutting):
 
     def ask(self, query: Query) -> Answer:
         """Raises ``UserError``."""
-        talk = calls.talk(self._base, query, retries=self._retries)
-        said: Reply | DaemonAwayError | None = None
-        try:
-            while True:
-                wanted = talk.send(said)
-                if isinstance(wanted, Pause):
-                    self._sleep(wanted.seconds)
-                    said = None
-                else:
-                    said = self._send(wanted)
-        except StopIteration as end:
-            return _ended(end)
-        except NotNowError as error:
-            raise _refused(error, said) from None
+        return run_blocking(calls.talk(self._base, query, retries=self._retries), self._do)
 
     def close(self) -> None:
         """End its connections."""
         self._client.close()
+
+    def _do(self, wanted: Call | Pause) -> Reply | DaemonAwayError | None:
+        if isinstance(wanted, Pause):
+            self._sleep(wanted.seconds)
+            return None
+        return self._send(wanted)
 
     def _send(self, call: Call) -> Reply | DaemonAwayError:
         try:
@@ -120,24 +108,17 @@ class AsyncHttpReach(_HttpCutting):
 
     async def ask(self, query: Query) -> Answer:
         """Raises ``UserError``."""
-        talk = calls.talk(self._base, query, retries=self._retries)
-        said: Reply | DaemonAwayError | None = None
-        try:
-            while True:
-                wanted = talk.send(said)
-                if isinstance(wanted, Pause):
-                    await self._sleep(wanted.seconds)
-                    said = None
-                else:
-                    said = await self._send(wanted)
-        except StopIteration as end:
-            return _ended(end)
-        except NotNowError as error:
-            raise _refused(error, said) from None
+        return await run(calls.talk(self._base, query, retries=self._retries), self._do)
 
     async def close(self) -> None:
         """End its connections."""
         await self._client.aclose()
+
+    async def _do(self, wanted: Call | Pause) -> Reply | DaemonAwayError | None:
+        if isinstance(wanted, Pause):
+            await self._sleep(wanted.seconds)
+            return None
+        return await self._send(wanted)
 
     async def _send(self, call: Call) -> Reply | DaemonAwayError:
         try:
@@ -177,20 +158,3 @@ def _check_length(body: bytearray) -> None:
 
 def _away(base: str, error: Exception) -> DaemonAwayError:
     return DaemonAwayError(f"no answer from {base} ({error or type(error).__name__}): check the URL")
-
-
-def _refused(error: NotNowError, said: Reply | DaemonAwayError | None) -> UserError:
-    """The error that a last reply means: a broker answers, also where there is no daemon beside it."""
-    if not isinstance(said, Reply) or said.status != HTTPStatus.SERVICE_UNAVAILABLE:
-        return error
-    try:
-        document = json.loads(said.body)
-    except (ValueError, RecursionError):
-        return error
-    away = isinstance(document, dict) and document.get("reason") == NO_DAEMON
-    return DaemonAwayError(str(error)) if away else error
-
-
-def _ended(end: StopIteration) -> Answer:
-    answer: Answer = end.value
-    return answer
