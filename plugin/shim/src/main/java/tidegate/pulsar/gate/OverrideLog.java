@@ -7,6 +7,7 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.function.Consumer;
+import java.util.function.Supplier;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import tidegate.pulsar.position.MovedTimes;
@@ -36,8 +37,12 @@ final class OverrideLog {
     private static final long FIRST_PAUSE_MS = 100;
     private static final long MAX_PAUSE_MS = 10_000;
     private static final long TIDY_MS = 1000;
-    /** A ledger is written anew when it has twice as many records as are live, and so many more. */
+    /** A ledger is written anew when it has twice as many records as are stored, and so many more. */
     private static final long SLACK_RECORDS = 1000;
+    /** Of overrides that leave together, so many are taken by one write. */
+    static final int LEFT_MAX = 50_000;
+    /** So many entries of a write are under way at a time. */
+    static final int APPENDS_MAX = 8;
     /** As in {@link Claim}: no other writer explains so many refusals in a row. */
     private static final int MAX_CONFLICTS = 4;
 
@@ -73,6 +78,8 @@ final class OverrideLog {
     private boolean writing;
     private volatile boolean uncertain;
     private boolean ended;
+    /** Overrides may be there that are to leave. */
+    private boolean tidies;
     private List<Change> queue = new ArrayList<>();
     private int failures;
     private int conflicts;
@@ -170,8 +177,12 @@ final class OverrideLog {
             }
             failures = 0;
             pointer = text;
-            former.clear();
-            former.addAll(OverrideHome.ledgersOf(text));
+            // Only the next pointer that is surely written makes certain that no other names a ledger in doubt.
+            List<Long> named = OverrideHome.ledgersOf(text);
+            former.removeAll(named);
+            former.addAll(0, named);
+            // Nor is anything appended to one that no pointer names.
+            ledger = NONE;
             overrides.restore(stored, acknowledged);
             phase = Phase.READY;
         }
@@ -217,15 +228,14 @@ final class OverrideLog {
     /** Once a second has the ledger forget acknowledged messages; tries again what has failed. */
     void look(long nowMs) {
         read();
-        boolean tidies;
         synchronized (lock) {
-            tidies = phase == Phase.READY && sinceTidy.isOver(nowMs, TIDY_MS);
-            if (tidies) {
+            if (phase == Phase.READY && sinceTidy.isOver(nowMs, TIDY_MS)) {
                 sinceTidy.begin(nowMs);
+                tidies = true;
                 overrides.leaveUpTo(host.markDelete());
             }
         }
-        write(tidies);
+        go();
     }
 
     /** True if {@link #look} is to come soon. Takes no lock, and may be wrong for a moment. */
@@ -235,10 +245,6 @@ final class OverrideLog {
 
     /** Begins to write if there is something to write. */
     void go() {
-        write(false);
-    }
-
-    private void write(boolean tidies) {
         Write write = null;
         List<Change> given = List.of();
         synchronized (lock) {
@@ -246,7 +252,7 @@ final class OverrideLog {
                 given = queue;
                 queue = new ArrayList<>();
             } else if (!writing && phase == Phase.READY) {
-                write = next(tidies);
+                write = next();
                 writing = write != null;
             }
         }
@@ -257,14 +263,17 @@ final class OverrideLog {
     }
 
     /** The next write; null if there is nothing. Lock held. */
-    private Write next(boolean tidies) {
+    private Write next() {
         long nowMs = clock.millis();
-        boolean again = uncertain && pause.isOver(nowMs, pauseMs());
+        boolean isOver = pause.isOver(nowMs, pauseMs());
+        boolean again = uncertain && isOver;
         if (uncertain && !again) {
             return null;
         }
-        Positions left = tidies && home.isAvailable() ? overrides.takeLeft(nowMs, host.persistedMarkDelete()) : new Positions();
-        if (!again && queue.isEmpty() && left.isEmpty()) {
+        boolean tidiesNow = tidies && isOver && home.isAvailable();
+        Positions left = tidiesNow ? overrides.takeLeft(nowMs, host.persistedMarkDelete(), LEFT_MAX) : new Positions();
+        if (!again && queue.isEmpty() && left.isEmpty() && !(tidiesNow && overrides.hasReturned())) {
+            tidies = false;
             return null;
         }
         // A message that came back may be among the changes.
@@ -273,7 +282,7 @@ final class OverrideLog {
         queue = new ArrayList<>();
         Records records = new Records();
         changes.forEach(change -> addAll(change.records(), records));
-        if (ledger == NONE || appended > 2 * overrides.size() + SLACK_RECORDS) {
+        if (ledger == NONE || appended > 2 * overrides.stored() + SLACK_RECORDS) {
             return new Rewrite(changes, again ? overrides.allMoving() : records);
         }
         if (records.isEmpty() && overrides.isEmpty()) {
@@ -290,17 +299,25 @@ final class OverrideLog {
     }
 
     private CompletableFuture<Void> appendAll(long ledgerId, Records records, Positions left) {
-        List<CompletableFuture<Void>> appends = new ArrayList<>();
+        List<Supplier<ByteBuffer>> entries = new ArrayList<>();
         // First, as a position can leave with its former time and move to another in one write.
         if (!left.isEmpty()) {
-            left.cut(Frames.MAX_SET_BYTES / 2)
-                    .forEach(part -> appends.add(home.append(ledgerId, OverrideEntry.left(part))));
+            left.cut(Frames.MAX_SET_BYTES / 2).forEach(part -> entries.add(() -> OverrideEntry.left(part)));
         }
-        for (int from = 0; from < records.size(); from += OverrideEntry.MAX_RECORDS) {
+        for (int first = 0; first < records.size(); first += OverrideEntry.MAX_RECORDS) {
+            int from = first;
             int to = Math.min(records.size(), from + OverrideEntry.MAX_RECORDS);
-            appends.add(home.append(ledgerId, OverrideEntry.moved(records, from, to)));
+            entries.add(() -> OverrideEntry.moved(records, from, to));
         }
-        return CompletableFuture.allOf(appends.toArray(CompletableFuture<?>[]::new));
+        return appendFrom(ledgerId, entries, 0);
+    }
+
+    /** Made when they are appended: not all of them are in memory at a time. */
+    private CompletableFuture<Void> appendFrom(long ledgerId, List<Supplier<ByteBuffer>> entries, int from) {
+        int to = Math.min(entries.size(), from + APPENDS_MAX);
+        CompletableFuture<Void> appended = CompletableFuture.allOf(entries.subList(from, to).stream()
+                .map(entry -> home.append(ledgerId, entry.get())).toArray(CompletableFuture<?>[]::new));
+        return to == entries.size() ? appended : appended.thenCompose(done -> appendFrom(ledgerId, entries, to));
     }
 
     /** One write that is under way. */
@@ -321,6 +338,7 @@ final class OverrideLog {
             failures = 0;
             conflicts = 0;
             uncertain = false;
+            overrides.left();
             onStored.accept(records);
         }
 
@@ -330,14 +348,18 @@ final class OverrideLog {
                     records.size(), cause(error).getMessage());
             ledger = NONE;
             uncertain = true;
+            fail();
+        }
+
+        private void fail() {
+            overrides.untake();
             failures++;
             pause.begin(clock.millis());
         }
 
         /** It is surely not stored. Lock held. */
         void undone() {
-            failures++;
-            pause.begin(clock.millis());
+            fail();
             if (!uncertain) {
                 positions.undoMove(records);
             }

@@ -2,8 +2,10 @@ package tidegate.pulsar.indexlog;
 
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.ConcurrentHashMap;
@@ -39,6 +41,8 @@ public final class OverrideLedgers implements OverrideHome {
     private final CursorProperties properties;
     private final LogLedgers.Shared shared;
     private final Map<Long, WriteHandle> written = new ConcurrentHashMap<>();
+    /** Created here and not deleted: among them may be one that no pointer names. */
+    private final Set<Long> created = ConcurrentHashMap.newKeySet();
     private volatile boolean closed;
 
     public OverrideLedgers(String name, CursorProperties properties, LogLedgers.Shared shared) {
@@ -64,6 +68,7 @@ public final class OverrideLedgers implements OverrideHome {
     public CompletableFuture<Long> create() {
         return asked(() -> OwnLedgers.create(shared.client().get(), cursor, COMPONENT).thenApply(handle -> {
             written.put(handle.getId(), handle);
+            created.add(handle.getId());
             if (closed) {
                 close();
             }
@@ -147,6 +152,7 @@ public final class OverrideLedgers implements OverrideHome {
     @Override
     public void delete(long ledgerId) {
         written.remove(ledgerId);
+        created.remove(ledgerId);
         deleted(ledgerId);
     }
 
@@ -157,10 +163,12 @@ public final class OverrideLedgers implements OverrideHome {
         });
     }
 
-    /** Deletes every ledger that the cursor's pointer names. The cursor is gone, and the pointer with it. */
+    /** Deletes every ledger that the cursor's pointer names, or may have named. The cursor is gone, and the pointer with it. */
     CompletableFuture<Void> deleteAll() {
         CompletableFuture<Void> all = CompletableFuture.completedFuture(null);
-        for (long ledgerId : OverrideHome.ledgersOf(pointer())) {
+        Set<Long> ledgers = new LinkedHashSet<>(OverrideHome.ledgersOf(pointer()));
+        ledgers.addAll(created);
+        for (long ledgerId : ledgers) {
             written.remove(ledgerId);
             all = all.thenCompose(done -> deleted(ledgerId));
         }

@@ -4,6 +4,7 @@ import java.util.Iterator;
 import java.util.Map;
 import java.util.NavigableMap;
 import java.util.TreeMap;
+import tidegate.pulsar.wire.Records;
 
 /**
  * A time for each of many positions, in ms since the epoch: 16 bytes an entry and as much again that is free.
@@ -19,6 +20,12 @@ public final class MovedTimes {
     @FunctionalInterface
     public interface Visitor {
         void visit(long ledgerId, long entryId, long timeMs);
+    }
+
+    /** Selects positions with their times. */
+    @FunctionalInterface
+    interface Test {
+        boolean passes(long ledgerId, long entryId, long timeMs);
     }
 
     private final NavigableMap<Long, Table> ledgers = new TreeMap<>();
@@ -66,6 +73,23 @@ public final class MovedTimes {
     /** Visits all, ledgers ascending; the visitor must not change this. */
     public void forEach(Visitor visitor) {
         ledgers.forEach((ledgerId, table) -> table.forEach((entryId, timeMs) -> visitor.visit(ledgerId, entryId, timeMs)));
+    }
+
+    /** Removes those that pass, {@code max} at most, and shows them; true if no others pass. */
+    boolean take(int max, Test test, Visitor visitor) {
+        Records taken = new Records();
+        boolean all = true;
+        for (Map.Entry<Long, Table> ledger : ledgers.entrySet()) {
+            if (!ledger.getValue().collect(ledger.getKey(), max, test, taken)) {
+                all = false;
+                break;
+            }
+        }
+        for (int i = 0; i < taken.size(); i++) {
+            remove(taken.ledgerId(i), taken.entryId(i));
+            visitor.visit(taken.ledgerId(i), taken.entryId(i), taken.deliverAtMs(i));
+        }
+        return all;
     }
 
     /** Removes everything up to and including the position, and shows it. */
@@ -193,6 +217,19 @@ public final class MovedTimes {
                     times[at] = oldTimes[i];
                 }
             }
+        }
+
+        /** Adds those that pass, while there are fewer than {@code max}; false if another one passes. */
+        boolean collect(long ledgerId, int max, Test test, Records into) {
+            for (int i = 0; i < keys.length; i++) {
+                if (keys[i] != FREE && test.passes(ledgerId, keys[i], times[i])) {
+                    if (into.size() == max) {
+                        return false;
+                    }
+                    into.add(ledgerId, keys[i], times[i]);
+                }
+            }
+            return true;
         }
 
         void forEach(EntryVisitor visitor) {

@@ -9,15 +9,22 @@ import tidegate.pulsar.wire.Records;
  *
  * <p>An override is <b>moving</b> from the decision until it is stored, and <b>live</b> then, until its message is acknowledged.
  * From then on it is <b>leaving</b>, until the stored ones are without it, too: a message that a crash brings back before that
- * time must not come before it, while one that a reset brings back has its own time again. Guarded by the tracker's lock.
+ * time must not come before it, while one that a reset brings back has its own time again. It is <b>taken</b> while the stored
+ * ones are written without it. Guarded by the tracker's lock.
  */
 public final class Overrides {
-    /** A subscription has at most so many. */
+    /** A subscription has at most so many, leaving ones included. */
     public static final int MAX = 1_000_000;
+    /** Stands among the taken ones for the time of one that a reset brought back. */
+    private static final long RETURNED = -2;
 
     private final MovedTimes moving = new MovedTimes();
     private final MovedTimes live = new MovedTimes();
     private final MovedTimes leaving = new MovedTimes();
+    private final MovedTimes taken = new MovedTimes();
+    /** No leaving one may be taken before this time, or before another mark-delete position is persisted than {@link #passed}. */
+    private long nextLeftMs = Long.MAX_VALUE;
+    private Position passed = new Position(-1, -1);
     /** Positions that did not move after all, until they are read again. */
     private final PositionSet undone = new PositionSet();
     /** Positions that a reset brought back: their stored overrides hold no more. */
@@ -50,22 +57,34 @@ public final class Overrides {
         return live.size();
     }
 
-    /** True if so many more might be too many. */
-    public boolean isFullFor(int more) {
-        return live.size() + moving.size() + more > MAX;
+    /** The number of those that are stored, as far as is known. */
+    public long stored() {
+        return live.size() + leaving.size() + taken.size();
     }
 
-    /** True if nothing needs to be stored. */
+    /** True if so many more might be too many. */
+    public boolean isFullFor(int more) {
+        return stored() + moving.size() + more > MAX;
+    }
+
+    /** True if nothing needs to be stored but what is taken. */
     public boolean isEmpty() {
         return live.isEmpty() && moving.isEmpty() && leaving.isEmpty();
     }
 
+    /** True if its message was acknowledged when this was last known, and the stored ones may have it. */
     public boolean isLeaving(long ledgerId, long entryId) {
-        return leaving.get(ledgerId, entryId) != MovedTimes.NONE;
+        return leaving.get(ledgerId, entryId) != MovedTimes.NONE || taken.get(ledgerId, entryId) >= 0;
     }
 
-    public boolean hasLeaving() {
-        return !leaving.isEmpty();
+    /** True if some that a reset brought back are to be taken. */
+    public boolean hasReturned() {
+        return !returned.isEmpty();
+    }
+
+    /** True if it was to move and did not, and may not have been read again. */
+    public boolean isUndone(long ledgerId, long entryId) {
+        return !undone.isEmpty() && undone.contains(ledgerId, entryId);
     }
 
     public void forEach(MovedTimes.Visitor visitor) {
@@ -96,13 +115,23 @@ public final class Overrides {
 
     // ---- coming and going -----------------------------------------------------------------------------------------
 
-    /** The stored ones were read, with those of acknowledged messages: a crash may bring these back once more. */
+    /**
+     * The stored ones were read, with those of acknowledged messages: a crash may bring these back once more. Leaving
+     * ones, and those that came back, stay known as such.
+     */
     public void restore(MovedTimes stored, Positions acknowledged) {
+        PositionSet gone = new PositionSet();
+        leaving.forEach((ledgerId, entryId, timeMs) -> gone.add(ledgerId, entryId));
+        gone.addAll(acknowledged);
         live.clear();
         leaving.clear();
-        returned.clear();
-        stored.forEach(live::put);
-        acknowledged.forEach(this::leave);
+        stored.forEach((ledgerId, entryId, timeMs) -> {
+            if (gone.contains(ledgerId, entryId)) {
+                putLeaving(ledgerId, entryId, timeMs);
+            } else if (!returned.contains(ledgerId, entryId)) {
+                live.put(ledgerId, entryId, timeMs);
+            }
+        });
     }
 
     void move(long ledgerId, long entryId, long timeMs) {
@@ -140,8 +169,14 @@ public final class Overrides {
         long movingMs = moving.remove(ledgerId, entryId);
         if (movingMs != MovedTimes.NONE || liveMs != MovedTimes.NONE) {
             // The later one, as either may be stored: a crash must not bring it back before that.
-            leaving.put(ledgerId, entryId, Math.max(movingMs, liveMs));
+            putLeaving(ledgerId, entryId, Math.max(movingMs, liveMs));
         }
+    }
+
+    private void putLeaving(long ledgerId, long entryId, long timeMs) {
+        leaving.put(ledgerId, entryId, timeMs);
+        boolean isPassed = ledgerId < passed.ledgerId() || ledgerId == passed.ledgerId() && entryId <= passed.entryId();
+        nextLeftMs = isPassed ? Long.MIN_VALUE : Math.min(nextLeftMs, timeMs);
     }
 
     /** Its message is not acknowledged after all. */
@@ -156,47 +191,80 @@ public final class Overrides {
     public void comeBack(long ledgerId, long entryId) {
         if (leaving.remove(ledgerId, entryId) != MovedTimes.NONE) {
             returned.add(ledgerId, entryId);
+        } else if (taken.get(ledgerId, entryId) != MovedTimes.NONE) {
+            taken.put(ledgerId, entryId, RETURNED);
         }
     }
 
-    /** Forgets those that came back, and returns them. They are stored before any that move then. */
+    /** Takes those that came back. They are stored before any that move then. */
     public Positions takeReturned() {
-        Positions taken = new Positions();
-        returned.forEach(taken::add);
+        Positions all = new Positions();
+        returned.forEach((ledgerId, entryId) -> {
+            all.add(ledgerId, entryId);
+            taken.put(ledgerId, entryId, RETURNED);
+        });
         returned.clear();
-        return taken;
+        return all;
     }
 
     /** Everything up to there is acknowledged. */
     public void leaveUpTo(Position markDelete) {
-        live.takeUpTo(markDelete.ledgerId(), markDelete.entryId(), leaving::put);
+        live.takeUpTo(markDelete.ledgerId(), markDelete.entryId(), this::putLeaving);
         undone.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
         leaveMovingUpTo(markDelete);
     }
 
     void leaveMovingUpTo(Position markDelete) {
         if (!moving.isEmpty()) {
-            moving.takeUpTo(markDelete.ledgerId(), markDelete.entryId(), leaving::put);
+            moving.takeUpTo(markDelete.ledgerId(), markDelete.entryId(), this::putLeaving);
         }
     }
 
     /**
-     * Forgets leaving ones, and returns them: those with a time that has come, those that no crash brings back, up to the
-     * persisted mark-delete position, and those that came back.
+     * Takes leaving ones, {@code max} at most: those with a time that has come, and those that no crash brings back, up to the
+     * persisted mark-delete position. Looks at all of them only if there may be one.
      */
-    public Positions takeLeft(long nowMs, Position persisted) {
-        Positions left = takeReturned();
-        leaving.forEach((ledgerId, entryId, timeMs) -> {
-            if (timeMs <= nowMs || new Position(ledgerId, entryId).compareTo(persisted) <= 0) {
-                left.add(ledgerId, entryId);
+    public Positions takeLeft(long nowMs, Position persisted, int max) {
+        Positions left = new Positions();
+        if (nowMs < nextLeftMs && persisted.equals(passed)) {
+            return left;
+        }
+        long[] nextMs = {Long.MAX_VALUE};
+        boolean all = leaving.take(max, (ledgerId, entryId, timeMs) -> {
+            boolean isPassed = ledgerId < persisted.ledgerId() || ledgerId == persisted.ledgerId() && entryId <= persisted.entryId();
+            if (timeMs > nowMs && !isPassed) {
+                nextMs[0] = Math.min(nextMs[0], timeMs);
+                return false;
             }
+            return true;
+        }, (ledgerId, entryId, timeMs) -> {
+            left.add(ledgerId, entryId);
+            taken.put(ledgerId, entryId, timeMs);
         });
-        left.forEach(leaving::remove);
+        passed = persisted;
+        nextLeftMs = all ? nextMs[0] : Long.MIN_VALUE;
         return left;
     }
 
+    /** The stored ones are without those taken. */
+    public void left() {
+        taken.clear();
+    }
+
+    /** The stored ones may have those taken: they are to be taken again. */
+    public void untake() {
+        taken.forEach((ledgerId, entryId, timeMs) -> {
+            if (timeMs == RETURNED) {
+                returned.add(ledgerId, entryId);
+            } else if (leaving.get(ledgerId, entryId) == MovedTimes.NONE) {
+                putLeaving(ledgerId, entryId, timeMs);
+            }
+        });
+        taken.clear();
+    }
+
     long memoryBytes() {
-        return moving.memoryBytes() + live.memoryBytes() + leaving.memoryBytes() + undone.memoryBytes()
+        return moving.memoryBytes() + live.memoryBytes() + leaving.memoryBytes() + taken.memoryBytes() + undone.memoryBytes()
                 + returned.memoryBytes();
     }
 
@@ -205,5 +273,6 @@ public final class Overrides {
         moving.check();
         live.check();
         leaving.check();
+        taken.check();
     }
 }

@@ -11,10 +11,15 @@ import java.util.Deque;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
+import java.util.Set;
 import java.util.TreeMap;
+import java.util.TreeSet;
 import java.util.concurrent.CompletableFuture;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+import tidegate.pulsar.position.MovedTimes;
 import tidegate.pulsar.position.NearTier;
 import tidegate.pulsar.position.Overrides;
 import tidegate.pulsar.position.PositionStates;
@@ -90,8 +95,19 @@ class OverrideLogTest {
         }
 
         void appended() {
-            List.copyOf(appends).forEach(append -> append.complete(null));
-            appends.clear();
+            for (int i = appends.size(); i > 0; i--) {
+                appends.remove().complete(null);
+            }
+        }
+
+        /** Completes everything, and what follows from it. */
+        void settle() {
+            while (!appends.isEmpty() || !points.isEmpty()) {
+                appended();
+                if (!points.isEmpty()) {
+                    pointed();
+                }
+            }
         }
 
         void pointed() {
@@ -130,16 +146,68 @@ class OverrideLogTest {
         return log;
     }
 
-    private static Records to(long timeMs) {
+    private static Records to(long timeMs, Position... messages) {
         Records records = new Records();
-        records.add(MESSAGE.ledgerId(), MESSAGE.entryId(), timeMs);
+        for (Position message : messages) {
+            records.add(message.ledgerId(), message.entryId(), timeMs);
+        }
         return records;
     }
 
+    private static Records to(long timeMs) {
+        return to(timeMs, MESSAGE);
+    }
+
     private void move(OverrideLog log, long timeMs) {
-        positions.enter(MESSAGE.ledgerId(), MESSAGE.entryId());
-        positions.move(to(timeMs));
-        log.store(to(timeMs), fates::add);
+        move(log, to(timeMs));
+    }
+
+    private void move(OverrideLog log, Records records) {
+        for (int i = 0; i < records.size(); i++) {
+            positions.enter(records.ledgerId(i), records.entryId(i));
+        }
+        positions.move(records);
+        log.store(records, fates::add);
+    }
+
+    /** So many messages of ledger 2, stored at that time. */
+    private OverrideLog storedMany(int count, long timeMs) {
+        Position[] many = new Position[count];
+        for (int i = 0; i < count; i++) {
+            many[i] = new Position(2, i);
+        }
+        OverrideLog log = log();
+        move(log, to(timeMs, many));
+        log.go();
+        home.settle();
+        assertEquals(List.of(OverrideLog.Stored.YES), fates);
+        fates.clear();
+        return log;
+    }
+
+    private void acknowledge(int count) {
+        for (int i = 0; i < count; i++) {
+            positions.acknowledge(2, i);
+        }
+    }
+
+    /** The positions of entries that say that they hold no more. */
+    private static long leftIn(List<ByteBuffer> entries) throws ProtocolException {
+        long[] left = {0};
+        for (ByteBuffer entry : entries) {
+            OverrideEntry.read(entry, new OverrideEntry.Reader() {
+                @Override
+                public void moved(long ledgerId, long entryId, long deliverAtMs) {
+                    // Not counted.
+                }
+
+                @Override
+                public void left(long ledgerId, long entryId) {
+                    left[0]++;
+                }
+            });
+        }
+        return left[0];
     }
 
     /** A log whose message is moved to that time, and stored in a ledger that the pointer names. */
@@ -227,5 +295,180 @@ class OverrideLogTest {
         assertFalse(log.takes());
         clock.advance(200);
         assertTrue(log.takes());
+    }
+
+    @Test
+    void acknowledgedMessagesThatStayStoredHaveNoLedgerWrittenAnew() {
+        OverrideLog log = storedMany(3_000, clock.millis() + 3_600_000);
+        acknowledge(3_000);
+        for (int i = 0; i < 5; i++) {
+            move(log, clock.millis() + 5_000 + i);
+            log.go();
+            home.settle();
+        }
+        assertEquals(1, home.ledgers.size());
+        assertEquals(3_001, read().size());
+    }
+
+    @Test
+    void aFloodLeavesInBoundedWrites() throws ProtocolException {
+        int count = 2 * OverrideLog.LEFT_MAX + 20_000;
+        OverrideLog log = storedMany(count + 130_000, clock.millis() + 1_000);
+        acknowledge(count);
+        clock.advance(2_000);
+        log.look(clock.millis());
+        List<ByteBuffer> entries = home.ledgers.get(home.lastLedger);
+        long left = 0;
+        while (!home.appends.isEmpty()) {
+            long more = leftIn(entries) - left;
+            assertTrue(more > 0 && more <= OverrideLog.LEFT_MAX, more + " leave in one write");
+            left += more;
+            home.appended();
+        }
+        assertEquals(count, left);
+        assertEquals(130_000, read().size());
+        assertEquals(130_000, overrides.stored());
+        overrides.check();
+    }
+
+    @Test
+    void aLargeSnapshotIsAppendedAPartAtATime() {
+        Position[] many = new Position[200_000];
+        for (int i = 0; i < many.length; i++) {
+            many[i] = new Position(2, i);
+        }
+        OverrideLog log = log();
+        move(log, to(clock.millis() + 5_000, many));
+        log.go();
+        while (home.points.isEmpty()) {
+            assertTrue(home.appends.size() <= OverrideLog.APPENDS_MAX, home.appends.size() + " appends under way");
+            home.appended();
+        }
+        home.pointed();
+        assertEquals(many.length, read().size());
+    }
+
+    @Test
+    void whatLeavesIsWrittenAgainAfterAFailedRewriting() {
+        Position back = new Position(1, 3);
+        Position stays = new Position(1, 4);
+        OverrideLog log = log();
+        move(log, to(clock.millis() + 1_000, back, stays));
+        log.go();
+        home.settle();
+        for (int i = 0; i < 1_005; i++) {
+            move(log, clock.millis() + 1_000 + i);
+            log.go();
+            home.settle();
+        }
+        assertEquals(1, home.ledgers.size());
+        positions.acknowledge(MESSAGE.ledgerId(), MESSAGE.entryId());
+        positions.acknowledge(back.ledgerId(), back.entryId());
+        overrides.comeBack(back.ledgerId(), back.entryId());
+        clock.advance(5_000);
+        log.look(clock.millis());
+        assertEquals(2, home.ledgers.size());
+        home.appends.remove().completeExceptionally(new IllegalStateException("no bookies"));
+        assertEquals(3, read().size());
+        log.go();
+        assertEquals(2, home.ledgers.size(), "not at once");
+        clock.advance(2_000);
+        log.look(clock.millis());
+        home.settle();
+        assertEquals(Map.of(stays, overrides.get(1, 4)), read());
+    }
+
+    /** The pointer names another ledger, or the one in doubt. */
+    @ParameterizedTest
+    @ValueSource(strings = {"1;20,11", "1;12,11"})
+    void aLedgerInDoubtIsDeletedOnceTheNextPointerIsThere(String text) {
+        long then = clock.millis() + 60_000;
+        OverrideLog log = stored(then);
+        move(log, then + 1);
+        log.go();
+        home.appends.remove().completeExceptionally(new IllegalStateException("fenced"));
+        clock.advance(10_000);
+        log.go();
+        home.appended();
+        home.points.remove().completeExceptionally(new IllegalStateException("ConnectionLoss"));
+        clock.advance(10_000);
+        log.go();
+        home.appended();
+        home.pointer = text;
+        home.points.remove().complete(OverrideHome.Pointed.STALE);
+        assertEquals(List.of(13L), home.deleted);
+        clock.advance(10_000);
+        log.look(clock.millis());
+        assertEquals(OverrideHome.ledgersOf(text).get(0), home.asked.getLast());
+        home.reads.remove().complete(List.of(OverrideEntry.moved(to(then), 0, 1)));
+        log.go();
+        home.appended();
+        assertEquals(List.of(13L), home.deleted);
+        home.pointed();
+        assertEquals(Map.of(MESSAGE, then + 1), read());
+        Set<Long> over = new TreeSet<>(OverrideHome.ledgersOf(text));
+        over.addAll(List.of(12L, 13L));
+        assertEquals(over, new TreeSet<>(home.deleted));
+        assertEquals(home.lastLedger, (long) OverrideHome.ledgersOf(home.pointer).get(0));
+    }
+
+    @Test
+    void nothingIsAppendedToALedgerThatThePointerNamesNoMore() {
+        OverrideLog log = stored(clock.millis() + 60_000);
+        long then = clock.millis() + 70_000;
+        for (int i = 0; i < 1_003; i++) {
+            move(log, then + i);
+            log.go();
+            home.appended();
+        }
+        assertEquals(2, home.ledgers.size());
+        home.appended();
+        home.pointer = "1;20,11";
+        home.points.remove().complete(OverrideHome.Pointed.STALE);
+        clock.advance(10_000);
+        log.look(clock.millis());
+        Position[] others = new Position[20];
+        for (int i = 0; i < others.length; i++) {
+            others[i] = new Position(2, i);
+        }
+        home.reads.remove().complete(List.of(OverrideEntry.moved(to(then, others), 0, others.length)));
+        fates.clear();
+        move(log, then + 5_000);
+        log.go();
+        home.settle();
+        assertEquals(List.of(OverrideLog.Stored.YES), fates);
+        assertEquals(21, read().size());
+        assertEquals(then + 5_000, read().get(MESSAGE));
+    }
+
+    @Test
+    void whatIsKnownToLeaveStaysKnownWhenTheLedgerIsReadAgain() {
+        Position back = new Position(1, 3);
+        long then = clock.millis() + 60_000;
+        OverrideLog log = log();
+        move(log, to(then, MESSAGE, back));
+        log.go();
+        home.settle();
+        // Settling: the cursor does not have it as deleted.
+        positions.settle(MESSAGE.ledgerId(), MESSAGE.entryId());
+        positions.acknowledge(back.ledgerId(), back.entryId());
+        overrides.comeBack(back.ledgerId(), back.entryId());
+        move(log, to(then, new Position(1, 4)));
+        log.go();
+        home.appends.remove().completeExceptionally(new IllegalStateException("fenced"));
+        home.appended();
+        clock.advance(10_000);
+        log.go();
+        home.appended();
+        home.pointer = "1;20,11";
+        home.points.remove().complete(OverrideHome.Pointed.STALE);
+        clock.advance(10_000);
+        log.look(clock.millis());
+        home.reads.remove().complete(List.of(OverrideEntry.moved(to(then, MESSAGE, back), 0, 2)));
+        assertEquals(MovedTimes.NONE, overrides.get(back.ledgerId(), back.entryId()));
+        assertTrue(overrides.isLeaving(MESSAGE.ledgerId(), MESSAGE.entryId()));
+        log.go();
+        home.settle();
+        assertEquals(Map.of(MESSAGE, then, new Position(1, 4), then), read());
     }
 }
