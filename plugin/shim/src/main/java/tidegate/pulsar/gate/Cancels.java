@@ -36,7 +36,7 @@ final class Cancels {
     Frame.Cancelled decide(Frame.Cancel cancel, Inquiry.Look look) {
         cursor.noticeReset();
         boolean mayKeep = cancel.ask() || look.generation() != Seal.NONE;
-        if (!mayKeep || !inquiry.holds(look)) {
+        if (!mayKeep || !inquiry.holds(look, cancel.positions())) {
             return Frame.Cancelled.notYet();
         }
         Inquiry.Standing standing = inquiry.sort(cancel.positions(), look);

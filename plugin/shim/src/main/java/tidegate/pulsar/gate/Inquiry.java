@@ -1,5 +1,6 @@
 package tidegate.pulsar.gate;
 
+import tidegate.pulsar.position.Overrides;
 import tidegate.pulsar.position.PositionSet;
 import tidegate.pulsar.position.PositionStates;
 import tidegate.pulsar.position.SoughtPositions;
@@ -20,12 +21,14 @@ final class Inquiry {
     private final Seal seal;
     private final PositionStates positions;
     private final SoughtPositions sought;
+    private final Overrides overrides;
 
     Inquiry(TrackerParts parts) {
         host = parts.host;
         seal = parts.seal;
         positions = parts.positions;
         sought = parts.sought;
+        overrides = parts.overrides;
     }
 
     /** Looks at the cursor. Needs no lock, as it may take long. */
@@ -43,9 +46,18 @@ final class Inquiry {
         return new Look(generation, absent, deleted);
     }
 
-    /** True if the look still holds. Lock held. */
-    boolean holds(Look look) {
-        return seal.stood(look.generation()) && positions.isDecided();
+    /**
+     * True if the look still holds, and tells all. It does not while the dispatcher reads a message whose move was not stored:
+     * it may still wait, or go to a consumer. Lock held.
+     */
+    boolean holds(Look look, Positions asked) {
+        if (!seal.stood(look.generation()) || !positions.isDecided()) {
+            return false;
+        }
+        boolean[] isRead = {false};
+        asked.forEach((ledgerId, entryId) -> isRead[0] |= sought.isAskedFor(ledgerId, entryId)
+                && overrides.isUndone(ledgerId, entryId) && !look.deleted().contains(ledgerId, entryId));
+        return !isRead[0];
     }
 
     /** Lock held. */

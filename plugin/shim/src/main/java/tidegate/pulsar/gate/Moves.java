@@ -69,10 +69,11 @@ final class Moves {
     /** Decides. Unless the frame only asks, its waiting messages move from now on: the caller stores the records. */
     Decision decide(Frame.Reschedule reschedule, Inquiry.Look look) {
         cursor.noticeReset();
-        if (!inquiry.holds(look) || !reschedule.ask() && !log.takes()) {
+        Positions asked = asked(reschedule);
+        if (!inquiry.holds(look, asked) || !reschedule.ask() && !log.takes()) {
             return new Decision(Frame.Rescheduled.notYet(), new Records(0));
         }
-        Inquiry.Standing standing = inquiry.sort(asked(reschedule), look);
+        Inquiry.Standing standing = inquiry.sort(asked, look);
         Records changes = new Records();
         Standing answer = Standing.SETTLED;
         if (!reschedule.ask()) {

@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
 import org.junit.jupiter.api.Test;
@@ -147,6 +148,48 @@ class MovesTest extends TrackerScenario {
         assertEquals(pointer, world.broker.disk.overridePointer);
         runFor(OWN_MS);
         assertEquals(List.of(then), times(1));
+    }
+
+    @Test
+    void whetherAMessageThatIsReadAgainIsTooLateIsNotKnown() {
+        start();
+        Position waits = publish(1, 60_000);
+        world.settle();
+        world.broker.failingOverrides = 100;
+        assertEquals(Frame.Rescheduled.notYet(), move(world.now() + 10_000, waits));
+        List<Long> toRead = new ArrayList<>();
+        world.core().dispatcher().popDue(5, (ledgerId, entryId) -> toRead.add(entryId));
+        assertEquals(List.of(1L), toRead);
+        assertEquals(Frame.Rescheduled.notYet(), ask(true, 0, waits));
+        world.daemon.cancel(8, false, waits);
+        world.toShim(Integer.MAX_VALUE);
+        world.toDaemon();
+        assertEquals(Frame.Cancelled.notYet(), world.daemon.cancelled.get(8L));
+        assertTrue(world.core().dispatcher().addMessage(1, 1, world.now() + 60_000));
+        assertAnswer(ask(true, 0, waits), positions(waits), positions(), positions());
+    }
+
+    @Test
+    void aReleasedMessageStaysDueWhenClocksAreSetBackAndNoOtherIsEarly() {
+        start();
+        Position released = publish(1, 60_000);
+        Position later = publish(2, 60_000);
+        publish(3, 5_000);
+        long then = world.now() + 90_000;
+        world.settle();
+        world.broker.disconnectAll();
+        assertMoved(move(0, released), released);
+        assertMoved(move(then, later), later);
+        world.clock.set(world.now() - 100_000);
+        world.crashDaemon();
+        world.crashBroker();
+        world.broker.connect();
+        long now = world.now();
+        runFor(10_000);
+        assertEquals(List.of(1L), delivered());
+        assertTrue(times(1).get(0) < now + 1_000);
+        runFor(220_000);
+        assertEquals(List.of(then), times(2));
     }
 
     /** Four losses: broker; daemon, too; its disk, too; and the way to it. */
