@@ -20,6 +20,10 @@ AT_MS_MAX = 253_402_300_799_999
 """The end of the year 9999: no message can wait longer."""
 
 
+AT_ONCE_MS = 0
+"""The time of a released message, which is due whatever a clock says."""
+
+
 def checked_ms(value: int) -> int:
     """A time for a message to be due at, in ms since 1970. Raises ``ValueError``."""
     if value > AT_MS_MAX:
@@ -69,6 +73,11 @@ def due_range(text: str, now_ms: int) -> tuple[int | None, int | None]:
 def fixed_range(text: str, now_ms: int) -> str:
     """FROM..TO as a range that means the same at any time. Raises ``ValueError``."""
     return "..".join("" if one is None else str(one) for one in due_range(text, now_ms))
+
+
+def due_utc(time_ms: int, zone: str = "") -> str:
+    """A time at which a message is due, in a form for people. zone: behind it, unless it is due at once."""
+    return "at once" if time_ms == AT_ONCE_MS else utc(time_ms) + zone
 
 
 def utc(time_ms: int) -> str:

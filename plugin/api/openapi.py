@@ -13,6 +13,7 @@ from tidegate.plugin.api.routes import BASE, DOMAINS, MESSAGE_ID, OPERATIONS, Op
 
 VERSION = "1"
 _TIME = {"type": "integer", "description": "Milliseconds since 1970."}
+_DUE = _TIME | {"description": "Milliseconds since 1970; 0: released, due at once."}
 _COUNT = {"type": "integer", "minimum": 0}
 _TEXT = {"type": "string"}
 _CURSOR = {"type": ["string", "null"], "description": "Give it as `after` to go on; null at the end."}
@@ -174,7 +175,7 @@ _SCHEMAS = {
             "schema": {"const": 1},
             "entries": {
                 "type": "array",
-                "items": _object({"message_id": _TEXT, "deliver_at_ms": _TIME}),
+                "items": _object({"message_id": _TEXT, "deliver_at_ms": _DUE}),
             },
             "next": _CURSOR,
         }
@@ -186,7 +187,7 @@ _SCHEMAS = {
             "subscription": _TEXT,
             "message_id": _TEXT,
             "state": {"enum": _STATES},
-            "deliver_at_ms": _TIME,
+            "deliver_at_ms": _DUE,
         },
         "deliver_at_ms",
     ),

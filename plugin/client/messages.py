@@ -12,7 +12,10 @@ from tidegate.plugin.api.known_form import known_form
 
 @dataclass(frozen=True)
 class WaitingMessage:
-    """A message that waits, overdue ones included. message_id: ``ledger:entry``, with ``:partition``."""
+    """A message that waits, overdue ones included. message_id: ``ledger:entry``, with ``:partition``.
+
+    deliver_at_ms: 0 for a released one.
+    """
 
     message_id: str
     deliver_at_ms: int

@@ -5,9 +5,9 @@ from __future__ import annotations
 import typer
 
 from tidegate.plugin import moments
-from tidegate.plugin.moments import RANGE_HELP, utc
+from tidegate.plugin.moments import RANGE_HELP, due_utc, utc
 
-__all__ = ["RANGE_HELP", "due_range", "moment", "utc"]
+__all__ = ["RANGE_HELP", "due_range", "due_utc", "moment", "utc"]
 
 
 def moment(text: str, now_ms: int) -> int:

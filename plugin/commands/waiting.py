@@ -15,7 +15,7 @@ import typer
 
 from tidegate.plugin.api.known_form import known_form
 from tidegate.plugin.commands.groups import with_groups
-from tidegate.plugin.commands.moments import RANGE_HELP, due_range, utc
+from tidegate.plugin.commands.moments import RANGE_HELP, due_range, due_utc
 from tidegate.plugin.commands.options import Asked, Subscription, Topic
 from tidegate.plugin.shown import one_line
 
@@ -57,7 +57,7 @@ def list_waiting(
         while left:
             answer = reach.ask(request | {"after": cursor, "limit": min(left, _PAGE)})
             for one in answer["entries"]:
-                line = f"{utc(one['deliver_at_ms'])}  {one['message_id']}"
+                line = f"{due_utc(one['deliver_at_ms']):19}  {one['message_id']}"
                 print(json.dumps(one) if asked.json_output else line)
             left -= len(answer["entries"])
             cursor = answer["next"]
@@ -84,5 +84,5 @@ def show(
         print(json.dumps(answer))
         return
     with known_form():
-        due = f", due {utc(answer['deliver_at_ms'])} UTC" if "deliver_at_ms" in answer else ""
+        due = f", due {due_utc(answer['deliver_at_ms'], ' UTC')}" if "deliver_at_ms" in answer else ""
         print(f"{one_line(answer['message_id'])}: {one_line(answer['state'])}{due}")

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegate.index import Catalog, Clock, DelayIndex, SubscriptionName
+from tidegate.plugin.moments import AT_ONCE_MS
 from tidegate.plugin.telemetry.health import Health
 from tidegate.plugin.telemetry.metrics import BypassGauge, Gauges, SubscriptionGauges
 from tidegate.plugin.telemetry.survey import MOST_HELD, Surveyor, in_turns
@@ -211,11 +212,17 @@ async def with_subscriptions(
     return f'{head},"subscriptions":[{",".join(parts)}],"subscriptions_omitted":{omitted}}}'.encode()
 
 
+def _next_due_ms(next_due_ms: int | None, now_ms: int) -> int | None:
+    """A released message is due, and nobody knows since when."""
+    return now_ms if next_due_ms == AT_ONCE_MS else next_due_ms
+
+
 def _subscription(daemon: Daemon, index: DelayIndex, now_ms: int) -> dict[str, Any]:
     stats = index.stats()
     stream = daemon.ownership.get(index.name)
     slices = [one._asdict() for one in stats.slices[:SLICES_MAX]]
-    overdue_ms = 0 if stats.next_due_ms is None else max(0, now_ms - stats.next_due_ms)
+    next_due_ms = _next_due_ms(stats.next_due_ms, now_ms)
+    overdue_ms = 0 if next_due_ms is None else max(0, now_ms - next_due_ms)
     return {
         "topic": index.name.topic,
         "subscription": index.name.subscription,
@@ -226,8 +233,8 @@ def _subscription(daemon: Daemon, index: DelayIndex, now_ms: int) -> dict[str, A
         "in_flight": stats.in_flight,
         "acknowledged": stats.acknowledged,
         "staged": stats.staged,
-        "next_due_ms": stats.next_due_ms,
-        "near_due": stats.next_due_ms is not None and stats.next_due_ms <= now_ms + NEAR_DUE_MS,
+        "next_due_ms": next_due_ms,
+        "near_due": next_due_ms is not None and next_due_ms <= now_ms + NEAR_DUE_MS,
         "overdue_ms": overdue_ms,
         "slice_width_ms": stats.slice_width_ms,
         "slice_width_auto": stats.slice_width_auto,
@@ -323,7 +330,7 @@ async def _series(daemon: Daemon, index: DelayIndex) -> SubscriptionGauges:
         stats.held,
         stats.in_flight,
         stats.acknowledged,
-        stats.next_due_ms,
+        _next_due_ms(stats.next_due_ms, daemon.clock.now_ms()),
         stats.slice_width_ms,
         pace,
         held_back,

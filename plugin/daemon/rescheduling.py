@@ -1,7 +1,7 @@
-"""Messages that somebody moves to another time, or releases: due now.
+"""Messages that somebody moves to another time, or releases: due at once.
 
-Invariant: a span is added to the time that holds when the request comes, once, however often the broker has
-to be asked.
+Invariants: a span is added to the time that holds when the request comes, once, however often the broker has
+to be asked; no clock, set back or not, makes a released message wait.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidegate.plugin.daemon.broker_changes import BrokerChanges, Outcome, Owner
 from tidegate.plugin.daemon.ownership import Ownership
 from tidegate.plugin.daemon.stream import Stream
 from tidegate.plugin.errors import UserError
-from tidegate.plugin.moments import AT_MS_MAX, checked_ms
+from tidegate.plugin.moments import AT_MS_MAX, AT_ONCE_MS, checked_ms
 from tidegate.plugin.wire.messages import RESCHEDULE_VERSION, Reschedule
 
 Find = Callable[[DelayIndex, PositionSet], Awaitable[Entries]]
@@ -32,9 +32,7 @@ class Rescheduling(BrokerChanges[Entries]):
     VERSION = RESCHEDULE_VERSION
     ACKNOWLEDGES = False
     WHY_UNSTORED = "perhaps moved, but Pulsar has not stored it: ask again"
-    WHY_NO_ROOM = (
-        "not moved, the subscription has too many moved messages: ask again when some are acknowledged"
-    )
+    WHY_NO_ROOM = "not moved, the subscription has too many moved messages: ask again when some are due"
 
     def __init__(
         self, catalog: Catalog, clock: Clock, ownership: Ownership[Stream], owner: Owner, find: Find
@@ -57,12 +55,11 @@ class Rescheduling(BrokerChanges[Entries]):
         return answer
 
     async def release(self, request: dict[str, object]) -> dict[str, Any]:
-        """The query `release`: due now, or since `at_ms` if that is past. Raises ``UserError``."""
-        now_ms, at_ms = self._clock.now_ms(), _number(request, "at_ms")
+        """The query `release`: due at once. `at_ms` changes nothing of that. Raises ``UserError``."""
+        at_ms = _number(request, "at_ms")
         if at_ms is not None:
             _check_at(at_ms)
-            now_ms = min(now_ms, at_ms)
-        return await self.change({**request, "at_ms": now_ms, "by_ms": None})
+        return await self.change({**request, "at_ms": AT_ONCE_MS, "by_ms": None})
 
     async def _prepare(
         self, indexes: list[DelayIndex], request: dict[str, object], positions: PositionSet
@@ -70,7 +67,8 @@ class Rescheduling(BrokerChanges[Entries]):
         at_ms, by_ms = _number(request, "at_ms"), _number(request, "by_ms") or 0
         if at_ms is not None:
             return [Entries.of((at_ms, *one) for one in positions)] * len(indexes)
-        return [_later(await self._find(index, positions), by_ms) for index in indexes]
+        now_ms = self._clock.now_ms()
+        return [_later(await self._find(index, positions), by_ms, now_ms) for index in indexes]
 
     async def _askable(
         self,
@@ -105,9 +103,9 @@ class Rescheduling(BrokerChanges[Entries]):
         return self._owner.moved(stream, wanted.take(positions.contains(wanted)))
 
 
-def _later(found: Entries, by_ms: int) -> Entries:
-    """Entries, moved by a span. Raises ``UserError``."""
-    times_ms = found.deliver_at_ms + by_ms
+def _later(found: Entries, by_ms: int, now_ms: int) -> Entries:
+    """Entries, moved by a span: that of a released one begins now. Raises ``UserError``."""
+    times_ms = np.where(found.deliver_at_ms == AT_ONCE_MS, now_ms, found.deliver_at_ms) + by_ms
     if len(found) and times_ms.max() > AT_MS_MAX:
         raise UserError("by_ms: no message can wait so long, nothing was changed")
     return Entries(np.maximum(times_ms, 0), found.ledger_id, found.entry_id)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from tidegate.plugin.moments import AT_ONCE_MS
 from tidegate.plugin.shown import shown
 from tidegate.plugin.telemetry.collectors import Collector, Count, CountByLabel, Distribution
 from tidegate.plugin.wire.frames import FrameType
@@ -407,9 +408,11 @@ class Metrics:
     ) -> None:
         """Entries with these times were handed out at ``now_ms``.
 
-        excused_until_ms: late ones that were due by then are not counted as late.
+        excused_until_ms: late ones that were due by then are not counted as late. Released ones have no time
+        to be late by.
         """
         self.entries_due.inc(len(deliver_at_ms))
+        deliver_at_ms = deliver_at_ms[deliver_at_ms != AT_ONCE_MS]
         late_ms = np.maximum(now_ms - deliver_at_ms, 0)
         held_back = (late_ms > 0) & (deliver_at_ms <= excused_until_ms)
         self.entries_held_back.inc(int(np.count_nonzero(held_back)))

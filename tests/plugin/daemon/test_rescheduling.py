@@ -24,6 +24,7 @@ from tidegate.plugin.api import changes
 from tidegate.plugin.daemon import broker_changes
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.errors import UserError
+from tidegate.plugin.moments import AT_ONCE_MS
 from tidegate.plugin.wire.client import ask_socket
 from tidegate.plugin.wire.messages import Reschedule, Rescheduled, Standing
 
@@ -131,22 +132,37 @@ async def test_a_message_that_the_index_does_not_have_yet_is_asked_for_again(
         assert "the index does not have yet" in answer["why"]
 
 
-async def test_a_released_message_is_due_now_and_shown_so(start: StartDaemon, socket_path: Path) -> None:
-    async with start(), await ShimClient.connect(socket_path) as client:
+async def test_a_released_message_is_due_whatever_a_clock_says(start: StartDaemon, socket_path: Path) -> None:
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
         stream, at_ms = await opened(client, credit=10)
-        stream.on_reschedule = Shim()
+        stream.on_reschedule = shim = Shim()
         before_ms = time.time_ns() // 1_000_000
         assert counts(await ask(socket_path, "release", some(7))) == {"done": 1}
-        due_ms, *position = next(iter(await stream.take_due(1)))
-        assert position == [5, 7]
-        assert before_ms <= due_ms <= time.time_ns() // 1_000_000
-        assert counts(await ask(socket_path, "release", some(9), at_ms=at_ms)) == {"done": 1}
-        assert before_ms <= next(iter(await stream.take_due(1)))[0] <= time.time_ns() // 1_000_000
-        assert counts(await ask(socket_path, "release", some(10), at_ms=before_ms)) == {"done": 1}
-        assert list(await stream.take_due(1)) == [(before_ms, 5, 10)]
+        assert list(await stream.take_due(1)) == [(AT_ONCE_MS, 5, 7)]
+        for more in ({"at_ms": at_ms}, {"at_ms": before_ms}):
+            assert counts(await ask(socket_path, "release", some(9), **more)) == {"done": 1}
+        assert list(await stream.take_due(1)) == [(AT_ONCE_MS, 5, 9)]
+        assert shim.overrides == moved(daemon) == {(5, 7): AT_ONCE_MS, (5, 9): AT_ONCE_MS}
         shown = await query(socket_path, "show", id="5:7")
-        assert (shown["deliver_at_ms"], shown["moved_from_ms"]) == (due_ms, at_ms)
+        assert (shown["deliver_at_ms"], shown["moved_from_ms"]) == (AT_ONCE_MS, at_ms)
         assert "moved_from_ms" not in await query(socket_path, "show", id="5:8")
+
+
+async def test_a_released_message_that_waits_is_shown_so(start: StartDaemon, socket_path: Path) -> None:
+    """Without a credit it stays here. A span that is added to it begins now."""
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        stream, _ = await opened(client)
+        stream.on_reschedule = shim = Shim()
+        before_ms = time.time_ns() // 1_000_000
+        assert counts(await ask(socket_path, "release", some(7, 9))) == {"done": 2}
+        status = await asyncio.to_thread(ask_socket, socket_path, {"what": "status"})
+        (told,) = status["subscriptions"]
+        assert (told["overdue_ms"], told["near_due"]) == (0, True)
+        assert before_ms <= told["next_due_ms"] <= time.time_ns() // 1_000_000
+        assert (await query(socket_path, "tide"))["overdue"] == 2
+        assert counts(await ask(socket_path, "reschedule", some(9), by_ms=HOUR_MS)) == {"done": 1}
+        assert before_ms <= shim.overrides[5, 9] - HOUR_MS <= time.time_ns() // 1_000_000
+        assert moved(daemon) == shim.overrides
 
 
 async def test_it_is_answered_when_it_is_durable(start: StartDaemon, socket_path: Path) -> None:
@@ -362,6 +378,8 @@ async def test_the_commands(serve: Serve, socket_path: Path, tmp_path: Path) -> 
         assert shim.overrides[5, 4] == at_ms + 1_000
         released = await command("release", *AT, "--all", "--json")
         assert counts(json.loads(released.stdout)) == {"done": 99, "too_late": 1}
+        assert (await command("list", *AT, "--limit", "1")).stdout == "at once              5:0\n"
+        assert ", due at once" in (await command("show", *AT, "5:0")).stdout
         for words, said in (
             (("reschedule", *AT, "--id", "5:1"), "give one of --at and --by"),
             (("reschedule", *AT, "--id", "5:1", "--at", "1790000000"), "give milliseconds"),

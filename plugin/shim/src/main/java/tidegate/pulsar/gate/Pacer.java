@@ -43,6 +43,8 @@ final class Pacer {
     /** When the spread began, and when it was measured last; {@link NearTier#NONE} if it is to be measured now. */
     private long beganMs;
     private long measuredMs;
+    /** When a spread first met one of the entries that are due at once; {@link NearTier#NONE} if there is none. */
+    private long atOnceMs;
     /** Due entries that the daemon has no credit for. */
     private long behind;
 
@@ -72,6 +74,7 @@ final class Pacer {
         flows = false;
         beganMs = clock.millis();
         measuredMs = NearTier.NONE;
+        atOnceMs = NearTier.NONE;
         if (next.kind() == ReleasePace.Kind.RATE) {
             permitEvery(NS_PER_SECOND / next.amount());
         }
@@ -135,10 +138,20 @@ final class Pacer {
             return;
         }
         measuredMs = nowMs;
-        long dueForMs = nowMs - Math.max(headMs, beganMs);
+        long dueForMs = nowMs - Math.max(oldestMs(headMs, nowMs), beganMs);
         long leftMs = Math.max(pace.amount() - Math.max(0, dueForMs), pace.amount() / LAST_PART);
         long due = Math.max(1, near.countDueUpTo(nowMs) + behind);
         permitEvery(Math.max(1, leftMs * NS_PER_MS / due));
+    }
+
+    /** Since when the oldest is due. Entries that are due at once have no time of their own. */
+    private long oldestMs(long headMs, long nowMs) {
+        if (headMs > NearTier.AT_ONCE_MS) {
+            atOnceMs = NearTier.NONE;
+            return headMs;
+        }
+        atOnceMs = Math.min(atOnceMs, nowMs);
+        return Math.min(atOnceMs, near.firstTimeMs());
     }
 
     private void permitEvery(long everyNs) {

@@ -17,6 +17,8 @@ import tidegate.pulsar.wire.Records;
  */
 public final class NearTier {
     public static final long NONE = Long.MAX_VALUE;
+    /** The time of what is due at once, whatever a clock says. */
+    public static final long AT_ONCE_MS = 0;
     private static final int FIRST_CAPACITY = 64;
     private static final int STALE_SLACK = 4096;
 
@@ -79,6 +81,18 @@ public final class NearTier {
 
     long headEntryId() {
         return heap[2];
+    }
+
+    /** The earliest time of a member that is not due at once, or {@link #NONE}. Looks at all of them. */
+    public long firstTimeMs() {
+        long firstMs = NONE;
+        for (int i = 0; i < count; i++) {
+            int at = i * Records.WIDTH;
+            if (heap[at] > AT_ONCE_MS && heap[at] < firstMs && members.contains(heap[at + 1], heap[at + 2])) {
+                firstMs = heap[at];
+            }
+        }
+        return firstMs;
     }
 
     /** How many members are due up to that time. Looks at all of them. */

@@ -33,9 +33,6 @@ import tidegate.pulsar.wire.Records;
  * guarded by the tracker's lock.
  */
 public final class PositionStates {
-    /** Before every time that a clock shows. */
-    private static final long DUE_MS = 0;
-
     private static final VarHandle ENTERED;
 
     static {
@@ -333,7 +330,7 @@ public final class PositionStates {
     /** Makes due again the positions awaited since before the last call; true if there are any. */
     public boolean takeBackAwaited() {
         PositionSet over = handedOut.nextAwaited();
-        over.forEach((ledgerId, entryId) -> takeBack(ledgerId, entryId, DUE_MS));
+        over.forEach((ledgerId, entryId) -> takeBack(ledgerId, entryId, NearTier.AT_ONCE_MS));
         return !over.isEmpty();
     }
 
@@ -349,7 +346,7 @@ public final class PositionStates {
      */
     public void takeAllBack() {
         sought.takeBack();
-        handedOut.members().forEach((ledgerId, entryId) -> near.add(ledgerId, entryId, DUE_MS, false));
+        handedOut.members().forEach((ledgerId, entryId) -> near.add(ledgerId, entryId, NearTier.AT_ONCE_MS, false));
         handedOut.clear();
     }
 

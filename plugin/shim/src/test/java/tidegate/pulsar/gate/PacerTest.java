@@ -13,6 +13,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 import tidegate.pulsar.position.NearTier;
 import tidegate.pulsar.wire.Frame;
 import tidegate.pulsar.wire.Position;
+import tidegate.pulsar.wire.Records;
 import tidegate.pulsar.wire.ReleasePace;
 
 /** Due messages leave at the subscription's pace: held back and never lost, and as told. */
@@ -262,6 +263,34 @@ class PacerTest extends TrackerScenario {
         }
         consumeAll(1_000);
         assertEquals(400, delivered().size());
+    }
+
+    @Test
+    void aReleaseHastensNoSpread() {
+        world.broker.permits = 1_000;
+        startTracking();
+        Records released = new Records();
+        for (int entry = 1; entry <= 40; entry++) {
+            publish(entry, 3_600_000);
+            released.add(1, entry, 0);
+        }
+        assertEquals("", pace(ReleasePace.spread(10_000)).why());
+        world.runUntil(world.now() + 60_000);
+        for (int entry = 41; entry <= 80; entry++) {
+            publish(entry, 1_000);
+        }
+        consumeAll(2_000);
+        world.daemon.reschedule(8, false, released);
+        world.toShim(Integer.MAX_VALUE);
+        for (int i = 0; i < 8; i++) {
+            world.broker.runCursor();
+        }
+        world.toDaemon();
+        assertEquals(Frame.Standing.SETTLED, world.daemon.rescheduled.get(8L).standing());
+        consumeAll(4_000);
+        assertTrue(delivered().size() < 60, delivered().size() + " of 80 have left after half of the time");
+        consumeAll(8_000);
+        assertEquals(80, delivered().size());
     }
 
     @Test
