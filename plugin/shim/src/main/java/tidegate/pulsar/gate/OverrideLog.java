@@ -1,48 +1,36 @@
 package tidegate.pulsar.gate;
 
-import java.nio.ByteBuffer;
 import java.time.Clock;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.function.Consumer;
-import java.util.function.Supplier;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import tidegate.pulsar.position.MovedTimes;
 import tidegate.pulsar.position.Overrides;
 import tidegate.pulsar.position.PositionStates;
 import tidegate.pulsar.timing.Wait;
-import tidegate.pulsar.wire.Frames;
-import tidegate.pulsar.wire.OverrideEntry;
 import tidegate.pulsar.wire.Positions;
-import tidegate.pulsar.wire.ProtocolException;
 import tidegate.pulsar.wire.Records;
 
 /**
  * Stores a subscription's {@link Overrides}, and reads those of former owners before any message leaves.
  *
- * <p>One ledger has them: a snapshot, then the changes since. Reading it fences the former owner. The first change after that
- * writes a new ledger and then the pointer to it, {@code 1;LEDGER}, with the ledgers that go, {@code ,LEDGER…}. A change is
- * stored when the ledger that the pointer names has it. If an append fails, or the pointer's fate is unknown, nobody can say
- * which: its positions go on moving until a new ledger counts. If a ledger fails that no pointer has ever named, the change is
- * surely not stored.
+ * <p>One {@link OverrideLedger ledger} has them. {@link OverrideReading Reading} it fences the former owner; the first change
+ * after that writes a new one. A change is stored when the ledger that the pointer names has it. If an append fails, or the
+ * pointer's fate is unknown, nobody can say which: its positions go on moving until a new ledger counts. If a ledger fails that
+ * no pointer has ever named, the change is surely not stored.
  *
  * <p>One write is under way at a time; changes that come meanwhile share the next one. It takes the tracker's lock itself.
  */
 final class OverrideLog {
     private static final Logger LOG = LoggerFactory.getLogger(OverrideLog.class);
-    private static final long NONE = -1;
     private static final long FIRST_PAUSE_MS = 100;
     private static final long MAX_PAUSE_MS = 10_000;
     private static final long TIDY_MS = 1000;
-    /** A ledger is written anew when it has twice as many records as are stored, and so many more. */
-    private static final long SLACK_RECORDS = 1000;
     /** Of overrides that leave together, so many are taken by one write. */
     static final int LEFT_MAX = 50_000;
-    /** So many entries of a write are under way at a time. */
-    static final int APPENDS_MAX = 8;
     /** As in {@link Claim}: no other writer explains so many refusals in a row. */
     private static final int MAX_CONFLICTS = 4;
 
@@ -70,11 +58,8 @@ final class OverrideLog {
     private Runnable onReady = () -> { };
 
     private volatile Phase phase;
-    private String pointer = "";
-    private long ledger = NONE;
-    private long appended;
-    /** Ledgers to delete once the pointer names another. */
-    private final List<Long> former = new ArrayList<>();
+    private final OverrideLedger ledger;
+    private final OverrideReading reading;
     private boolean writing;
     private volatile boolean uncertain;
     private boolean ended;
@@ -90,6 +75,8 @@ final class OverrideLog {
         this.lock = lock;
         this.host = host;
         home = host.overrides();
+        ledger = new OverrideLedger(home);
+        reading = new OverrideReading(host, home);
         this.clock = clock;
         this.claim = claim;
         this.positions = positions;
@@ -119,48 +106,21 @@ final class OverrideLog {
             phase = Phase.READING;
             text = home.pointer();
         }
-        List<Long> ledgers = OverrideHome.ledgersOf(text);
-        if (ledgers.isEmpty()) {
-            onRead(text, List.of(), null);
-        } else {
-            read(text, ledgers);
-        }
-    }
-
-    private void read(String text, List<Long> ledgers) {
-        home.read(ledgers.get(0)).whenComplete((entries, error) -> {
-            if (cause(error) instanceof OverrideHome.NoLedgerException && ledgers.size() > 1) {
-                LOG.warn("[{}] Ledger {} of the times of moved messages does not exist, so the one before it is read: {}", host.name(),
-                        ledgers.get(0), cause(error).getMessage());
-                read(text, ledgers.subList(1, ledgers.size()));
-            } else {
-                onRead(text, entries, error);
-            }
-        });
+        reading.read(text).whenComplete((found, error) -> onRead(text, found, error));
     }
 
     private long pauseMs() {
         return failures == 0 ? 0 : Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS << Math.min(failures - 1, 10));
     }
 
-    private void onRead(String text, List<ByteBuffer> entries, Throwable error) {
-        MovedTimes stored = new MovedTimes();
-        Positions acknowledged = new Positions();
-        Throwable failure = error;
-        try {
-            if (error == null) {
-                replay(entries, stored);
-                addAcknowledged(stored, acknowledged);
-            }
-        } catch (ProtocolException e) {
-            failure = new OverrideHome.NoLedgerException(e.getMessage());
-        }
-        boolean isLost = cause(failure) instanceof OverrideHome.NoLedgerException;
+    private void onRead(String text, OverrideReading.Found found, Throwable error) {
+        Throwable failure = cause(error);
+        boolean isLost = failure instanceof OverrideHome.NoLedgerException;
         synchronized (lock) {
             if (failure != null && !isLost) {
                 if (failures++ == 0) {
                     LOG.warn("[{}] The times of moved messages cannot be read yet, so its delayed messages wait: {}", host.name(),
-                            cause(failure).getMessage());
+                            failure.getMessage());
                 }
                 pause.begin(clock.millis());
                 phase = Phase.UNREAD;
@@ -173,44 +133,14 @@ final class OverrideLog {
             }
             if (isLost) {
                 LOG.error("[{}] The times of moved messages are lost, so their own times count again: {}", host.name(),
-                        cause(failure).getMessage());
+                        failure.getMessage());
             }
             failures = 0;
-            pointer = text;
-            // Only the next pointer that is surely written makes certain that no other names a ledger in doubt.
-            List<Long> named = OverrideHome.ledgersOf(text);
-            former.removeAll(named);
-            former.addAll(0, named);
-            // Nor is anything appended to one that no pointer names.
-            ledger = NONE;
-            overrides.restore(stored, acknowledged);
+            ledger.restore(text);
+            overrides.restore(isLost ? new MovedTimes() : found.stored(), isLost ? new Positions() : found.acknowledged());
             phase = Phase.READY;
         }
         onReady.run();
-    }
-
-    private static void replay(List<ByteBuffer> entries, MovedTimes stored) throws ProtocolException {
-        for (ByteBuffer entry : entries) {
-            OverrideEntry.read(entry, new OverrideEntry.Reader() {
-                @Override
-                public void moved(long ledgerId, long entryId, long deliverAtMs) {
-                    stored.put(ledgerId, entryId, deliverAtMs);
-                }
-
-                @Override
-                public void left(long ledgerId, long entryId) {
-                    stored.remove(ledgerId, entryId);
-                }
-            });
-        }
-    }
-
-    private void addAcknowledged(MovedTimes stored, Positions acknowledged) {
-        stored.forEach((ledgerId, entryId, timeMs) -> {
-            if (host.isDeleted(ledgerId, entryId)) {
-                acknowledged.add(ledgerId, entryId);
-            }
-        });
     }
 
     // ---- writing --------------------------------------------------------------------------------------------------
@@ -282,13 +212,13 @@ final class OverrideLog {
         queue = new ArrayList<>();
         Records records = new Records();
         changes.forEach(change -> addAll(change.records(), records));
-        if (ledger == NONE || appended > 2 * overrides.stored() + SLACK_RECORDS) {
+        if (ledger.isToRewrite(overrides.stored())) {
             return new Rewrite(changes, again ? overrides.allMoving() : records);
         }
         if (records.isEmpty() && overrides.isEmpty()) {
             return new Rewrite(changes, records);
         }
-        appended += records.size();
+        ledger.count(records);
         return new Append(changes, records, left);
     }
 
@@ -296,28 +226,6 @@ final class OverrideLog {
         for (int i = 0; i < some.size(); i++) {
             all.add(some.ledgerId(i), some.entryId(i), some.deliverAtMs(i));
         }
-    }
-
-    private CompletableFuture<Void> appendAll(long ledgerId, Records records, Positions left) {
-        List<Supplier<ByteBuffer>> entries = new ArrayList<>();
-        // First, as a position can leave with its former time and move to another in one write.
-        if (!left.isEmpty()) {
-            left.cut(Frames.MAX_SET_BYTES / 2).forEach(part -> entries.add(() -> OverrideEntry.left(part)));
-        }
-        for (int first = 0; first < records.size(); first += OverrideEntry.MAX_RECORDS) {
-            int from = first;
-            int to = Math.min(records.size(), from + OverrideEntry.MAX_RECORDS);
-            entries.add(() -> OverrideEntry.moved(records, from, to));
-        }
-        return appendFrom(ledgerId, entries, 0);
-    }
-
-    /** Made when they are appended: not all of them are in memory at a time. */
-    private CompletableFuture<Void> appendFrom(long ledgerId, List<Supplier<ByteBuffer>> entries, int from) {
-        int to = Math.min(entries.size(), from + APPENDS_MAX);
-        CompletableFuture<Void> appended = CompletableFuture.allOf(entries.subList(from, to).stream()
-                .map(entry -> home.append(ledgerId, entry.get())).toArray(CompletableFuture<?>[]::new));
-        return to == entries.size() ? appended : appended.thenCompose(done -> appendFrom(ledgerId, entries, to));
     }
 
     /** One write that is under way. */
@@ -346,7 +254,7 @@ final class OverrideLog {
         void inDoubt(String what, Throwable error) {
             LOG.warn("[{}] {}, so {} moved messages wait until their times are written anew: {}", host.name(), what,
                     records.size(), cause(error).getMessage());
-            ledger = NONE;
+            ledger.giveUp();
             uncertain = true;
             fail();
         }
@@ -395,7 +303,7 @@ final class OverrideLog {
 
         @Override
         void begin() {
-            appendAll(ledger, records, left).whenComplete((done, error) -> {
+            ledger.append(records, left).whenComplete((done, error) -> {
                 synchronized (lock) {
                     if (error == null) {
                         stored();
@@ -408,12 +316,8 @@ final class OverrideLog {
         }
     }
 
-    /** A new ledger, or none where there is nothing to keep. */
     private final class Rewrite extends Write {
-        private final Records all = overrides.all();
-        private final String before = pointer;
-        private long next = NONE;
-        private String after = "";
+        private final OverrideLedger.Rewriting rewriting = ledger.rewrite(overrides.all());
 
         Rewrite(List<Change> changes, Records records) {
             super(changes, records);
@@ -421,102 +325,58 @@ final class OverrideLog {
 
         @Override
         void begin() {
-            if (all.isEmpty()) {
-                if (before.isEmpty() && former.isEmpty()) {
-                    onPointed(OverrideHome.Pointed.DONE, null);
-                } else {
-                    home.point(before, "").whenComplete(this::onPointed);
-                }
-                return;
-            }
-            home.create()
-                    .thenCompose(created -> {
-                        next = created;
-                        return appendAll(created, all, new Positions());
-                    })
-                    .whenComplete((done, error) -> {
-                        if (error == null) {
-                            point();
-                        } else {
-                            onFailed(error);
-                        }
-                    });
-        }
-
-        private void point() {
-            boolean isOver;
-            synchronized (lock) {
-                isOver = ended;
-                StringBuilder text = new StringBuilder(OverrideHome.VERSION).append(next);
-                former.forEach(one -> text.append(',').append(one));
-                after = text.toString();
-            }
-            if (isOver) {
-                // A successor may read the ledger that the pointer names.
-                discard();
-                end(Stored.PERHAPS);
-                return;
-            }
-            home.point(before, after).whenComplete(this::onPointed);
-        }
-
-        private void onFailed(Throwable error) {
-            synchronized (lock) {
-                LOG.warn("[{}] No new ledger for the times of moved messages: {}", host.name(), cause(error).getMessage());
-                undone();
-            }
-            discard();
-            end(uncertain ? Stored.PERHAPS : Stored.NO);
-        }
-
-        private void discard() {
-            if (next != NONE) {
-                home.delete(next);
-            }
-        }
-
-        private void onPointed(OverrideHome.Pointed pointed, Throwable error) {
-            List<Long> over = List.of();
-            Stored fate;
-            boolean stale = false;
-            synchronized (lock) {
-                if (error != null) {
-                    inDoubt("Storing the pointer failed", error);
-                    if (next != NONE) {
-                        former.add(next);
-                    }
-                    stale = cause(error) instanceof OverrideHome.ConflictException && ++conflicts >= MAX_CONFLICTS;
-                    fate = Stored.PERHAPS;
-                } else if (pointed == OverrideHome.Pointed.DONE) {
-                    pointer = after;
-                    ledger = next;
-                    appended = all.size();
-                    over = List.copyOf(former);
-                    former.clear();
-                    if (next != NONE) {
-                        former.add(next);
-                    }
-                    stored();
-                    // A tracker that ends may have a successor, which has read the ledger before.
-                    fate = ended ? Stored.PERHAPS : Stored.YES;
-                } else {
-                    boolean was = uncertain;
-                    undone();
-                    fate = was ? Stored.PERHAPS : Stored.NO;
-                    stale = ++conflicts >= MAX_CONFLICTS;
-                    if (pointed == OverrideHome.Pointed.STALE) {
-                        phase = Phase.UNREAD;
+            rewriting.begin(this::isOver).whenComplete((outcome, error) -> {
+                List<Long> over = List.of();
+                Stored fate;
+                boolean isStale;
+                synchronized (lock) {
+                    if (error != null) {
+                        inDoubt("Storing the pointer failed", error);
+                        rewriting.doubt();
+                        isStale = cause(error) instanceof OverrideHome.ConflictException && ++conflicts >= MAX_CONFLICTS;
+                        fate = Stored.PERHAPS;
+                    } else if (outcome == OverrideLedger.Outcome.DONE) {
+                        over = rewriting.done();
+                        stored();
+                        isStale = false;
+                        // A tracker that ends may have a successor, which has read the ledger before.
+                        fate = ended ? Stored.PERHAPS : Stored.YES;
+                    } else {
+                        fate = outcome == OverrideLedger.Outcome.OVER || uncertain ? Stored.PERHAPS : Stored.NO;
+                        isStale = onUndone(outcome);
                     }
                 }
+                if (error == null && outcome != OverrideLedger.Outcome.DONE) {
+                    rewriting.discard();
+                }
+                over.forEach(home::delete);
+                if (isStale) {
+                    host.reopenTopic();
+                }
+                end(fate);
+            });
+        }
+
+        private boolean isOver() {
+            synchronized (lock) {
+                return ended;
             }
-            if (error == null && pointed != OverrideHome.Pointed.DONE) {
-                discard();
+        }
+
+        /** The pointer stays: true if this broker does not know the cursor's version. Lock held. */
+        private boolean onUndone(OverrideLedger.Outcome outcome) {
+            if (outcome == OverrideLedger.Outcome.OVER) {
+                return false;
             }
-            over.forEach(home::delete);
-            if (stale) {
-                host.reopenTopic();
+            undone();
+            if (outcome == OverrideLedger.Outcome.FAILED) {
+                LOG.warn("[{}] No new ledger for the times of moved messages: {}", host.name(), cause(rewriting.failure()).getMessage());
+                return false;
             }
-            end(fate);
+            if (outcome == OverrideLedger.Outcome.STALE) {
+                phase = Phase.UNREAD;
+            }
+            return ++conflicts >= MAX_CONFLICTS;
         }
     }
 

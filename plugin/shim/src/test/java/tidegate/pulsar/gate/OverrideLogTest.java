@@ -341,7 +341,7 @@ class OverrideLogTest {
         move(log, to(clock.millis() + 5_000, many));
         log.go();
         while (home.points.isEmpty()) {
-            assertTrue(home.appends.size() <= OverrideLog.APPENDS_MAX, home.appends.size() + " appends under way");
+            assertTrue(home.appends.size() <= OverrideLedger.APPENDS_MAX, home.appends.size() + " appends under way");
             home.appended();
         }
         home.pointed();
