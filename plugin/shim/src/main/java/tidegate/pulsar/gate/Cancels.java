@@ -5,9 +5,9 @@ import java.util.List;
 import tidegate.pulsar.position.PositionSet;
 import tidegate.pulsar.position.PositionStates;
 import tidegate.pulsar.wire.Frame;
-import tidegate.pulsar.wire.Frame.Standing;
 import tidegate.pulsar.wire.Position;
 import tidegate.pulsar.wire.Positions;
+import tidegate.pulsar.wire.Standing;
 
 /**
  * Cancels messages: takes back those that no consumer has, as if they had been acknowledged before a failover.

@@ -8,9 +8,9 @@ import tidegate.pulsar.position.Overrides;
 import tidegate.pulsar.position.PositionSet;
 import tidegate.pulsar.position.PositionStates;
 import tidegate.pulsar.wire.Frame;
-import tidegate.pulsar.wire.Frame.Standing;
 import tidegate.pulsar.wire.Positions;
 import tidegate.pulsar.wire.Records;
+import tidegate.pulsar.wire.Standing;
 
 /**
  * Moves messages: they are due at other times than their own, from when that is stored until they are acknowledged.

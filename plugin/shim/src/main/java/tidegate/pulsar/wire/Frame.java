@@ -254,36 +254,7 @@ public sealed interface Frame {
 
         @Override
         public int flags() {
-            return standing.flag;
-        }
-    }
-
-    /** How far an answer to CANCEL or RESCHEDULE is to be relied upon. */
-    enum Standing {
-        /** The answer is stored; asked with ASK, it may not be. */
-        SETTLED(0),
-        /** Nothing was decided: ask again. */
-        UNDECIDED(1),
-        /** It may not be stored: ask again. */
-        UNSTORED(2),
-        /** There is no room for it: CANCELLED is as UNSTORED then, RESCHEDULED has moved nothing. */
-        NO_ROOM(4);
-
-        static final int FLAGS = 7;
-
-        private final int flag;
-
-        Standing(int flag) {
-            this.flag = flag;
-        }
-
-        static Standing of(int flags) throws ProtocolException {
-            for (Standing each : values()) {
-                if (each.flag == flags) {
-                    return each;
-                }
-            }
-            throw new ProtocolException(ProtocolException.MALFORMED, "an answer with flags " + flags);
+            return standing.flag();
         }
     }
 
@@ -321,7 +292,7 @@ public sealed interface Frame {
 
         @Override
         public int flags() {
-            return standing.flag;
+            return standing.flag();
         }
     }
 

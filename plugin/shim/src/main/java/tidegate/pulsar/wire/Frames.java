@@ -107,7 +107,7 @@ public final class Frames {
             case Frame.Held.TYPE -> Frame.Held.LAST;
             case Frame.Add.TYPE -> Frame.Add.NEAR;
             case Frame.Cancel.TYPE -> Frame.Cancel.ASK;
-            case Frame.Cancelled.TYPE, Frame.Rescheduled.TYPE -> Frame.Standing.FLAGS;
+            case Frame.Cancelled.TYPE, Frame.Rescheduled.TYPE -> Standing.FLAGS;
             case Frame.Reschedule.TYPE -> Frame.Reschedule.ASK;
             case Frame.Move.TYPE -> Frame.Move.NEAR;
             case Frame.Pace.TYPE -> Frame.Pace.ASK;
@@ -298,10 +298,10 @@ public final class Frames {
             case Frame.Close.TYPE -> new Frame.Close();
             case Frame.Unheld.TYPE -> new Frame.Unheld(Positions.read(in));
             case Frame.Cancel.TYPE -> new Frame.Cancel((flags & Frame.Cancel.ASK) != 0, Positions.read(in));
-            case Frame.Cancelled.TYPE -> new Frame.Cancelled(Frame.Standing.of(flags), Positions.read(in), Positions.read(in),
+            case Frame.Cancelled.TYPE -> new Frame.Cancelled(Standing.of(flags), Positions.read(in), Positions.read(in),
                     Positions.read(in));
             case Frame.Reschedule.TYPE -> new Frame.Reschedule((flags & Frame.Reschedule.ASK) != 0, readTimes(in));
-            case Frame.Rescheduled.TYPE -> new Frame.Rescheduled(Frame.Standing.of(flags), Positions.read(in),
+            case Frame.Rescheduled.TYPE -> new Frame.Rescheduled(Standing.of(flags), Positions.read(in),
                     Positions.read(in), Positions.read(in));
             case Frame.Move.TYPE -> new Frame.Move((flags & Frame.Move.NEAR) != 0, readTimes(in));
             case Frame.Pace.TYPE -> new Frame.Pace((flags & Frame.Pace.ASK) != 0, readPace(in));

@@ -7,9 +7,9 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 import tidegate.pulsar.wire.Frame;
-import tidegate.pulsar.wire.Frame.Standing;
 import tidegate.pulsar.wire.Position;
 import tidegate.pulsar.wire.Positions;
+import tidegate.pulsar.wire.Standing;
 
 /** Messages are cancelled: delivered or cancelled, and never both. */
 class CancelsTest extends TrackerScenario {

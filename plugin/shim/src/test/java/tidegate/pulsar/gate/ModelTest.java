@@ -21,6 +21,7 @@ import tidegate.pulsar.wire.Frames;
 import tidegate.pulsar.wire.Position;
 import tidegate.pulsar.wire.Records;
 import tidegate.pulsar.wire.ReleasePace;
+import tidegate.pulsar.wire.Standing;
 
 /**
  * Random histories of two machines, each with a broker and a daemon, of a connection and of a topic that moves between them; all
@@ -69,12 +70,12 @@ class ModelTest {
         final Map<Position, Integer> takenBack = new HashMap<>();
         /** By number of the request: the positions that need not come until it is answered, and from when on they had to. */
         final Map<Long, Map<Position, Integer>> asked = new HashMap<>();
-        final Map<Frame.Standing, Integer> answers = new EnumMap<>(Frame.Standing.class);
+        final Map<Standing, Integer> answers = new EnumMap<>(Standing.class);
         /** Times that may hold for a message, besides its own while it has none here. */
         final Map<Position, Set<Long>> mayHold = new HashMap<>();
         /** By number of the request: the new times. */
         final Map<Long, Map<Position, Long>> moving = new TreeMap<>();
-        final Map<Frame.Standing, Integer> moves = new EnumMap<>(Frame.Standing.class);
+        final Map<Standing, Integer> moves = new EnumMap<>(Standing.class);
         int checkedDeliveries;
         int deliveredAnew;
         long requests;
@@ -278,11 +279,11 @@ class ModelTest {
         private void note(long seq, Frame.Rescheduled answer) {
             Map<Position, Long> asked = moving.remove(seq);
             moves.merge(answer.standing(), 1, Integer::sum);
-            if (answer.standing() == Frame.Standing.UNSTORED) {
+            if (answer.standing() == Standing.UNSTORED) {
                 return;
             }
             Set<Position> moved = new HashSet<>();
-            if (answer.standing() == Frame.Standing.SETTLED) {
+            if (answer.standing() == Standing.SETTLED) {
                 answer.moved().forEach((ledgerId, entryId) -> moved.add(new Position(ledgerId, entryId)));
             }
             asked.forEach((position, timeMs) -> {
@@ -351,8 +352,8 @@ class ModelTest {
 
         private void note(Frame.Cancelled answer, Map<Position, Integer> need) {
             answers.merge(answer.standing(), 1, Integer::sum);
-            boolean isSettled = answer.standing() == Frame.Standing.SETTLED;
-            if (answer.standing() == Frame.Standing.UNDECIDED) {
+            boolean isSettled = answer.standing() == Standing.SETTLED;
+            if (answer.standing() == Standing.UNDECIDED) {
                 need.forEach(due::putIfAbsent);
             }
             answer.tooLate().forEach((ledgerId, entryId) -> {
@@ -807,8 +808,8 @@ class ModelTest {
         int deliveries = 0;
         int again = 0;
         int cancelled = 0;
-        Map<Frame.Standing, Integer> answers = new EnumMap<>(Frame.Standing.class);
-        Map<Frame.Standing, Integer> moves = new EnumMap<>(Frame.Standing.class);
+        Map<Standing, Integer> answers = new EnumMap<>(Standing.class);
+        Map<Standing, Integer> moves = new EnumMap<>(Standing.class);
         int anew = 0;
         long ahead = 0;
         int heldBack = 0;
@@ -831,10 +832,10 @@ class ModelTest {
         assertTrue(cancelled > 100, cancelled + " cancelled");
         assertTrue(heldBack > 100, heldBack + " held back");
         assertTrue(again > 500, again + " taken back by resets");
-        assertTrue(answers.get(Frame.Standing.SETTLED) > 100, answers + " answers to cancels");
-        assertTrue(answers.get(Frame.Standing.NO_ROOM) > 10, answers + " answers to cancels");
-        assertTrue(moves.get(Frame.Standing.SETTLED) > 100, moves + " answers to moves");
-        assertTrue(moves.get(Frame.Standing.UNSTORED) > 0, moves + " answers to moves");
+        assertTrue(answers.get(Standing.SETTLED) > 100, answers + " answers to cancels");
+        assertTrue(answers.get(Standing.NO_ROOM) > 10, answers + " answers to cancels");
+        assertTrue(moves.get(Standing.SETTLED) > 100, moves + " answers to moves");
+        assertTrue(moves.get(Standing.UNSTORED) > 0, moves + " answers to moves");
         assertTrue(anew > 30, anew + " deliveries of moved messages");
     }
 }

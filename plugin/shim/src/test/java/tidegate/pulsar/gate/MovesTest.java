@@ -11,10 +11,10 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 import tidegate.pulsar.wire.Frame;
-import tidegate.pulsar.wire.Frame.Standing;
 import tidegate.pulsar.wire.Position;
 import tidegate.pulsar.wire.Positions;
 import tidegate.pulsar.wire.Records;
+import tidegate.pulsar.wire.Standing;
 
 /** Messages are due at other times than their own: whatever breaks, never before the time that holds. */
 class MovesTest extends TrackerScenario {

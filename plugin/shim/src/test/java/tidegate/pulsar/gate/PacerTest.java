@@ -15,6 +15,7 @@ import tidegate.pulsar.wire.Frame;
 import tidegate.pulsar.wire.Position;
 import tidegate.pulsar.wire.Records;
 import tidegate.pulsar.wire.ReleasePace;
+import tidegate.pulsar.wire.Standing;
 
 /** Due messages leave at the subscription's pace: held back and never lost, and as told. */
 class PacerTest extends TrackerScenario {
@@ -286,7 +287,7 @@ class PacerTest extends TrackerScenario {
             world.broker.runCursor();
         }
         world.toDaemon();
-        assertEquals(Frame.Standing.SETTLED, world.daemon.rescheduled.get(8L).standing());
+        assertEquals(Standing.SETTLED, world.daemon.rescheduled.get(8L).standing());
         consumeAll(4_000);
         assertTrue(delivered().size() < 60, delivered().size() + " of 80 have left after half of the time");
         consumeAll(8_000);

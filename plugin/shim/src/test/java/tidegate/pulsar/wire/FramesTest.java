@@ -82,16 +82,16 @@ class FramesTest {
         frames.put("40_cancel", frame(7, 51, new Frame.Cancel(false, positions(12, 5, 12, 7, 15, 9))));
         frames.put("40_cancel_ask", frame(7, 52, new Frame.Cancel(true, positions(12, 5))));
         frames.put("41_cancelled", frame(7, 51,
-                new Frame.Cancelled(Frame.Standing.SETTLED, positions(12, 5, 15, 9), new Positions(), positions(12, 7))));
+                new Frame.Cancelled(Standing.SETTLED, positions(12, 5, 15, 9), new Positions(), positions(12, 7))));
         frames.put("41_cancelled_undecided", frame(7, 53, Frame.Cancelled.notYet()));
         frames.put("41_cancelled_no_room", frame(7, 54,
-                new Frame.Cancelled(Frame.Standing.NO_ROOM, positions(12, 5), new Positions(), new Positions())));
+                new Frame.Cancelled(Standing.NO_ROOM, positions(12, 5), new Positions(), new Positions())));
         frames.put("42_reschedule", frame(7, 61, new Frame.Reschedule(false, Records.of(12, 5, T + 60_000, 12, 7, 0, 15, 70_000, T + 1))));
         frames.put("42_reschedule_ask", frame(7, 62, new Frame.Reschedule(true, Records.of(12, 5, T + 60_000))));
         frames.put("43_rescheduled", frame(7, 61,
-                new Frame.Rescheduled(Frame.Standing.SETTLED, positions(12, 5, 15, 9), new Positions(), positions(12, 7))));
+                new Frame.Rescheduled(Standing.SETTLED, positions(12, 5, 15, 9), new Positions(), positions(12, 7))));
         frames.put("43_rescheduled_no_room", frame(7, 63,
-                new Frame.Rescheduled(Frame.Standing.NO_ROOM, positions(12, 5), new Positions(), new Positions())));
+                new Frame.Rescheduled(Standing.NO_ROOM, positions(12, 5), new Positions(), new Positions())));
         frames.put("43_rescheduled_undecided", frame(7, 64, Frame.Rescheduled.notYet()));
         frames.put("1f_move", frame(7, 8, new Frame.Move(false, Records.of(12, 5, T + 60_000, 15, 70_000, T + 1))));
         frames.put("1f_move_near", frame(7, 9, new Frame.Move(true, Records.of(12, 7, 0))));
