@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.cluster import Cluster
 from tests.support.daemons import run
-from tests.support.inbox import Inbox, assert_exactly, keep_all
+from tests.support.inbox import Inbox, assert_exactly, assert_not_early, keep_all
 from tests.support.lane import Lane
 from tests.support.waiting import wait_until
 
@@ -97,3 +97,24 @@ def test_a_rate_is_kept_and_everything_comes_once(lane: Lane, cluster: Cluster) 
     inbox.wait_for(sent)
     lane.wait_stats(lambda now: now.backlog == 0, "all is acknowledged")
     assert_exactly(inbox.arrivals, sent)
+
+
+def test_a_burst_is_spread_evenly_and_everything_comes_once(lane: Lane, cluster: Cluster) -> None:
+    """By counts: at each moment no more have come than the share of the spread that is over."""
+    count, spread_s = 400, 8
+    inbox = Inbox()
+    lane.subscribe(inbox)
+    sent = lane.send_in(*[8_000] * count)
+    lane.wait_delayed(count)
+    assert tell(cluster, lane, "pace", "--spread", f"{spread_s}s")["spread_ms"] == spread_s * 1_000
+    status = run("status", "--socket", str(cluster.daemon.socket_path)).stdout
+    assert f"PACE: {lane.topic}:sub" in status
+    inbox.wait_for(sent)
+    lane.wait_stats(lambda now: now.backlog == 0, "all is acknowledged")
+    assert_exactly(inbox.arrivals, sent)
+    assert_not_early(inbox.arrivals)
+    after_s = sorted(-one.early_ms / 1_000 for one in inbox.arrivals)
+    for number, at_s in enumerate(after_s, start=1):
+        assert number <= count * at_s / spread_s + 10, f"{number} have come {at_s:.2f} s after they were due"
+    within = sum(at_s <= spread_s for at_s in after_s)
+    assert within >= count // 4, f"{within} have come within the spread"

@@ -42,6 +42,7 @@ public final class DaemonSide {
     private final AheadGate ahead;
     private final ReadGate gate;
     private final Pacer pacer;
+    private final PaceNews paceNews;
     private final Alarm alarm;
     private final Intake intake;
     private final LostPositions lost;
@@ -68,6 +69,7 @@ public final class DaemonSide {
         ahead = parts.ahead;
         gate = parts.gate;
         pacer = parts.pacer;
+        paceNews = parts.paceNews;
         alarm = parts.alarm;
         this.intake = intake;
         this.lost = lost;
@@ -342,7 +344,19 @@ public final class DaemonSide {
     /** Tells the pace in force, for a stream that has just opened; null if everything leaves as it comes. */
     public Frame.Paced tellPace() {
         synchronized (lock) {
-            return pacer.isOn() ? new Frame.Paced(pacer.pace(), pacer.heldBack(), "") : null;
+            return paceNews.isDue() ? paceNews.take() : null;
+        }
+    }
+
+    /** A PACED has gone out on the stream. */
+    public void onPacedSent(Frame.Paced paced) {
+        boolean signal;
+        synchronized (lock) {
+            paceNews.sent(paced.pace());
+            signal = stream.noteAny();
+        }
+        if (signal) {
+            host.framesWaiting();
         }
     }
 
@@ -373,6 +387,7 @@ public final class DaemonSide {
         }
         Frame.Paced paced;
         boolean isDue;
+        boolean signal;
         synchronized (lock) {
             if (isLettingGo()) {
                 return paced(LETS_GO);
@@ -381,9 +396,14 @@ public final class DaemonSide {
             pacer.set(host.pace());
             isDue = alarm.isDue(clock.millis());
             paced = paced(pacer.pace().equals(pace) ? "" : "somebody has set another pace meanwhile");
+            // The stream that asked may be gone, and its successor was told the former pace.
+            signal = stream.noteAny();
         }
         if (isDue) {
             host.readMore();
+        }
+        if (signal) {
+            host.framesWaiting();
         }
         return paced;
     }
@@ -402,7 +422,7 @@ public final class DaemonSide {
     }
 
     private Frame.Paced paced(String why) {
-        return new Frame.Paced(pacer.pace(), pacer.heldBack(), why);
+        return paceNews.frame(why);
     }
 
     /** Answers a request of the daemon about the subscription's index log. */

@@ -36,6 +36,7 @@ final class DaemonStream {
     private final Outbox outbox;
     private final PositionStates positions;
     private final NearTier near;
+    private final PaceNews paceNews;
     private final HeldAnswer answer;
 
     private State state = State.UNOPENED;
@@ -54,12 +55,14 @@ final class DaemonStream {
     private CompletableFuture<Void> clearing;
     private long clearSeq;
 
-    DaemonStream(TrackerHost host, TrackerSettings settings, Outbox outbox, PositionStates positions, NearTier near) {
+    DaemonStream(TrackerHost host, TrackerSettings settings, Outbox outbox, PositionStates positions, NearTier near,
+            PaceNews paceNews) {
         this.host = host;
         this.settings = settings;
         this.outbox = outbox;
         this.positions = positions;
         this.near = near;
+        this.paceNews = paceNews;
         answer = new HeldAnswer(outbox, positions, near);
     }
 
@@ -103,6 +106,7 @@ final class DaemonStream {
     Frame.Open open(Claim claim, long seal, boolean last, int version, long nowMs) {
         state = State.OPENING;
         takesMoves = version >= Frames.VERSION_WITH_MOVE;
+        paceNews.opened(version);
         ends = last;
         Ownership owner = claim.ownership();
         // Without entries that this broker gated for want of a daemon and that are due later: the daemon hands those out.
@@ -160,7 +164,7 @@ final class DaemonStream {
 
     /** True if the caller must tell the link that there is something to send. */
     boolean noteAny() {
-        return noteIf(outbox.hasUnsent() || reopen || isCreditDue());
+        return noteIf(outbox.hasUnsent() || reopen || isCreditDue() || paceNews.isDue());
     }
 
     private boolean noteIf(boolean wanted) {
@@ -202,6 +206,9 @@ final class DaemonStream {
             return outbox.takeClose(streamId);
         }
         List<Envelope> frames = outbox.takeUnsent(streamId);
+        if (!last && paceNews.isDue()) {
+            frames.add(new Envelope(streamId, 0, paceNews.take()));
+        }
         if (!last && isCreditDue()) {
             frames.add(new Envelope(streamId, 0, new Frame.Credit(near.takeCredit())));
         }

@@ -24,6 +24,7 @@ final class TrackerParts {
     final Claim claim;
     final NearTier near = new NearTier();
     final Pacer pacer;
+    final PaceNews paceNews;
     final SoughtPositions sought = new SoughtPositions();
     final Overrides overrides = new Overrides();
     final PositionStates positions = new PositionStates(near, sought, overrides);
@@ -46,12 +47,13 @@ final class TrackerParts {
         seal = new Seal(host, random);
         claim = new Claim(host, settings.ownership(), random);
         overrideLog = new OverrideLog(lock, host, clock, claim, positions, overrides);
-        stream = new DaemonStream(host, settings, outbox, positions, near);
+        pacer = new Pacer(near, clock, host.pace());
+        paceNews = new PaceNews(pacer);
+        stream = new DaemonStream(host, settings, outbox, positions, near, paceNews);
         deletes = new SettlingDeletes(lock, host, clock, seal, positions, outbox, stream);
         cursor = new CursorWatch(host, seal, positions, outbox, stream, deletes);
         deletedRanges = new DeletedRanges(host, seal, positions);
         gate = new ReadGate(host, budget, claim, overrideLog, positions, sought, outbox, stream, ahead, clock.millis());
-        pacer = new Pacer(near, clock, host.pace());
         overlooked = new Overlooked(host, pacer);
         alarm = new Alarm(host, clock, pacer, overlooked);
         unreadable = new UnreadableEntries(host, seal, positions);

@@ -173,6 +173,10 @@ public final class LinkSession {
         }
         for (Envelope answer; (answer = answers.poll()) != null; ) {
             send(answer.stream(), answer.seq(), answer.frame());
+            TrackerCore core = streams.get(answer.stream());
+            if (core != null && answer.frame() instanceof Frame.Paced paced) {
+                contained(core, () -> core.daemon().onPacedSent(paced));
+            }
         }
         if (nowMs - askedAllMs >= ASK_AGAIN_MS) {
             askedAllMs = nowMs;
@@ -201,7 +205,7 @@ public final class LinkSession {
 
     /** The daemon shows it from the start, and does not blame it for late messages. */
     private void tellPace(TrackerCore core) {
-        Frame.Paced paced = welcome.version() >= Frames.VERSION_WITH_PACE ? core.daemon().tellPace() : null;
+        Frame.Paced paced = core.daemon().tellPace();
         if (paced != null) {
             send(ids.get(core), 0, paced);
         }

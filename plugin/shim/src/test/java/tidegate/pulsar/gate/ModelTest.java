@@ -651,6 +651,10 @@ class ModelTest {
                     broker().connect();
                 }
             }
+            if (may(Fault.PACE) && world().daemon.knownPace() != null) {
+                world().runUntil(world().now() + 3_000);
+                assertEquals(broker().pace(), world().daemon.knownPace(), "the daemon shows a former pace");
+            }
         }
 
         private ToyDaemon.Index index() {

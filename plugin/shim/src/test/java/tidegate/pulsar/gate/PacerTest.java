@@ -3,7 +3,6 @@ package tidegate.pulsar.gate;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotSame;
-import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.List;
@@ -12,6 +11,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 import tidegate.pulsar.position.NearTier;
 import tidegate.pulsar.wire.Frame;
+import tidegate.pulsar.wire.Frames;
 import tidegate.pulsar.wire.Position;
 import tidegate.pulsar.wire.Records;
 import tidegate.pulsar.wire.ReleasePace;
@@ -143,7 +143,36 @@ class PacerTest extends TrackerScenario {
         assertTrue(answer == null || !answer.why().isEmpty(), answer + " of a tracker that ends");
         world.runUntil(world.now() + 3_000);
         assertEquals(pauses ? 0 : 5, delivered().size());
+        assertEquals(pauses ? ReleasePace.PAUSED : ReleasePace.NONE, world.daemon.knownPace(), "the daemon shows it unasked");
         assertEquals(pauses ? inForce(ReleasePace.PAUSED, 5) : inForce(ReleasePace.NONE, 0), ask(true, ReleasePace.NONE));
+    }
+
+    @Test
+    void aPaceStoredForAStreamThatIsGoneIsToldOnTheNext() {
+        start();
+        publishMany(5, 1_000);
+        world.settle();
+        world.daemon.pace(7, false, ReleasePace.PAUSED);
+        world.toShim(Integer.MAX_VALUE);
+        world.disconnect();
+        world.connect();
+        for (int i = 0; i < 3; i++) {
+            world.toDaemon();
+            world.toShim(Integer.MAX_VALUE);
+        }
+        assertEquals(ReleasePace.NONE, world.daemon.knownPace(), "it is not stored yet");
+        world.broker.runCursor();
+        assertEquals(ReleasePace.PAUSED, world.broker.pace());
+        world.toDaemon();
+        assertEquals(ReleasePace.PAUSED, world.daemon.knownPace());
+    }
+
+    @Test
+    void anAnswerThatComesLateIsFollowedByThePaceInForce() {
+        startTracking();
+        world.core().daemon().onPacedSent(inForce(ReleasePace.rate(5), 0));
+        world.toDaemon();
+        assertEquals(inForce(ReleasePace.NONE, 0), world.daemon.paced.get(0L));
     }
 
     @Test
@@ -364,12 +393,18 @@ class PacerTest extends TrackerScenario {
 
     @Test
     void anOlderDaemonHearsOfNoPace() {
-        start();
-        publishMany(3, 1_000);
-        world.settle();
-        assertNull(world.core().daemon().tellPace());
-        pace(ReleasePace.PAUSED);
-        assertEquals(inForce(ReleasePace.PAUSED, 0), world.core().daemon().tellPace());
+        world.daemon.version = Frames.VERSION_WITH_PACE - 1;
+        startTracking();
+        world.broker.putPace(ReleasePace.PAUSED, written -> { });
+        world.broker.runCursor();
+        world.runUntil(world.now() + 3_000);
+        world.disconnect();
+        world.runUntil(world.now() + 3_000);
+        assertTrue(world.daemon.received.stream().noneMatch(Frame.Paced.class::isInstance));
+        world.disconnect();
+        world.daemon.version = Frames.VERSION;
+        world.runUntil(world.now() + 3_000);
+        assertEquals(ReleasePace.PAUSED, world.daemon.knownPace());
     }
 
     @ParameterizedTest

@@ -70,6 +70,8 @@ public final class ToyDaemon {
         final int horizonMs;
         final long generation;
         int credit;
+        /** As the shim has told it last. */
+        ReleasePace pace = ReleasePace.NONE;
         long seq;
         long committedSeq;
         boolean closing;
@@ -99,7 +101,7 @@ public final class ToyDaemon {
     public final List<String> violations = new ArrayList<>();
     /** The shim's answers to {@link #cancel}, by number. */
     final Map<Long, Frame.Cancelled> cancelled = new HashMap<>();
-    /** The shim's answers to {@link #pace}, by number; that to a new stream has number 0. */
+    /** The shim's answers to {@link #pace}, by number; the last one that nobody asked for has number 0. */
     final Map<Long, Frame.Paced> paced = new HashMap<>();
     /** The shim's answers to {@link #reschedule}, by number. */
     final Map<Long, Frame.Rescheduled> rescheduled = new TreeMap<>();
@@ -181,6 +183,13 @@ public final class ToyDaemon {
         newest(stream -> send(stream.id, seq, new Frame.Pace(ask, pace)));
     }
 
+    /** The pace that the newest stream's shim has told; null without a stream. */
+    ReleasePace knownPace() {
+        ReleasePace[] known = {null};
+        newest(stream -> known[0] = stream.pace);
+        return known[0];
+    }
+
     private void newest(Consumer<Stream> action) {
         streams.values().stream().filter(stream -> !stream.closing).max(Comparator.comparingInt(stream -> stream.id))
                 .ifPresent(action);
@@ -220,6 +229,7 @@ public final class ToyDaemon {
                 }
             } else if (frame instanceof Frame.Paced answer) {
                 if (stream != null) {
+                    stream.pace = answer.pace();
                     paced.put(envelope.seq(), answer);
                 }
             } else if (frame instanceof Frame.Rescheduled answer) {
