@@ -228,8 +228,11 @@ class Looking:
         """The held entries of these positions, with the times that hold. Raises ``UserError``."""
         return await self._read(index, lambda outline: outline.find(index.held_among(positions)))
 
-    def find(self, request: dict[str, object]) -> tuple[DelayIndex, Position]:
-        """The message in the query `show`, and its index. Raises ``UserError``."""
+    def find(self, request: dict[str, object]) -> tuple[list[DelayIndex], Position]:
+        """The message in the query `show`, and the indexes that may know it. Raises ``UserError``.
+
+        An id without its partition is of one of them: an index that holds it knows it surely.
+        """
         topic, subscription = name_of(request)
         text = request.get("id")
         if not isinstance(text, str):
@@ -237,7 +240,7 @@ class Looking:
         position, partition = parse_id(text)
         indexes = of_partition(named(self._catalog, topic, subscription), partition)
         only = PositionSet.of([position])
-        return next((one for one in indexes if one.held_among(only)), indexes[0]), position
+        return [one for one in indexes if one.held_among(only)] or indexes, position
 
     async def show(self, index: DelayIndex, position: Position) -> dict[str, Any]:
         """The query `show`: everything the index knows of one message. Raises ``UserError``."""

@@ -15,7 +15,7 @@ from http import HTTPStatus
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tidegate.index import DelayIndex, PositionSet, StorageError, TidegateIndexError
+from tidegate.index import DelayIndex, Position, PositionSet, StorageError, TidegateIndexError
 from tidegate.plugin.api.api import Api, Request, Response
 from tidegate.plugin.api.changes import OUTCOMES
 from tidegate.plugin.api.problem import ProblemError
@@ -290,7 +290,16 @@ class Queries:
             reply(self._refused(error))
 
     async def _show(self, request: dict[str, object]) -> dict[str, Any]:
-        index, position = self._looking.find(request)
+        indexes, position = self._looking.find(request)
+        unknown: dict[str, Any] = {}
+        for index in indexes:
+            answer = await self._shown(index, position)
+            if answer["state"] != "unknown":
+                return answer
+            unknown = unknown or answer
+        return unknown
+
+    async def _shown(self, index: DelayIndex, position: Position) -> dict[str, Any]:
         known = await self._looking.show(index, position)
         return with_state(known, await self._cancelling.states(index, PositionSet.of([position])))
 

@@ -130,6 +130,15 @@ async def test_partitions_are_one_topic(start: StartDaemon, socket_path: Path) -
         shown = await ask(socket_path, "show", id="6:3:1")
         assert (shown["state"], shown["deliver_at_ms"]) == ("waiting", base_ms + 31)
         assert shown["topic"] == f"{TOPIC}-partition-1"
+        last = client.streams[max(client.streams)]
+        last.ack(PositionSet.of([(7, 3)]))
+        await last.durable()
+        shown = await ask(socket_path, "show", id="7:3")
+        assert (shown["state"], shown["message_id"]) == ("acknowledged", "7:3:2"), (
+            "of the third, not of the first"
+        )
+        shown = await ask(socket_path, "show", id="9:9")
+        assert (shown["state"], shown["message_id"]) == ("unknown", "9:9:0")
         with pytest.raises(UserError, match="partition 7 is not of this topic"):
             await ask(socket_path, "show", id="6:3:7")
 
