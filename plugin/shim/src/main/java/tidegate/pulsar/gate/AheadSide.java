@@ -136,7 +136,7 @@ public final class AheadSide {
             taken = intake.takeAhead(records, from, to, nowMs);
             takenEntries += taken;
             gate.account();
-            read = pacer.headMs() <= nowMs;
+            read = pacer.headMs(nowMs) <= nowMs;
             signal = stream.noteAny();
         }
         if (read) {

@@ -1,11 +1,13 @@
 package tidegate.pulsar.gate;
 
-import java.time.Clock;
 import tidegate.pulsar.position.NearTier;
 
 /**
  * The alarm that wakes the dispatcher: when the next entry that this broker hands out is due and may leave, and while such
  * entries are {@link Overlooked}.
+ *
+ * <p>It reads no clock. Each caller gives the reading by which it found nothing due, or an earlier one: with a later reading an
+ * entry that comes due in between would neither leave nor be awaited, and everything behind it would wait too.
  *
  * <p>A wake-up that comes too early does no harm, so only an earlier one is worth another request. Guarded by the tracker's
  * lock.
@@ -15,7 +17,6 @@ final class Alarm {
     private static final long LOST_MS = 500;
 
     private final TrackerHost host;
-    private final Clock clock;
     private final Pacer pacer;
     private final Overlooked overlooked;
     /** The time of the next entry, until the dispatcher was woken for it; {@link NearTier#NONE} if none is awaited. */
@@ -24,20 +25,18 @@ final class Alarm {
     private long timerMs = NearTier.NONE;
     private boolean stopped;
 
-    Alarm(TrackerHost host, Clock clock, Pacer pacer, Overlooked overlooked) {
+    Alarm(TrackerHost host, Pacer pacer, Overlooked overlooked) {
         this.host = host;
-        this.clock = clock;
         this.pacer = pacer;
         this.overlooked = overlooked;
     }
 
     /** Wakes the dispatcher when the next entry is due, and checks when it may overlook entries that are due already. */
-    void arm() {
-        long headMs = pacer.headMs();
+    void arm(long nowMs) {
+        long headMs = pacer.headMs(nowMs);
         if (stopped || headMs == NearTier.NONE && overlooked.lookMs() == NearTier.NONE) {
             return;
         }
-        long nowMs = clock.millis();
         if (headMs > nowMs && headMs != NearTier.NONE && (headMs < wakeMs || wakeMs <= nowMs)) {
             wakeMs = headMs;
         }
@@ -52,15 +51,15 @@ final class Alarm {
     /** As {@link #arm}, after an entry due at that time has come: few such entries change the alarm. */
     void armFor(long deliverAtMs, long nowMs) {
         if (deliverAtMs < wakeMs || wakeMs <= nowMs) {
-            arm();
+            arm(nowMs);
         }
     }
 
     /** True if an entry is due; otherwise sets the alarm for the next. */
     boolean isDue(long nowMs) {
-        boolean due = pacer.headMs() <= nowMs;
+        boolean due = pacer.headMs(nowMs) <= nowMs;
         if (!due) {
-            arm();
+            arm(nowMs);
         }
         return due;
     }
@@ -68,7 +67,7 @@ final class Alarm {
     /** The timer has fired, perhaps too early. Returns whether to wake the dispatcher. */
     boolean ring(long nowMs) {
         timerMs = NearTier.NONE;
-        boolean wakes = wakeMs <= nowMs && pacer.headMs() <= nowMs;
+        boolean wakes = wakeMs <= nowMs && pacer.headMs(nowMs) <= nowMs;
         if (wakeMs <= nowMs) {
             wakeMs = NearTier.NONE;
         }
@@ -78,7 +77,7 @@ final class Alarm {
         if (overlooked.isLookOver(nowMs)) {
             wakes |= overlooked.look(nowMs);
         }
-        arm();
+        arm(nowMs);
         return wakes && !stopped;
     }
 

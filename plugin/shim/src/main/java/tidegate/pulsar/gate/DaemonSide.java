@@ -168,7 +168,7 @@ public final class DaemonSide {
             stream.opened();
             intake.decide(answer.held());
             moves.tellAll();
-            alarm.arm();
+            alarm.arm(clock.millis());
             ahead.open();
             stream.answerDone();
         }
@@ -273,7 +273,7 @@ public final class DaemonSide {
                 return CompletableFuture.completedFuture(Frame.Cancelled.notYet());
             }
             decided = cancels.decide(cancel, look);
-            alarm.arm();
+            alarm.arm(clock.millis());
             signal = stream.noteAny();
         }
         if (signal) {
@@ -410,9 +410,13 @@ public final class DaemonSide {
 
     /** The daemon has more due entries than there is credit for: a spread counts them, too. */
     public void onBehind(Frame.Behind told) {
+        boolean isDue;
         synchronized (lock) {
             pacer.tellBehind(told.entries());
-            alarm.arm();
+            isDue = alarm.isDue(clock.millis());
+        }
+        if (isDue) {
+            host.readMore();
         }
     }
 
@@ -460,7 +464,7 @@ public final class DaemonSide {
             if (positions.isDecided()) {
                 outbox.gateHere((ledgerId, entryId, deliverAtMs) ->
                         positions.gateAgain(ledgerId, entryId, overrides.timeOf(ledgerId, entryId, deliverAtMs)));
-                alarm.arm();
+                alarm.arm(clock.millis());
             }
             cleared = stream.takeClearing();
         }

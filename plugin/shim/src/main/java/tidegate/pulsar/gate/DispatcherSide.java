@@ -106,7 +106,7 @@ public final class DispatcherSide {
     /** When the next entry may leave, in ms, or {@link NearTier#NONE}. */
     public long nextDueMs() {
         synchronized (lock) {
-            return pacer.headMs();
+            return pacer.headMs(clock.millis());
         }
     }
 
@@ -129,7 +129,7 @@ public final class DispatcherSide {
             if (asks || popped > 0) {
                 overlooked.move(nowMs);
             }
-            alarm.arm();
+            alarm.arm(nowMs);
             signal = stream.noteAny();
         }
         host.passReplayed(positions.handedOutPositions());
@@ -156,13 +156,13 @@ public final class DispatcherSide {
                 positions.takeAllBack();
                 ahead.want();
             }
-            boolean hasDue = pacer.headMs() <= nowMs;
+            boolean hasDue = pacer.headMs(nowMs) <= nowMs;
             pause = gate.awaits(hasDue, nowMs) || gate.pauses(hasDue)
                     || atEnd && !hasDue && !gate.mayAsk(nowMs) && host.redeliveries() == 0;
             if (!pause) {
                 overlooked.begin(nowMs);
             }
-            alarm.arm();
+            alarm.arm(nowMs);
         }
         if (!pause) {
             host.pass(positions.containedPositions());

@@ -105,7 +105,8 @@ final class Intake {
             // A sought position counts as new, unless it came back by itself meanwhile.
             return takeNew(ledgerId, entryId, deliverAtMs);
         }
-        if (deliverAtMs <= clock.millis()) {
+        long nowMs = clock.millis();
+        if (deliverAtMs <= nowMs) {
             // Pulsar may replay a position twice: its dispatcher takes the end of one batch for the end of another that still
             // waits to be sent, and reads the latter's positions again. A true redelivery leaves its consumer first.
             if (positions.isHandedOut(ledgerId, entryId)
@@ -133,7 +134,7 @@ final class Intake {
         }
         // Somebody may have set the clock back since it was handed out.
         if (positions.takeBack(ledgerId, entryId, deliverAtMs)) {
-            alarm.arm();
+            alarm.arm(nowMs);
         }
         return true;
     }

@@ -128,7 +128,7 @@ final class Moves {
                 tell(ledgerId, entryId, deliverAtMs);
             }
         }
-        alarm.arm();
+        alarm.arm(nowMs);
     }
 
     /** An open stream tells it; one that opens later tells all of them. */

@@ -15,11 +15,12 @@ import tidegate.pulsar.timing.Wait;
  * <p>Example: 40 are due, the first 10 for a consumer without permits. Round 1 asks and replays these 10; round 2 looks ahead; 5
  * ms later the tracker begins round 3, which asks for the next 10.
  *
- * <p>On Pulsar 5.0.1 a wake-up was seen to come to nothing (one in some ten thousand): no round began, and at the topic's end
- * nothing else would begin one. So the tracker looks after each wake-up too, and once a second at what waits all the same.
+ * <p>At the topic's end a wake-up that is lost would leave everything until the next message. So the tracker looks after each
+ * wake-up too, and once a second at what waits all the same.
  *
  * <p>A wake-up that moves nothing doubles the pause, so a consumer that never takes anything costs twelve rounds, then one in 10
- * s. The pause also grows with the number of redeliveries: each round of Pulsar walks over all of them.
+ * s; an entry that leaves makes it short again. The pause also grows with the number of redeliveries: each round of Pulsar
+ * walks over all of them.
  *
  * <p>Guarded by the tracker's lock.
  */
@@ -79,6 +80,7 @@ final class Overlooked {
      */
     void move(long nowMs) {
         moved = true;
+        pauseMs = FIRST_PAUSE_MS;
         if (asks > 1) {
             asked = false;
             lookMs = Math.min(lookMs, nowMs + pace());
@@ -94,6 +96,7 @@ final class Overlooked {
     /** Entries that wait get a look where none is to come: whatever was lost, they do not wait for the next message. */
     void remind(long nowMs) {
         if (lookMs == NearTier.NONE) {
+            asked = false;
             lookSoon(nowMs);
         }
     }
@@ -129,7 +132,7 @@ final class Overlooked {
     }
 
     private boolean waits(long nowMs) {
-        return pacer.headMs() <= nowMs || host.redeliveries() > 0;
+        return pacer.headMs(nowMs) <= nowMs || host.redeliveries() > 0;
     }
 
     private long pace() {

@@ -70,9 +70,9 @@ final class Pacer {
     void set(ReleasePace next) {
         pace = next;
         // A bucket that is empty: whoever sets a pace again and again gains nothing by it.
-        takenNs = nowNs();
-        flows = false;
         beganMs = clock.millis();
+        takenNs = beganMs * NS_PER_MS;
+        flows = false;
         measuredMs = NearTier.NONE;
         atOnceMs = NearTier.NONE;
         if (next.kind() == ReleasePace.Kind.RATE) {
@@ -86,8 +86,10 @@ final class Pacer {
         measuredMs = NearTier.NONE;
     }
 
-    /** When the next entry may leave, in ms, or earlier; {@link NearTier#NONE} if none is near, or none may. */
-    long headMs() {
+    /**
+     * When the next entry may leave, in ms, or earlier, as of {@code nowMs}; {@link NearTier#NONE} if none is near, or none may.
+     */
+    long headMs(long nowMs) {
         long headMs = near.headMs();
         if (headMs == NearTier.NONE || !isOn()) {
             return headMs;
@@ -95,24 +97,24 @@ final class Pacer {
         if (pace.isPaused()) {
             return NearTier.NONE;
         }
-        refill(headMs);
+        refill(headMs, nowMs);
         if (flows) {
             return headMs;
         }
         long fullMs = toMs(permitAtNs + (permits - 1) * permitNs);
         boolean mayChange = pace.kind() == ReleasePace.Kind.SPREAD;
-        return Math.max(headMs, mayChange ? Math.min(fullMs, clock.millis() + LOOK_MS) : fullMs);
+        return Math.max(headMs, mayChange ? Math.min(fullMs, nowMs + LOOK_MS) : fullMs);
     }
 
     /** Takes a permit if the next entry may leave now. */
     boolean take(long nowMs) {
-        if (headMs() > nowMs) {
+        if (headMs(nowMs) > nowMs) {
             return false;
         }
         if (isOn()) {
             takenNs = permitAtNs;
             permitAtNs += permitNs;
-            flows = permitAtNs <= nowNs();
+            flows = permitAtNs <= nowMs * NS_PER_MS;
         }
         return true;
     }
@@ -122,18 +124,17 @@ final class Pacer {
         return isOn() ? near.countDueUpTo(clock.millis()) : 0;
     }
 
-    private void refill(long headMs) {
+    private void refill(long headMs, long nowMs) {
         if (pace.kind() == ReleasePace.Kind.SPREAD) {
-            measure(headMs);
+            measure(headMs, nowMs);
         }
-        long nowNs = nowNs();
+        long nowNs = nowMs * NS_PER_MS;
         long fullSinceNs = nowNs - (permits - 1) * permitNs;
         permitAtNs = Math.max(fullSinceNs, Math.min(takenNs + permitNs, nowNs + permitNs));
         flows |= permitAtNs == fullSinceNs;
     }
 
-    private void measure(long headMs) {
-        long nowMs = clock.millis();
+    private void measure(long headMs, long nowMs) {
         if (measuredMs <= nowMs && nowMs - measuredMs < MEASURE_MS) {
             return;
         }
@@ -157,10 +158,6 @@ final class Pacer {
     private void permitEvery(long everyNs) {
         permitNs = everyNs;
         permits = Math.max(1, BUCKET_NS / everyNs);
-    }
-
-    private long nowNs() {
-        return clock.millis() * NS_PER_MS;
     }
 
     private static long toMs(long ns) {

@@ -55,7 +55,7 @@ final class TrackerParts {
         deletedRanges = new DeletedRanges(host, seal, positions);
         gate = new ReadGate(host, budget, claim, overrideLog, positions, sought, outbox, stream, ahead, clock.millis());
         overlooked = new Overlooked(host, pacer);
-        alarm = new Alarm(host, clock, pacer, overlooked);
+        alarm = new Alarm(host, pacer, overlooked);
         unreadable = new UnreadableEntries(host, seal, positions);
     }
 

@@ -3,6 +3,7 @@ package tidegate.pulsar.gate;
 import java.time.Clock;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import tidegate.pulsar.position.NearTier;
 import tidegate.pulsar.position.PositionSet;
 import tidegate.pulsar.position.PositionStates;
 import tidegate.pulsar.position.SoughtPositions;
@@ -23,6 +24,8 @@ public final class WatchSide {
     private static final long LOOK_INTERVAL_MS = 1000;
     /** Longer than an acknowledgement takes from its consumer to the cursor: the same thread does both. */
     private static final long ACK_UNDER_WAY_MS = 20;
+    /** The daemon's clock and this one may be so far apart. */
+    private static final long SKEW_MS = 2000;
 
     private final Object lock;
     private final TrackerHost host;
@@ -31,6 +34,7 @@ public final class WatchSide {
     private final Seal seal;
     private final Claim claim;
     private final PositionStates positions;
+    private final NearTier near;
     private final SoughtPositions sought;
     private final DaemonStream stream;
     private final SettlingDeletes deletes;
@@ -45,6 +49,7 @@ public final class WatchSide {
     private final Overlooked overlooked;
     private final OverrideLog overrideLog;
     private int consumersHash;
+    private long lookedMs = Long.MIN_VALUE;
     private final Wait sinceMarkDelete = new Wait();
     private final Wait sinceTrim = new Wait();
     private final Wait sincePace = new Wait();
@@ -59,6 +64,7 @@ public final class WatchSide {
         seal = parts.seal;
         claim = parts.claim;
         positions = parts.positions;
+        near = parts.near;
         sought = parts.sought;
         stream = parts.stream;
         deletes = parts.deletes;
@@ -127,6 +133,7 @@ public final class WatchSide {
                 sinceMarkDelete.begin(nowMs);
                 stream.tellMarkDelete();
             }
+            followClock(nowMs);
             if (sinceTrim.isOver(nowMs, LOOK_INTERVAL_MS)) {
                 sinceTrim.begin(nowMs);
                 positions.trim();
@@ -147,7 +154,7 @@ public final class WatchSide {
             } else {
                 overlooked.remind(nowMs);
             }
-            alarm.arm();
+            alarm.arm(nowMs);
             // Another subscription's DURABLE may have made room.
             read |= gate.mayResume();
             read |= gate.mayGoOn(nowMs) || gate.mayAsk(nowMs);
@@ -178,6 +185,17 @@ public final class WatchSide {
             }
         }
         deletedRanges.noteTold(look);
+    }
+
+    /**
+     * A clock that ran ahead had the daemon push entries that are not due for long. After a step back they hold no credit that
+     * sooner ones need. Lock held.
+     */
+    private void followClock(long nowMs) {
+        if (nowMs < lookedMs && near.size() < settings.nearMaxEntries()) {
+            near.freeCreditAfter(nowMs + settings.horizonMs() + SKEW_MS);
+        }
+        lookedMs = nowMs;
     }
 
     /**

@@ -171,6 +171,16 @@ public final class NearTier {
         return Math.toIntExact(credited.size());
     }
 
+    /** Members due later than that time hold no credit any more; they stay near. */
+    public void freeCreditAfter(long timeMs) {
+        for (int i = 0; i < count && !credited.isEmpty(); i++) {
+            int at = i * Records.WIDTH;
+            if (heap[at] > timeMs && credited.remove(heap[at + 1], heap[at + 2])) {
+                creditBack++;
+            }
+        }
+    }
+
     /** The stream has ended: none of it is the next one's. */
     public void forgetCredit() {
         creditBack = 0;

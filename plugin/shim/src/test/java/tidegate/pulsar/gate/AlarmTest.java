@@ -1,6 +1,7 @@
 package tidegate.pulsar.gate;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import org.junit.jupiter.api.Test;
@@ -9,6 +10,7 @@ import tidegate.pulsar.position.Overrides;
 import tidegate.pulsar.position.PositionStates;
 import tidegate.pulsar.position.SoughtPositions;
 import tidegate.pulsar.wire.Position;
+import tidegate.pulsar.wire.ReleasePace;
 
 class AlarmTest {
     private final VirtualClock clock = new VirtualClock(ToyWorld.START_MS);
@@ -17,7 +19,7 @@ class AlarmTest {
     private final PositionStates positions = new PositionStates(near, new SoughtPositions(), new Overrides());
     private final Pacer pacer = new Pacer(near, clock, host.pace());
     private final Overlooked overlooked = new Overlooked(host, pacer);
-    private final Alarm alarm = new Alarm(host, clock, pacer, overlooked);
+    private final Alarm alarm = new Alarm(host, pacer, overlooked);
 
     /** One consumer's message goes back and forth in vain, so the looks at it have become rare. */
     private void lookSeldom() {
@@ -36,11 +38,11 @@ class AlarmTest {
         lookSeldom();
         long dueMs = clock.millis() + 100;
         positions.gate(1, 1, dueMs);
-        alarm.arm();
+        alarm.arm(clock.millis());
         assertEquals(dueMs, host.wakeMs);
         clock.set(dueMs);
         // Another thread has the lock before the timer's.
-        alarm.arm();
+        alarm.arm(clock.millis());
         assertEquals(dueMs, host.wakeMs);
         assertTrue(alarm.ring(clock.millis()));
     }
@@ -49,9 +51,47 @@ class AlarmTest {
     void oneThatIsLostIsReplaced() {
         lookSeldom();
         positions.gate(1, 1, clock.millis() + 100);
-        alarm.arm();
+        alarm.arm(clock.millis());
         clock.advance(1_000);
-        alarm.arm();
+        alarm.arm(clock.millis());
         assertEquals(overlooked.lookMs(), host.wakeMs);
+    }
+
+    /** A look at the entries takes time, and a clock goes on meanwhile: what comes due then is awaited. */
+    @Test
+    void whatComesDueWhileItIsLookedAtIsAwaited() {
+        long dueMs = clock.millis() + 1;
+        positions.gate(1, 1, dueMs);
+        long nowMs = clock.millis();
+        clock.set(dueMs);
+        assertFalse(alarm.isDue(nowMs));
+        assertEquals(dueMs, host.wakeMs);
+        assertTrue(alarm.ring(clock.millis()));
+    }
+
+    @Test
+    void whatComesDueWhileATimerRingsTooEarlyIsAwaited() {
+        long dueMs = clock.millis() + 1_500;
+        positions.gate(1, 1, dueMs);
+        alarm.arm(clock.millis());
+        clock.set(dueMs - 1);
+        long nowMs = clock.millis();
+        clock.set(dueMs);
+        host.wakeMs = NearTier.NONE;
+        assertFalse(alarm.ring(nowMs));
+        assertEquals(dueMs, host.wakeMs);
+    }
+
+    /** A permit may come between two questions, too. */
+    @Test
+    void whatMayLeaveWhileItIsLookedAtIsAwaited() {
+        pacer.set(ReleasePace.rate(2));
+        positions.gate(1, 1, clock.millis());
+        clock.advance(499);
+        long nowMs = clock.millis();
+        clock.advance(1);
+        assertFalse(alarm.isDue(nowMs));
+        assertEquals(clock.millis(), host.wakeMs);
+        assertTrue(alarm.ring(clock.millis()));
     }
 }

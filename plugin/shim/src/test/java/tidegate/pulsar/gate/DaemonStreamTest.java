@@ -257,6 +257,22 @@ class DaemonStreamTest extends TrackerScenario {
     }
 
     @Test
+    void aClockThatRanAheadStarvesNoSoonerEntryOfCredit() {
+        world.credit = 4;
+        start();
+        for (int entry = 0; entry < 4; entry++) {
+            publish(entry, 3_000_000);
+        }
+        world.runUntil(world.now() + 1000);
+        world.clock.set(world.now() + 2_998_500);
+        world.runUntil(world.now() + 100);
+        world.clock.set(world.now() - 2_998_600);
+        publish(4, 60_000);
+        world.runUntil(world.now() + 60_000 + 100);
+        assertEquals(List.of(4L), delivered());
+    }
+
+    @Test
     void aDaemonThatKeepsLessCreditThanItIsGivenGetsItBackInTime() {
         world.credit = 100;
         world.daemon.creditMax = 5;

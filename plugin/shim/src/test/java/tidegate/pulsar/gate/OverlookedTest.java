@@ -34,6 +34,20 @@ class OverlookedTest extends TrackerScenario {
         assertEquals(LongStream.range(60, 100).boxed().toList(), delivered());
     }
 
+    /** The stuck one's entries have made the looks rare by then. */
+    @Test
+    void nothingOfALaterBurstWaitsForTheStuckOne() {
+        stickAllBut(100, 60);
+        world.runUntil(world.now() + 17_000);
+        world.broker.isForStuck = position -> position.entryId() % 100 < 60;
+        for (int entry = 100; entry < 200; entry++) {
+            publish(entry, DELAY_MS);
+        }
+        world.runUntil(world.now() + DELAY_MS + 500);
+        assertEquals(
+                LongStream.concat(LongStream.range(60, 100), LongStream.range(160, 200)).boxed().toList(), delivered());
+    }
+
     @Test
     void aConsumerThatNeverTakesAnythingCostsFewRounds() {
         stickAllBut(100, 100);
