@@ -115,12 +115,19 @@ def unite(found: Positions, more: Positions) -> None:
         found.setdefault(partition, PositionSet()).update(some)
 
 
+def check_span(query: Query, positions: Positions) -> None:
+    """Raise ``UserError`` if a span might be added to one message by two ids."""
+    if query.get("by_ms") is not None and None in positions and len(positions) > 1:
+        raise UserError("by_ms: give all ids with their partition, or none; nothing was changed")
+
+
 def change_of(query: Query, positions: Positions, total: Total, *, over: Over = _never) -> Course:
     """Ask `query` of all positions. `total` has the sum so far, also if it ends early.
 
     The first query names all partitions, so that one that is none of the topic's is refused before a change.
     Once `over`, or if a query fails after a change, the rest is undecided.
     """
+    check_span(query, positions)
     yield from _ask_of(query, positions, total, over, set())
     return total.answer()
 

@@ -22,6 +22,7 @@ from tidegate.plugin.api.changes import (
     Positions,
     Query,
     Total,
+    check_span,
     positions_of,
     unite,
 )
@@ -237,6 +238,7 @@ def answer_of(reply: Reply, call: Call) -> Answer:
 
 def change_of(query: Query, positions: Positions, total: Total) -> Course:
     """Ask `query` of all positions, by their ids. As in ``changes``, but for HTTP."""
+    check_span(query, positions)
     for ids in _batches(positions):
         total.add((yield query | {"ids": ids}))
     return total.answer()

@@ -6,22 +6,27 @@ to be asked; no clock, set back or not, makes a released message wait.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from tidegate.index import Catalog, Clock, DelayIndex, Entries, PositionSet, sort_entries
-from tidegate.plugin.daemon.broker_changes import BrokerChanges, Outcome, Owner
+from tidegate.plugin.daemon.broker_changes import PATIENCE_S, BrokerChanges, Outcome, Owner
 from tidegate.plugin.daemon.ownership import Ownership
+from tidegate.plugin.daemon.selection import name_of, named, without_partition
 from tidegate.plugin.daemon.stream import Stream
-from tidegate.plugin.errors import UserError
+from tidegate.plugin.daemon.turns import Turns
+from tidegate.plugin.errors import NotNowError, UserError
 from tidegate.plugin.moments import AT_MS_MAX, AT_ONCE_MS, checked_ms
 from tidegate.plugin.wire.messages import RESCHEDULE_VERSION, Reschedule
 
 Find = Callable[[DelayIndex, PositionSet], Awaitable[Entries]]
 """The entries of positions in an index, with the times that hold."""
 WHY_SPAN = "a span may be added, and is added again if asked again: see each message's time first"
+WHY_OTHERS = "other changes of its messages' times are under way: ask again, nothing was changed"
 WHY_NOT_READ = "the broker has a message that the index does not have yet: ask again"
 
 
@@ -39,6 +44,7 @@ class Rescheduling(BrokerChanges[Entries]):
     ) -> None:
         super().__init__(catalog, clock, ownership, owner)
         self._find = find
+        self._turns: WeakValueDictionary[tuple[str, str], Turns] = WeakValueDictionary()
 
     async def reschedule(self, request: dict[str, object]) -> dict[str, Any]:
         """The query `reschedule`, with `at_ms` or `by_ms`. Raises ``UserError``."""
@@ -60,6 +66,20 @@ class Rescheduling(BrokerChanges[Entries]):
         if at_ms is not None:
             _check_at(at_ms)
         return await self.change({**request, "at_ms": AT_ONCE_MS, "by_ms": None})
+
+    async def change(self, request: dict[str, object]) -> dict[str, Any]:
+        """See ``BrokerChanges``. A span waits for the changes before it, and others wait for it."""
+        first = named(self._catalog, *name_of(request))[0].name
+        turns = self._turns.setdefault((without_partition(first.topic), first.subscription), Turns())
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await turns.take(alone=request.get("by_ms") is not None and not request.get("dry_run"))
+        except TimeoutError:
+            raise NotNowError(WHY_OTHERS) from None
+        try:
+            return await super().change(request)
+        finally:
+            turns.give()
 
     async def _prepare(
         self, indexes: list[DelayIndex], request: dict[str, object], positions: PositionSet

@@ -25,6 +25,7 @@ __all__ = [
     "of_topic",
     "parse_id",
     "partition_of",
+    "without_partition",
 ]
 
 _PARTITION = re.compile(r"-partition-(\d{1,9})$", re.ASCII)
@@ -104,6 +105,11 @@ def of_partition(indexes: list[DelayIndex], partition: int | None) -> list[Delay
     if not found or (partition_of(found[0].name) is None and partition > 0):
         raise UserError(f"partition {partition} is not of this topic: check the message id")
     return found
+
+
+def without_partition(topic: str) -> str:
+    """A partition's topic; another topic is its own."""
+    return _PARTITION.sub("", topic)
 
 
 def partition_of(name: SubscriptionName) -> int | None:

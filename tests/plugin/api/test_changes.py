@@ -11,6 +11,7 @@ import pytest
 from tidegate.index import PositionSet
 from tidegate.plugin.api import changes
 from tidegate.plugin.api.changes import OUTCOMES, Total, change_of, change_of_due, positions_of, run_blocking
+from tidegate.plugin.client import calls
 from tidegate.plugin.errors import DaemonAwayError, NotNowError, UserError
 
 NOW_MS = 1_790_000_000_000
@@ -187,6 +188,16 @@ def test_after_a_change_a_failure_is_told_with_the_counts(by_ids: bool) -> None:
         assert answer["next"] is not None
     assert answer["why"] == "the store is failing"
     assert len(world.times) == 80
+
+
+def test_a_span_is_not_added_by_two_ids_of_a_message() -> None:
+    world = World(3)
+    ids = positions_of(enumerate(("5:1", "5:1:0")), "ids")
+    by_span = NAMED | {"what": "reschedule", "by_ms": 5}
+    for course in (change_of(by_span, ids, Total(False)), calls.change_of(by_span, ids, Total(False))):
+        with pytest.raises(UserError, match="give all ids with their partition, or none"):
+            run_blocking(course, world.ask)
+    assert not world.changes
 
 
 def test_after_what_is_perhaps_done_a_failure_is_told_with_the_counts() -> None:

@@ -21,7 +21,7 @@ from tests.support.shim_client import ClientStream, ShimClient
 from tests.support.waiting import until
 from tidegate.index import Entries, MemoryStore, PositionSet, SubscriptionName
 from tidegate.plugin.api import changes
-from tidegate.plugin.daemon import broker_changes
+from tidegate.plugin.daemon import broker_changes, rescheduling
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.moments import AT_ONCE_MS
@@ -119,6 +119,46 @@ async def test_a_span_is_added_once(start: StartDaemon, socket_path: Path) -> No
         assert moved(daemon) == shim.overrides == {(5, 1): at_ms + 1_000, (5, 2): at_ms + 500}
         assert counts(await ask(socket_path, "reschedule", some(3), by_ms=-(10**12))) == {"done": 1}
         assert shim.overrides[5, 3] == at_ms - 10**12
+
+
+async def test_two_spans_at_once_are_both_added(start: StartDaemon, socket_path: Path) -> None:
+    """Also where one names the partition, and the other the topic."""
+    async with start(), await ShimClient.connect(socket_path) as client:
+        stream = await client.open(f"{TOPIC}-partition-0", "sub", credit=0)
+        at_ms = time.time_ns() // 1_000_000 + HOUR_MS
+        stream.add(Entries.of([(at_ms, 5, 1)]))
+        await stream.durable()
+        shim = Shim()
+        first = asyncio.create_task(ask(socket_path, "reschedule", some(1), by_ms=1_000))
+        await stream.until(lambda: bool(stream.reschedules))
+        more = {"topic": "orders-partition-0", "by_ms": 500}
+        second = asyncio.create_task(ask(socket_path, "reschedule", some(1), **more))
+        told = await query(socket_path, "tide")  # the daemon has both requests by now, or soon
+        assert told["entries"] == 1
+        await asyncio.sleep(0.1)
+        stream.on_reschedule = shim
+        for seq, asked in list(stream.reschedules):
+            client.send(shim(asked), stream.stream_id, seq)
+        assert counts(await first) == counts(await second) == {"done": 1}
+        assert shim.overrides == {(5, 1): at_ms + 1_500}
+
+
+async def test_a_span_that_would_wait_long_is_refused(start: StartDaemon, socket_path: Path) -> None:
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        stream, at_ms = await opened(client)
+        asked = asyncio.create_task(ask(socket_path, "reschedule", some(1), at_ms=at_ms + 5))
+        await stream.until(lambda: bool(stream.reschedules))
+        with (
+            patch.object(rescheduling, "PATIENCE_S", 0.1),
+            pytest.raises(UserError, match="other changes of its messages' times are under way"),
+        ):
+            await ask(socket_path, "reschedule", some(2), by_ms=5)
+        stream.on_reschedule = shim = Shim()
+        assert counts(await ask(socket_path, "reschedule", some(2), by_ms=5, dry_run=True)) == {"done": 1}
+        client.send(shim(stream.reschedules[0][1]), stream.stream_id, stream.reschedules[0][0])
+        assert counts(await asked) == {"done": 1}
+        assert counts(await ask(socket_path, "reschedule", some(2), by_ms=5)) == {"done": 1}
+        assert moved(daemon) == {(5, 1): at_ms + 5, (5, 2): at_ms + 5}
 
 
 async def test_a_message_that_the_index_does_not_have_yet_is_asked_for_again(
