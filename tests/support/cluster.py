@@ -34,6 +34,8 @@ PULSAR_MAJOR = int((os.environ.get(VARIABLE) or PULSAR.version).partition(".")[0
 """The first number of the version under test."""
 RETAINED = "public/retained"
 SUBSCRIBED = "public/default"
+OPERATION_TIMEOUT_S = 60
+"""Longer than a broker takes to load a topic while other tests have both cores."""
 
 # Recommended settings, and small values that make rare things happen within a short test.
 _CONF = {
@@ -214,7 +216,7 @@ class Cluster:
         """A client of its own, closed at the end; its log goes to a file."""
         client = pulsar.Client(
             self.broker.service_url,
-            operation_timeout_seconds=30,
+            operation_timeout_seconds=OPERATION_TIMEOUT_S,
             logger=pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(self.client_log_path)),
         )
         try:

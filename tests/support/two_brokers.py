@@ -12,7 +12,7 @@ import httpx
 import pulsar
 
 from tests.support.admin import Admin
-from tests.support.cluster import PULSAR_HOME, SHIM_JAR, TrackerKind
+from tests.support.cluster import OPERATION_TIMEOUT_S, PULSAR_HOME, SHIM_JAR, TrackerKind
 from tests.support.servlets import servlet_conf
 from tests.support.waiting import wait_until
 from tidegate.pipeline.rebuild.orphans import BookieLedgers
@@ -223,7 +223,7 @@ class TwoBrokers:
         """A client that asks only these brokers."""
         client = pulsar.Client(
             service_url,
-            operation_timeout_seconds=30,
+            operation_timeout_seconds=OPERATION_TIMEOUT_S,
             logger=pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(self.client_log_path)),
         )
         try:
