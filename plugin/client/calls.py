@@ -27,11 +27,14 @@ from tidegate.plugin.api.changes import (
     unite,
 )
 from tidegate.plugin.api.routes import OPERATIONS, Scope, path_of
+from tidegate.plugin.client import partitions
+from tidegate.plugin.client.partitions import PartitionedError
 from tidegate.plugin.errors import ConfigError, DaemonAwayError, NotNowError, UnknownNameError, UserError
 from tidegate.plugin.message_ids import message_id
 from tidegate.plugin.shown import one_line, without_passwords
 
 ANSWER_BYTES_MAX = 16 << 20
+PARTITIONS_MAX = 100_000
 REDIRECTS_MAX = 5
 RETRIES = 4
 RETRY_FIRST_S = 0.1
@@ -227,6 +230,8 @@ def answer_of(reply: Reply, call: Call) -> Answer:
     match reply.status:
         case HTTPStatus.UNAUTHORIZED:
             raise RefusedError(reply.status, f"{server} takes no such token: {detail}")
+        case HTTPStatus.CONFLICT if (count := _partitions(answer)) is not None:
+            raise PartitionedError(f"{server}: {detail}", count)
         case HTTPStatus.NOT_FOUND if said:
             raise UnknownNameError(f"{server}: {detail}")
         case HTTPStatus.SERVICE_UNAVAILABLE if said:
@@ -236,11 +241,20 @@ def answer_of(reply: Reply, call: Call) -> Answer:
             raise RefusedError(reply.status, f"{server} answers {reply.status}: {detail}")
 
 
+def _partitions(answer: object) -> int | None:
+    """The number of partitions in a problem document; None if it has none."""
+    count = answer.get("partitions") if isinstance(answer, dict) else None
+    return count if isinstance(count, int) and 0 < count <= PARTITIONS_MAX else None
+
+
 def change_of(query: Query, positions: Positions, total: Total) -> Course:
     """Ask `query` of all positions, by their ids. As in ``changes``, but for HTTP."""
     check_span(query, positions)
-    for ids in _batches(positions):
-        total.add((yield query | {"ids": ids}))
+    try:
+        for ids in _batches(positions):
+            total.add((yield query | {"ids": ids}))
+    except PartitionedError as error:
+        return (yield from partitions.change_of(query, positions, total, error.partitions))
     return total.answer()
 
 
@@ -255,7 +269,10 @@ def change_of_due(query: Query, due: str | None, total: Total) -> Course:
     chosen: dict[str, Any] = {"all": True} if due is None else {"due": due}
     after = None
     while True:
-        answer = yield query | chosen | {"after": after}
+        try:
+            answer = yield query | chosen | {"after": after}
+        except PartitionedError as error:
+            return (yield from partitions.change_of_due(query, chosen, total, error.partitions))
         total.add(answer)
         after = answer.get("next")
         if after is None or total.stopped:

@@ -22,7 +22,7 @@ from tidegate.plugin.api.changes import Asking, run, run_blocking
 from tidegate.plugin.client.described import Described
 from tidegate.plugin.client.http_reach import AsyncHttpReach, HttpReach
 from tidegate.plugin.client.messages import WaitingMessage
-from tidegate.plugin.client.reaches import AsyncReach, Reach
+from tidegate.plugin.client.reaches import AsyncReach, Reach, fixed
 from tidegate.plugin.client.socket_reach import AsyncSocketReach, SocketReach
 from tidegate.plugin.environment import own_default_socket
 from tidegate.plugin.errors import ConfigError
@@ -106,9 +106,9 @@ class Client:
     ) -> Iterator[WaitingMessage]:
         """The messages that wait, in due order, overdue ones first; fetched `page` at a time.
 
-        due: ``FROM..TO``, as in ``10m..1h``.
+        due: ``FROM..TO``, as in ``10m..1h``, read once, at the first page.
         """
-        cursor = None
+        cursor, due = None, fixed(due)
         while True:
             messages, cursor = self._run(self._described.page(topic, subscription, due, cursor, page))
             yield from messages
@@ -176,7 +176,7 @@ class AsyncClient:
         self, topic: str, subscription: str, *, due: str | None = None, page: int = PAGE
     ) -> AsyncIterator[WaitingMessage]:
         """As ``Client.waiting``."""
-        cursor = None
+        cursor, due = None, fixed(due)
         while True:
             messages, cursor = await self._run(self._described.page(topic, subscription, due, cursor, page))
             for one in messages:

@@ -12,10 +12,10 @@ from typing import Any
 import httpx
 
 from tidegate.plugin.api.changes import Answer, Course, Positions, Query, Total, run, run_blocking
-from tidegate.plugin.client import calls
+from tidegate.plugin.client import calls, partitions
 from tidegate.plugin.client.calls import ANSWER_BYTES_MAX, Call, Pause, Reply
+from tidegate.plugin.client.reaches import fixed
 from tidegate.plugin.errors import ConfigError, DaemonAwayError, UserError
-from tidegate.plugin.moments import fixed_range
 
 
 class _HttpCutting:
@@ -23,12 +23,7 @@ class _HttpCutting:
         return calls.change_of(query, positions, total)
 
     def change_of_due(self, query: Query, due: str | None, total: Total) -> Course:
-        try:
-            # Read once: the change may take several requests.
-            fixed = None if due is None else fixed_range(due, time.time_ns() // 1_000_000)
-        except ValueError as error:
-            raise UserError(str(error)) from None
-        return calls.change_of_due(query, fixed, total)
+        return calls.change_of_due(query, fixed(due), total)
 
 
 def _options(token: str | None, timeout_s: float, tls_ca_file: Path | None) -> dict[str, Any]:
@@ -64,6 +59,9 @@ class HttpReach(_HttpCutting):
 
     def ask(self, query: Query) -> Answer:
         """Raises ``UserError``."""
+        return run_blocking(partitions.looked(query), self._ask_one)
+
+    def _ask_one(self, query: Query) -> Answer:
         return run_blocking(calls.talk(self._base, query, retries=self._retries), self._do)
 
     def close(self) -> None:
@@ -108,6 +106,9 @@ class AsyncHttpReach(_HttpCutting):
 
     async def ask(self, query: Query) -> Answer:
         """Raises ``UserError``."""
+        return await run(partitions.looked(query), self._ask_one)
+
+    async def _ask_one(self, query: Query) -> Answer:
         return await run(calls.talk(self._base, query, retries=self._retries), self._do)
 
     async def close(self) -> None:

@@ -6,9 +6,12 @@ into queries for it.
 
 from __future__ import annotations
 
+import time
 from typing import Protocol
 
 from tidegate.plugin.api.changes import Answer, Course, Positions, Query, Total
+from tidegate.plugin.errors import UserError
+from tidegate.plugin.moments import fixed_range
 
 
 class Cutting(Protocol):
@@ -45,3 +48,11 @@ class AsyncReach(Cutting, Protocol):
     async def close(self) -> None:
         """End its connections."""
         ...
+
+
+def fixed(due: str | None) -> str | None:
+    """A range that means the same in each of several requests. Raises ``UserError``."""
+    try:
+        return None if due is None else fixed_range(due, time.time_ns() // 1_000_000)
+    except ValueError as error:
+        raise UserError(str(error)) from None

@@ -7,7 +7,7 @@ import typer
 from tidegate.plugin import moments
 from tidegate.plugin.moments import RANGE_HELP, due_utc, utc
 
-__all__ = ["RANGE_HELP", "due_range", "due_utc", "moment", "utc"]
+__all__ = ["RANGE_HELP", "due_range", "due_utc", "fixed_range", "moment", "utc"]
 
 
 def moment(text: str, now_ms: int) -> int:
@@ -22,5 +22,13 @@ def due_range(text: str, now_ms: int) -> tuple[int | None, int | None]:
     """Both ends of FROM..TO; None for an end that is missing. Raises ``typer.BadParameter``."""
     try:
         return moments.due_range(text, now_ms)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def fixed_range(text: str, now_ms: int) -> str:
+    """FROM..TO as a range that means the same at any time. Raises ``typer.BadParameter``."""
+    try:
+        return moments.fixed_range(text, now_ms)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error

@@ -15,7 +15,7 @@ import typer
 
 from tidegate.plugin.api.known_form import known_form
 from tidegate.plugin.commands.groups import with_groups
-from tidegate.plugin.commands.moments import RANGE_HELP, due_range, due_utc
+from tidegate.plugin.commands.moments import RANGE_HELP, due_utc, fixed_range
 from tidegate.plugin.commands.options import Asked, Subscription, Topic
 from tidegate.plugin.shown import one_line
 
@@ -49,7 +49,7 @@ def list_waiting(
     daemon answers.
     """
     if due is not None:
-        due_range(due, time.time_ns() // 1_000_000)  # a mistake is one of usage
+        due = fixed_range(due, time.time_ns() // 1_000_000)  # all pages mean the same times
     reach = asked.reach()
     request: dict[str, Any] = {"what": "waiting", "topic": topic, "subscription": subscription, "due": due}
     cursor, left = after, limit

@@ -6,9 +6,11 @@ import itertools
 import json
 import time
 from typing import Any
+from unittest import mock
 
 import pytest
 
+from tidegate import AsyncClient, Client
 from tidegate.plugin.api.changes import Total, positions_of, run_blocking
 from tidegate.plugin.client.calls import (
     REDIRECTS_MAX,
@@ -260,4 +262,40 @@ def test_a_range_means_the_same_in_each_request_of_a_change() -> None:
     assert to_ms - from_ms == 3_000_000
     assert before_ms <= from_ms - 600_000 <= time.time_ns() // 1_000_000
     with pytest.raises(UserError, match="ends before it begins"):
+        list(Client(BASE).waiting("orders", "billing", due="2h..1h"))
+    with pytest.raises(UserError, match="ends before it begins"):
         reach.change_of_due({"what": "cancel"}, "2h..1h", Total(False))
+
+
+def pages(asked: list[str]) -> Any:
+    def ask(query: dict[str, Any]) -> dict[str, Any]:
+        asked.append(query["due"])
+        entries = [{"message_id": f"5:{len(asked)}", "deliver_at_ms": len(asked)}]
+        return {"entries": entries, "next": "1:1:1" if len(asked) < 3 else None}
+
+    return ask
+
+
+def moving_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    moments = itertools.count(1_790_000_000_000_000_000, 1_000_000_000)
+    monkeypatch.setattr(time, "time_ns", lambda: next(moments))
+
+
+def test_a_range_means_the_same_in_each_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    moving_clock(monkeypatch)
+    asked: list[str] = []
+    with Client(BASE) as client:
+        monkeypatch.setattr(client, "_reach", mock.Mock(ask=pages(asked)))
+        assert len(list(client.waiting("orders", "billing", due="10m..1h"))) == 3
+    assert asked == ["1790000600000..1790003600000"] * 3
+
+
+async def test_a_range_means_the_same_in_each_page_of_an_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    moving_clock(monkeypatch)
+    asked: list[str] = []
+    async with AsyncClient(BASE) as client:
+        monkeypatch.setattr(
+            client, "_reach", mock.Mock(ask=mock.AsyncMock(side_effect=pages(asked)), close=mock.AsyncMock())
+        )
+        assert len([one async for one in client.waiting("orders", "billing", due="10m..1h")]) == 3
+    assert asked == ["1790000600000..1790003600000"] * 3

@@ -1,0 +1,278 @@
+"""One answer about a partitioned topic, whose partitions may be on many brokers.
+
+A broker that is asked for a partitioned topic by its own name tells how many partitions it has. Then each is
+asked at its owner, one after the other. Invariants:
+
+- a message is in one partition, a ledger too: ids, cursors and times of partitions do not meet;
+- a partition whose index is not there has nothing that waits; if that is so of all, the name is unknown;
+- a page has what comes first over all partitions, and its cursor is good for each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from tidegate.plugin.api.changes import (
+    NAMED_MAX,
+    OUTCOMES,
+    POSITIONS_MAX,
+    Answer,
+    Course,
+    Positions,
+    Query,
+    Total,
+)
+from tidegate.plugin.errors import UnknownNameError, UserError
+from tidegate.plugin.message_ids import message_id, parse_id
+
+_PAGE_LEAST = 256
+_PAGE_DEFAULT = 1_000
+_BUCKETS_MAX = 1_000
+_STEP_LEAST_MS = 1_000
+
+
+class PartitionedError(UserError):
+    """The topic has partitions, each to be asked for by its own name."""
+
+    def __init__(self, said: str, partitions: int) -> None:
+        super().__init__(said)
+        self.partitions = partitions
+
+
+def name_of(topic: str, partition: int) -> str:
+    """The topic that a partition is."""
+    return f"{topic}-partition-{partition}"
+
+
+def looked(query: Query) -> Course:
+    """Ask a query, of each partition where there are some. A change is asked as it is."""
+    try:
+        return (yield query)
+    except PartitionedError as error:
+        merge = _MERGES.get(query["what"])
+        if merge is None:
+            raise
+        partitions = error.partitions
+    try:
+        return (yield from merge(query, partitions))
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"the answer has a form that this version does not know: {error!r}") from error
+
+
+def _of_each(query: Query, partitions: int) -> Generator[Query, Answer, list[Answer]]:
+    """The answers of the partitions that are known. Raises ``UnknownNameError`` if none is."""
+    answers: list[Answer] = []
+    unknown: UserError | None = None
+    for one in range(partitions):
+        try:
+            answers.append((yield query | {"topic": name_of(query["topic"], one)}))
+        except UnknownNameError as error:
+            unknown = unknown or error
+    if not answers and unknown is not None:
+        raise unknown
+    return answers
+
+
+# ---- tide
+
+
+def _tide(query: Query, partitions: int) -> Course:
+    answers = yield from _of_each(query, partitions)
+    if len(answers) > 1 and query.get("span_ms") is None:
+        # Of the longest one, with its step: others do not add up.
+        step_ms = query.get("step_ms") or max(map(_step_ms, answers))
+        now_ms = min(one["now_ms"] for one in answers)
+        last_ms = max(one["buckets"][-1]["until_ms"] for one in answers)
+        span_ms = min(last_ms - now_ms, (_BUCKETS_MAX - 1) * step_ms)
+        answers = yield from _of_each(query | {"step_ms": step_ms, "span_ms": span_ms}, partitions)
+    return tides_added(answers)
+
+
+def _step_ms(answer: Answer) -> int:
+    buckets = answer["buckets"]
+    if len(buckets) == 1:
+        return _STEP_LEAST_MS  # its one bucket ends at a step, and begins anywhere
+    step_ms: int = buckets[-1]["until_ms"] - buckets[-1]["from_ms"]
+    return step_ms
+
+
+def tides_added(answers: list[Answer]) -> Answer:
+    """The sum of tides of one step. A bucket that not all have is among `later`."""
+    end_ms = min(one["buckets"][-1]["until_ms"] for one in answers)
+    buckets: dict[int, dict[str, int]] = {}
+    later = sum(one["later"] for one in answers)
+    for answer in answers:
+        for one in answer["buckets"]:
+            if one["until_ms"] > end_ms:
+                later += one["entries"]
+                continue
+            known = buckets.setdefault(one["until_ms"], dict(one, entries=0))
+            known["from_ms"] = min(known["from_ms"], one["from_ms"])
+            known["entries"] += one["entries"]
+    counted = ("subscriptions", "subscriptions_away", "entries", "overdue", "inexact_entries")
+    return answers[0] | {
+        **{name: sum(one[name] for one in answers) for name in counted},
+        "buckets": [buckets[until_ms] for until_ms in sorted(buckets)],
+        "later": later,
+    }
+
+
+# ---- waiting
+
+
+def _waiting(query: Query, partitions: int) -> Course:
+    limit = query.get("limit") or _PAGE_DEFAULT
+    part = min(limit, max(_PAGE_LEAST, -(-2 * limit // partitions)))
+    answers = yield from _of_each(query | {"limit": part}, partitions)
+    return pages_merged(answers, limit)
+
+
+def pages_merged(answers: list[Answer], limit: int) -> Answer:
+    """The first `limit` entries of pages in due order; fewer if one page ends before that."""
+    entries = sorted((one for answer in answers for one in answer["entries"]), key=_key)
+    ends = [_cursor_key(answer["next"]) for answer in answers if answer["next"] is not None]
+    if ends:
+        # Behind its end a page has more, that may come before what others have there.
+        entries = [one for one in entries if _key(one) <= min(ends)]
+    more = bool(ends) or len(entries) > limit
+    page = entries[:limit]
+    following = ":".join(map(str, _key(page[-1]))) if more and page else None
+    return answers[0] | {"entries": page, "next": following}
+
+
+def _key(entry: dict[str, Any]) -> tuple[int, int, int]:
+    (ledger_id, entry_id), _ = parse_id(entry["message_id"])
+    return int(entry["deliver_at_ms"]), ledger_id, entry_id
+
+
+def _cursor_key(cursor: str) -> tuple[int, ...]:
+    return tuple(map(int, cursor.split(":")))
+
+
+# ---- one message, and the pace
+
+
+def _show(query: Query, partitions: int) -> Course:
+    _, partition = parse_id(str(query["id"]))
+    if partition is not None:
+        _require(partition, partitions)
+        return (yield query | {"topic": name_of(query["topic"], partition)})
+    answers = yield from _of_each(query, partitions)
+    return next((one for one in answers if one["state"] != "unknown"), answers[0])
+
+
+def _pace(query: Query, partitions: int) -> Course:
+    answers = yield from _of_each(query, partitions)
+    return answers[0] | {
+        "done": all(one["done"] for one in answers),
+        "held_back": sum(one["held_back"] for one in answers),
+        "subscriptions": [each for one in answers for each in one["subscriptions"]],
+    }
+
+
+_MERGES = {"tide": _tide, "waiting": _waiting, "show": _show, "pace": _pace}
+
+
+# ---- changes
+
+
+def _require(partition: int, partitions: int) -> None:
+    if partition >= partitions:
+        raise UserError(f"partition {partition} is not of this topic, which has {partitions}: check the id")
+
+
+def change_of(query: Query, positions: Positions, total: Total, partitions: int) -> Course:
+    """Ask `query` of all positions, each of its partition; of an id without one each in turn."""
+    for partition in positions:
+        if partition is not None:
+            _require(partition, partitions)
+    known = False
+    unknown: UserError | None = None
+    for partition, some in positions.items():
+        ids = [message_id(partition, *one) for one in some]
+        try:
+            if partition is None:
+                for batch in _batches(ids, NAMED_MAX):
+                    total.add((yield from _change_anywhere(query, batch, partitions)))
+            else:
+                for batch in _batches(ids, POSITIONS_MAX):
+                    asked = query | {"topic": name_of(query["topic"], partition), "ids": batch}
+                    total.add((yield asked))
+            known = True
+        except UnknownNameError as error:
+            unknown = unknown or error
+            for batch in _batches(ids, POSITIONS_MAX):
+                total.add(_all("unknown", batch))
+    if not known and unknown is not None:
+        raise unknown
+    return total.answer()
+
+
+def _batches(ids: list[str], size: int) -> list[list[str]]:
+    return [ids[at : at + size] for at in range(0, len(ids), size)]
+
+
+def _all(outcome: str, ids: list[str]) -> Answer:
+    return dict.fromkeys(OUTCOMES, 0) | {outcome: len(ids), "ids": {outcome: ids}}
+
+
+def _change_anywhere(query: Query, ids: list[str], partitions: int) -> Course:
+    """The change of a few ids that name no partition: a partition that does not know one is not its own."""
+    found = Total(dry_run=False)
+    left = {_bare(one): one for one in ids}
+    undecided: dict[str, str] = {}
+    error: UserError | None = None
+    answers = 0
+    for one in range(partitions):
+        if not left:
+            break
+        try:
+            answer = yield query | {"topic": name_of(query["topic"], one), "ids": list(left.values())}
+        except UnknownNameError as unknown:
+            error = error or unknown
+            continue
+        answers += 1
+        elsewhere = {_bare(named) for named in answer["ids"].get("unknown", [])}
+        unsure = {_bare(named): named for named in answer["ids"].get("undecided", [])}
+        undecided |= unsure
+        found.add(answer | {"unknown": 0, "undecided": 0, "ids": _decided(answer["ids"])})
+        left = {bare: named for bare, named in left.items() if bare in elsewhere or bare in unsure}
+    if not answers and error is not None:
+        raise error
+    found.add(_all("undecided", [undecided[bare] for bare in left if bare in undecided]))
+    found.add(_all("unknown", [named for bare, named in left.items() if bare not in undecided]))
+    if not found.counts["undecided"]:
+        found.why = ""
+    return found.answer()
+
+
+def _bare(text: str) -> str:
+    return message_id(None, *parse_id(text)[0])
+
+
+def _decided(ids: dict[str, list[str]]) -> dict[str, list[str]]:
+    return {outcome: named for outcome, named in ids.items() if outcome not in {"unknown", "undecided"}}
+
+
+def change_of_due(query: Query, chosen: dict[str, Any], total: Total, partitions: int) -> Course:
+    """Ask `query`, with what is `chosen`, of one partition after the other; one that stops is passed over."""
+    known = False
+    unknown: UserError | None = None
+    for one in range(partitions):
+        of_one = query | chosen | {"topic": name_of(query["topic"], one)}
+        after = None
+        while True:
+            try:
+                answer = yield of_one | {"after": after}
+            except UnknownNameError as error:
+                unknown = unknown or error
+                break
+            known = True
+            total.add(answer)
+            after = answer.get("next")
+            if after is None or answer.get("stopped"):
+                break
+    if not known and unknown is not None:
+        raise unknown
+    return total.answer()
