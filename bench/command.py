@@ -24,8 +24,8 @@ from bench.harness.machine import ROOT
 from bench.harness.parts import PULSAR_VERSION
 from bench.plots import picture
 from tidegate.plugin.commands.running import leave_at_once
-from tidegate.plugin.durations import milliseconds
 from tidegate.plugin.errors import UserError
+from tidegate.plugin.shared.durations import milliseconds
 
 app = typer.Typer(
     help=__doc__,

@@ -3,13 +3,19 @@
 The rest of the project may use the names that are exported here; the stored bytes are in ``format``.
 """
 
-from tidegate.index.catalog import UNCLAIMED, Catalog
-from tidegate.index.claim import LOST as LOST_CLAIM
-from tidegate.index.claim import Claim
+from tidegate.index.blocks.pacing import CompactionPace
+from tidegate.index.blocks.width import BLOCK_COST_ENTRIES, WIDTHS_MS, slice_entries_max
+from tidegate.index.catalog.catalog import UNCLAIMED, Catalog
 from tidegate.index.clock import Clock, ManualClock, SystemClock
-from tidegate.index.crowding import choose_runs
-from tidegate.index.delay_index import DelayIndex
-from tidegate.index.entry import ENTRY_BYTES, ENTRY_ID_MAX, LITTLE_INT64, Entries, EntryKey, Int64Array
+from tidegate.index.entries.entry import (
+    ENTRY_BYTES,
+    ENTRY_ID_MAX,
+    LITTLE_INT64,
+    Entries,
+    EntryKey,
+    Int64Array,
+)
+from tidegate.index.entries.sort import sort_entries
 from tidegate.index.errors import (
     BlockAwayError,
     CorruptBlockError,
@@ -21,20 +27,21 @@ from tidegate.index.errors import (
 )
 from tidegate.index.format.chain import Chain
 from tidegate.index.format.manifest import Identity
-from tidegate.index.journal import Commit
+from tidegate.index.journal.journal import Commit
+from tidegate.index.log.tap import TappedStore
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
-from tidegate.index.pacing import CompactionPace
-from tidegate.index.page_reader import FIRST_KEY, Page, PageReader
-from tidegate.index.positions import Position, PositionSet
-from tidegate.index.roaring import deserialize_bitmap, serialize_bitmap
-from tidegate.index.rocks import RocksStore
-from tidegate.index.sort import sort_entries
+from tidegate.index.rocks.rocks import RocksStore
+from tidegate.index.state.claim import LOST as LOST_CLAIM
+from tidegate.index.state.claim import Claim
+from tidegate.index.state.positions import Position, PositionSet
+from tidegate.index.state.roaring import deserialize_bitmap, serialize_bitmap
 from tidegate.index.stats import CatalogStats, IndexStats
 from tidegate.index.store import Batch, MemoryStore, Store
-from tidegate.index.tap import TappedStore
-from tidegate.index.tide import Outline, Tide
-from tidegate.index.width import BLOCK_COST_ENTRIES, WIDTHS_MS, slice_entries_max
+from tidegate.index.subscription.delay_index import DelayIndex
+from tidegate.index.timeline.crowding import choose_runs
+from tidegate.index.timeline.page_reader import FIRST_KEY, Page, PageReader
+from tidegate.index.timeline.tide import Outline, Tide
 
 __all__ = [
     "BLOCK_COST_ENTRIES",

@@ -15,11 +15,11 @@ import os
 import sys
 from pathlib import Path
 
-from tidegate.plugin.environment import refuse_misspelt, require_linux, unknown
 from tidegate.plugin.errors import ConfigError, UserError
-from tidegate.plugin.extras import how_to_get
-from tidegate.plugin.interrupt import INTERRUPTED, end_at_once
-from tidegate.plugin.shown import one_line, without_passwords
+from tidegate.plugin.shared.environment import refuse_misspelt, require_linux, unknown
+from tidegate.plugin.shared.extras import how_to_get
+from tidegate.plugin.shared.interrupt import INTERRUPTED, end_at_once
+from tidegate.plugin.shared.shown import one_line, without_passwords
 
 SERVE_FLAGS = {
     "--data": Path,

@@ -12,8 +12,8 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from tidegate.plugin.interrupt import INTERRUPTED, end_at_once, raise_again
-from tidegate.plugin.shown import one_line
+from tidegate.plugin.shared.interrupt import INTERRUPTED, end_at_once, raise_again
+from tidegate.plugin.shared.shown import one_line
 
 app = typer.Typer(
     name="tidegate",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.plugin.interrupt import end_at_once
+from tidegate.plugin.shared.interrupt import end_at_once
 
 
 def main() -> None:

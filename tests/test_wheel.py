@@ -26,7 +26,7 @@ OTHERS = {
     "tidegate/index/py.typed",
     "tidegate/plugin/py.typed",
     "tidegate/pipeline/py.typed",
-    "tidegate/index/rocksdb/OPTIONS-000001",
+    "tidegate/index/rocks/rocksdb/OPTIONS-000001",
 }
 
 

@@ -26,7 +26,7 @@ from tidegate.plugin.drill.session import LEDGERS, Options, Result, Session, dri
 from tidegate.plugin.drill.stands.making import kind_for
 from tidegate.plugin.drill.stands.trackers import COMPARED, OURS
 from tidegate.plugin.errors import UserError
-from tidegate.plugin.stop import InterruptedRunError, Stop
+from tidegate.plugin.shared.stop import InterruptedRunError, Stop
 
 Say = Callable[[str], None]
 _KEPT_MAX = 40

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from tidegate.index.entry import Entries, EntryKey, bounds
+from tidegate.index.entries.entry import Entries, EntryKey, bounds
 from tidegate.index.errors import CorruptBlockError, CorruptRecordError
 from tidegate.index.format import keys
 from tidegate.index.format.envelope import unwrap, wrap

@@ -9,13 +9,13 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tidegate.index.claim import Claim
 from tidegate.index.errors import CorruptRecordError
 from tidegate.index.format import keys
 from tidegate.index.format.block import DESCRIPTOR, BlockDescriptor
 from tidegate.index.format.envelope import unwrap, wrap
 from tidegate.index.names import SubscriptionName
-from tidegate.index.positions import Position
+from tidegate.index.state.claim import Claim
+from tidegate.index.state.positions import Position
 
 _SIZE = struct.Struct("<H")
 _STATE = struct.Struct("<QQQQqqBQQQ")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.index.entry import Entries
+from tidegate.index.entries.entry import Entries
 from tidegate.index.errors import CorruptRecordError, InvalidEntriesError
 from tidegate.index.format import keys
 from tidegate.index.format.envelope import unwrap, wrap

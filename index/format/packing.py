@@ -11,7 +11,7 @@ import struct
 import numpy as np
 from pcodec import ChunkConfig, standalone
 
-from tidegate.index.entry import FEW, Entries, Int64Array, bounds
+from tidegate.index.entries.entry import FEW, Entries, Int64Array, bounds
 from tidegate.index.errors import CorruptRecordError
 
 _COUNT = struct.Struct("<I")

@@ -9,12 +9,12 @@ from __future__ import annotations
 import struct
 from enum import IntEnum
 
-from tidegate.index.entry import Entries
+from tidegate.index.entries.entry import Entries
 from tidegate.index.errors import CorruptRecordError
 from tidegate.index.format import keys
 from tidegate.index.format.envelope import unwrap, wrap
 from tidegate.index.format.packing import pack_entries, unpack_entries
-from tidegate.index.positions import PositionSet
+from tidegate.index.state.positions import PositionSet
 
 _NUMBERS = struct.Struct("<qq")
 

@@ -16,11 +16,11 @@ from __future__ import annotations
 import logging
 import struct
 
-from tidegate.index.claim import UNKNOWN
 from tidegate.index.errors import CorruptRecordError
 from tidegate.index.format import keys
 from tidegate.index.format.envelope import FORMAT_VERSION, unwrap, wrap
 from tidegate.index.format.manifest import State
+from tidegate.index.state.claim import UNKNOWN
 from tidegate.index.store import Batch, Store
 
 _LOG = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from tidegate.index.log.records import (
     encode_operations,
     encode_record,
 )
-from tidegate.index.tap import Operation
+from tidegate.index.log.tap import Operation
 
 _OVERLAPPING_APPENDS = 4
 

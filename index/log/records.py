@@ -15,8 +15,8 @@ from typing import NamedTuple
 from tidegate.index.errors import CorruptRecordError, UnreadableLogError
 from tidegate.index.format.envelope import FORMAT_VERSION, unwrap, wrap
 from tidegate.index.format.manifest import Identity
+from tidegate.index.log.tap import Operation
 from tidegate.index.store import Batch
-from tidegate.index.tap import Operation
 
 GRAMMAR_VERSION = 1
 PLACES_VERSION = 2

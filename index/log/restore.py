@@ -12,8 +12,8 @@ from tidegate.index.format import keys
 from tidegate.index.format.manifest import decode_slice
 from tidegate.index.log.places import Places
 from tidegate.index.log.reader import Content
+from tidegate.index.log.tap import LOGGED_KINDS
 from tidegate.index.store import Batch
-from tidegate.index.tap import LOGGED_KINDS
 
 
 def restoration(content: Content, subscription_id: int, piece_bytes: int) -> Iterator[Batch]:

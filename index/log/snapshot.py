@@ -24,8 +24,8 @@ from tidegate.index.format.envelope import unwrap
 from tidegate.index.format.manifest import decode_keys, decode_slice
 from tidegate.index.log.places import Places
 from tidegate.index.log.records import PIECE_BYTES, PLACE
+from tidegate.index.log.tap import LOGGED_KINDS, Operation
 from tidegate.index.store import Batch, Store
-from tidegate.index.tap import LOGGED_KINDS, Operation
 
 _LEFT_OUT = (keys.BLOCK, keys.HELD, keys.ACKNOWLEDGED)
 

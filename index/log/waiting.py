@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from tidegate.index.checks import require
-from tidegate.index.tap import Noted, Operation
+from tidegate.index.entries.checks import require
+from tidegate.index.log.tap import Noted, Operation
 
 
 class Waiting:

@@ -31,7 +31,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
-from tidegate.index.checks import require
+from tidegate.index.entries.checks import require
 from tidegate.index.format import keys
 from tidegate.index.format.manifest import Identity
 from tidegate.index.log.home import AwayError, Home, HomeError, StalePointerError
@@ -47,9 +47,9 @@ from tidegate.index.log.records import (
     encode_operations,
 )
 from tidegate.index.log.snapshot import Snapshot
+from tidegate.index.log.tap import Noted, Operation, TappedStore
 from tidegate.index.log.waiting import Waiting
 from tidegate.index.store import Batch
-from tidegate.index.tap import Noted, Operation, TappedStore
 
 _UNANSWERED_MAX = 16
 _DEAD_NAMES_MAX = 8

@@ -26,7 +26,7 @@ from tidegate.pipeline.errors import TraceError
 from tidegate.pipeline.job.failures import room_for
 from tidegate.pipeline.job.progress import phase
 from tidegate.pipeline.job.runner import Context
-from tidegate.plugin.shown import without_passwords
+from tidegate.plugin.shared.shown import without_passwords
 
 SUBSCRIPTIONS_MAX = 1_000
 REPORT_NAME = "report.html"

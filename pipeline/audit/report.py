@@ -10,9 +10,9 @@ from tidegate.pipeline.audit.judge import Verdict
 from tidegate.pipeline.audit.summary import Figures, Summary
 from tidegate.pipeline.audit.tables import LateTable
 from tidegate.plugin.checks import Gaps
-from tidegate.plugin.durations import in_words
 from tidegate.plugin.pages.page import Page
 from tidegate.plugin.pages.plots import COLOURS, milliseconds_axis, svg
+from tidegate.plugin.shared.durations import in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

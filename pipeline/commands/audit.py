@@ -19,7 +19,7 @@ from tidegate.pipeline.commands import common
 from tidegate.pipeline.errors import OptionError
 from tidegate.pipeline.topic.access import check_no_password
 from tidegate.plugin.commands.groups import with_groups
-from tidegate.plugin.durations import milliseconds
+from tidegate.plugin.shared.durations import milliseconds
 
 _DEFAULT_REPORT = Path("run/audit")
 _EXAMPLE = "Example: tidegate audit --sent sent.parquet --received 'received/*.parquet' --report run/audit"

@@ -15,8 +15,8 @@ from tidegate.pipeline.rebuild.options import ENTRIES_PER_TASK, RebuildOptions
 from tidegate.pipeline.topic.cluster import ReadFrom
 from tidegate.pipeline.topic.names import TopicName
 from tidegate.plugin.commands.groups import with_groups
-from tidegate.plugin.environment import SOCKET_DEFAULT_HELP, own_default_socket
-from tidegate.plugin.shown import one_line
+from tidegate.plugin.shared.environment import SOCKET_DEFAULT_HELP, own_default_socket
+from tidegate.plugin.shared.shown import one_line
 
 WORK = Path("run/rebuild")
 Topic = Annotated[

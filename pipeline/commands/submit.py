@@ -9,7 +9,7 @@ import typer
 
 from tidegate.pipeline.job.request import ErrorEvent, NoteEvent, Request, ResultEvent, StageEvent
 from tidegate.plugin.errors import UserError
-from tidegate.plugin.shown import one_line, without_passwords
+from tidegate.plugin.shared.shown import one_line, without_passwords
 
 
 def run_here(request: Request, view: Any) -> tuple[dict[str, Any], int]:

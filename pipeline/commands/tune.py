@@ -18,8 +18,8 @@ from tidegate.pipeline.topic.access import check_no_password
 from tidegate.pipeline.tune.options import Topic, TuneOptions, parse_delays
 from tidegate.pipeline.tune.record import record
 from tidegate.plugin.commands.groups import with_groups
-from tidegate.plugin.durations import milliseconds
-from tidegate.plugin.environment import SOCKET_DEFAULT_HELP, own_default_socket
+from tidegate.plugin.shared.durations import milliseconds
+from tidegate.plugin.shared.environment import SOCKET_DEFAULT_HELP, own_default_socket
 from tidegate.plugin.wire.client import ask_socket
 
 _MIB = 1 << 20

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from tidegate.pipeline.errors import PipelineError
 from tidegate.pipeline.job.request import ErrorEvent
 from tidegate.plugin.errors import UserError
-from tidegate.plugin.shown import without_passwords
+from tidegate.plugin.shared.shown import without_passwords
 
 _FULL = r"No space left on device|Disk quota exceeded|File too large"
 _WRITTEN_TO = re.compile(rf"FSError: java\.io\.IOException: (?:{_FULL})")

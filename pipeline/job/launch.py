@@ -23,7 +23,7 @@ from tidegate.pipeline.errors import PipelineError
 from tidegate.pipeline.job.parts import check_parts
 from tidegate.pipeline.job.request import ErrorEvent, NoteEvent, Request, ResultEvent, StageEvent, parse_event
 from tidegate.pipeline.job.view import View
-from tidegate.plugin.shown import without_passwords
+from tidegate.plugin.shared.shown import without_passwords
 
 STOP_S = 12.0
 _LOG = "job.log"

@@ -26,7 +26,7 @@ from packaging.requirements import Requirement
 
 from tidegate.pipeline.errors import PipelineError
 from tidegate.pipeline.job.parts import EXTRA
-from tidegate.plugin.extras import how_to_get
+from tidegate.plugin.shared.extras import how_to_get
 
 UNPACKED_AS = "tidegate_env"
 SUBMIT_NAME = "tidegate_submit.py"

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tidegate.pipeline.errors import MissingPartError
-from tidegate.plugin.extras import how_to_get
+from tidegate.plugin.shared.extras import how_to_get
 
 JAVA_MIN = 17
 SPARK_MIN = (4, 1)

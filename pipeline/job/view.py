@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from tidegate.pipeline.job.request import StageEvent
-from tidegate.plugin.shown import one_line
+from tidegate.plugin.shared.shown import one_line
 
 _LINE_EVERY_S = 5.0
 

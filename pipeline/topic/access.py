@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidegate.pipeline.errors import OptionError
-from tidegate.plugin.small_file import TOKEN_MAX_BYTES, read_text
+from tidegate.plugin.shared.small_file import TOKEN_MAX_BYTES, read_text
 
 TOKEN_VARIABLE = "TIDEGATE_PULSAR_TOKEN"  # noqa: S105 the name of a variable
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from tidegate.pipeline.errors import NoTopicError, OptionError, TopicError, UnreachableError, WireError
 from tidegate.pipeline.topic.access import Access, check_no_password
 from tidegate.pipeline.topic.names import TopicName
-from tidegate.plugin.rest import (
+from tidegate.plugin.shared.rest import (
     Answer,
     RedirectError,
     RestClient,

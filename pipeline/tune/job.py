@@ -34,7 +34,7 @@ from tidegate.pipeline.tune.options import TuneOptions
 from tidegate.pipeline.tune.report import make_report
 from tidegate.pipeline.tune.slices import Changes, Filled, Fullest, History, Time, follow
 from tidegate.pipeline.tune.spills import Spills, choose_step_ms, classes, find_spills
-from tidegate.plugin.durations import duration
+from tidegate.plugin.shared.durations import duration
 
 REPORT_NAME = "report.html"
 _HISTORY_MAX = 100_000

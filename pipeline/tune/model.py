@@ -13,7 +13,7 @@ import numpy as np
 from tidegate.index import BLOCK_COST_ENTRIES, ENTRY_BYTES, IndexOptions, slice_entries_max
 from tidegate.pipeline.tune.slices import Filled, Fullest
 from tidegate.pipeline.tune.spills import Spills
-from tidegate.plugin.durations import duration
+from tidegate.plugin.shared.durations import duration
 
 BLOCK_MEMORY_BYTES = 600
 """Of a block's descriptor, as the index counts it."""

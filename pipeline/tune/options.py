@@ -7,7 +7,7 @@ import re
 from pydantic import BaseModel, ConfigDict
 
 from tidegate.pipeline.errors import OptionError
-from tidegate.plugin.durations import milliseconds
+from tidegate.plugin.shared.durations import milliseconds
 
 _SHARE = re.compile(r"(\d+(?:\.\d+)?)%:([^,-]+)(?:-([^,-]+))?")
 

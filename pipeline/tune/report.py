@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tidegate.plugin.durations import in_words
 from tidegate.plugin.pages.page import Page
 from tidegate.plugin.pages.plots import COLOURS, milliseconds_axis, svg
+from tidegate.plugin.shared.durations import in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

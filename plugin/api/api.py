@@ -37,7 +37,7 @@ from tidegate.plugin.api.openapi import description
 from tidegate.plugin.api.problem import CONTENT_TYPE, ProblemError
 from tidegate.plugin.api.routes import Operation, body_of, parameters_of, place_of
 from tidegate.plugin.errors import UserError
-from tidegate.plugin.moments import due_range
+from tidegate.plugin.shared.moments import due_range
 
 if TYPE_CHECKING:
     import structlog

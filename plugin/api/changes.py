@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from tidegate.index import PositionSet
 from tidegate.plugin.api.known_form import known_form
 from tidegate.plugin.errors import DaemonAwayError, UserError
-from tidegate.plugin.message_ids import message_id, parse_id
+from tidegate.plugin.shared.message_ids import message_id, parse_id
 
 Query = dict[str, Any]
 Answer = dict[str, Any]

@@ -19,7 +19,7 @@ from tidegate.plugin.api import fields
 from tidegate.plugin.api.changes import POSITIONS_MAX
 from tidegate.plugin.api.fields import Field, TooManyError
 from tidegate.plugin.api.problem import ProblemError
-from tidegate.plugin.moments import AT_MS_MAX, AT_MS_MIN, RANGE_HELP
+from tidegate.plugin.shared.moments import AT_MS_MAX, AT_MS_MIN, RANGE_HELP
 from tidegate.plugin.wire.release_pace import RATE_MAX, SPREAD_MS_MAX, SPREAD_MS_MIN
 
 BASE = "/tidegate/v1"

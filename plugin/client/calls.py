@@ -30,8 +30,8 @@ from tidegate.plugin.api.routes import OPERATIONS, Scope, path_of
 from tidegate.plugin.client import partitions
 from tidegate.plugin.client.partitions import PartitionedError
 from tidegate.plugin.errors import ConfigError, DaemonAwayError, NotNowError, UnknownNameError, UserError
-from tidegate.plugin.message_ids import message_id
-from tidegate.plugin.shown import one_line, without_passwords
+from tidegate.plugin.shared.message_ids import message_id
+from tidegate.plugin.shared.shown import one_line, without_passwords
 
 ANSWER_BYTES_MAX = 16 << 20
 PARTITIONS_MAX = 100_000

@@ -24,8 +24,8 @@ from tidegate.plugin.client.http_reach import AsyncHttpReach, HttpReach
 from tidegate.plugin.client.messages import WaitingMessage
 from tidegate.plugin.client.reaches import AsyncReach, Reach, fixed
 from tidegate.plugin.client.socket_reach import AsyncSocketReach, SocketReach
-from tidegate.plugin.environment import own_default_socket
 from tidegate.plugin.errors import ConfigError
+from tidegate.plugin.shared.environment import own_default_socket
 
 TIMEOUT_S = 120.0
 PAGE = 5_000

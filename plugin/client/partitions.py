@@ -24,7 +24,7 @@ from tidegate.plugin.api.changes import (
     Total,
 )
 from tidegate.plugin.errors import UnknownNameError, UserError
-from tidegate.plugin.message_ids import message_id, parse_id
+from tidegate.plugin.shared.message_ids import message_id, parse_id
 
 _PAGE_LEAST = 256
 _PAGE_DEFAULT = 1_000

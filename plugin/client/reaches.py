@@ -11,7 +11,7 @@ from typing import Protocol
 
 from tidegate.plugin.api.changes import Answer, Course, Positions, Query, Total
 from tidegate.plugin.errors import UserError
-from tidegate.plugin.moments import fixed_range
+from tidegate.plugin.shared.moments import fixed_range
 
 
 class Cutting(Protocol):

@@ -9,7 +9,7 @@ from pathlib import Path
 from tidegate.plugin.api import changes
 from tidegate.plugin.api.changes import Answer, Course, Positions, Query, Total
 from tidegate.plugin.errors import UserError
-from tidegate.plugin.moments import due_range
+from tidegate.plugin.shared.moments import due_range
 from tidegate.plugin.wire.client import ask_socket
 
 

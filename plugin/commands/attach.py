@@ -16,8 +16,8 @@ from rich.text import Text
 from tidegate.plugin.attach import conf_file
 from tidegate.plugin.attach.plan import Change, Plan, Wanted, carry_out, plan_attach, plan_detach, shim_jar
 from tidegate.plugin.attach.pulsar_home import CONF_NAMES
-from tidegate.plugin.environment import SOCKET_DEFAULT_HELP, own_default_socket
-from tidegate.plugin.shown import one_line
+from tidegate.plugin.shared.environment import SOCKET_DEFAULT_HELP, own_default_socket
+from tidegate.plugin.shared.shown import one_line
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 

@@ -22,7 +22,7 @@ from tidegate.plugin.client.reaches import Reach
 from tidegate.plugin.commands.moments import RANGE_HELP, due_range
 from tidegate.plugin.commands.options import Asked
 from tidegate.plugin.errors import UserError
-from tidegate.plugin.shown import one_line
+from tidegate.plugin.shared.shown import one_line
 
 _PROGRESS_S = 1.0
 

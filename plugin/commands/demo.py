@@ -23,7 +23,7 @@ import typer
 from tidegate.plugin.commands.running import check_home, check_jar, leave_at_once, now_us, signals_stop
 from tidegate.plugin.errors import ConfigError, UserError
 from tidegate.plugin.local import toolchain
-from tidegate.plugin.shown import one_line
+from tidegate.plugin.shared.shown import one_line
 
 if TYPE_CHECKING:
     from tidegate.plugin.drill.session import Options, Result, Session
@@ -169,7 +169,7 @@ def _check_disk(out_dir: Path, messages: int) -> None:
 
 def _session(options: Options) -> Session:
     from tidegate.plugin.drill.session import Session  # noqa: PLC0415
-    from tidegate.plugin.stop import Stop  # noqa: PLC0415
+    from tidegate.plugin.shared.stop import Stop  # noqa: PLC0415
 
     return Session(options, Stop("the demo"), now_us)
 

@@ -28,8 +28,8 @@ from tidegate.plugin.commands.running import (
 )
 from tidegate.plugin.errors import ConfigError, UserError
 from tidegate.plugin.local import toolchain
-from tidegate.plugin.shown import one_line
-from tidegate.plugin.small_file import TOKEN_MAX_BYTES, read_text
+from tidegate.plugin.shared.shown import one_line
+from tidegate.plugin.shared.small_file import TOKEN_MAX_BYTES, read_text
 
 if TYPE_CHECKING:
     from tidegate.plugin.drill.drill import Drill
@@ -314,7 +314,7 @@ def _check_report(report: Path) -> None:
 
 def _session(options: Options) -> Session:
     from tidegate.plugin.drill.session import Session  # noqa: PLC0415
-    from tidegate.plugin.stop import Stop  # noqa: PLC0415
+    from tidegate.plugin.shared.stop import Stop  # noqa: PLC0415
 
     return Session(options, Stop("the drills"), now_us)
 

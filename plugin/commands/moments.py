@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from tidegate.plugin import moments
-from tidegate.plugin.moments import RANGE_HELP, due_utc, utc
+from tidegate.plugin.shared import moments
+from tidegate.plugin.shared.moments import RANGE_HELP, due_utc, utc
 
 __all__ = ["RANGE_HELP", "due_range", "due_utc", "fixed_range", "moment", "utc"]
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from tidegate.plugin.environment import SOCKET_DEFAULT_HELP, own_default_socket
 from tidegate.plugin.errors import ConfigError
+from tidegate.plugin.shared.environment import SOCKET_DEFAULT_HELP, own_default_socket
 
 if TYPE_CHECKING:
     from tidegate.plugin.client.reaches import Reach

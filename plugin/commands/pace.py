@@ -14,8 +14,8 @@ import typer
 from tidegate.plugin.api.known_form import known_form
 from tidegate.plugin.commands.groups import with_groups
 from tidegate.plugin.commands.options import Asked, Subscription, Topic
-from tidegate.plugin.durations import duration, milliseconds
-from tidegate.plugin.shown import one_line
+from tidegate.plugin.shared.durations import duration, milliseconds
+from tidegate.plugin.shared.shown import one_line
 from tidegate.plugin.wire.release_pace import RATE_MAX, SPREAD_MS_MAX, SPREAD_MS_MIN
 
 

@@ -15,8 +15,8 @@ from tidegate.plugin.commands.changes import Choice, change
 from tidegate.plugin.commands.groups import with_groups
 from tidegate.plugin.commands.moments import moment
 from tidegate.plugin.commands.options import Asked, Subscription, Topic
-from tidegate.plugin.durations import milliseconds
-from tidegate.plugin.moments import AT_MS_MAX, checked_ms
+from tidegate.plugin.shared.durations import milliseconds
+from tidegate.plugin.shared.moments import AT_MS_MAX, checked_ms
 
 At = Annotated[
     str | None,

@@ -18,7 +18,7 @@ from tidegate.plugin.local.assembled import newest_home, pulsar_home
 from tidegate.plugin.local.shim import SHIM_JAR
 
 if TYPE_CHECKING:
-    from tidegate.plugin.stop import Stop
+    from tidegate.plugin.shared.stop import Stop
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tidegate.plugin.environment import SOCKET_DEFAULT_HELP
+from tidegate.plugin.shared.environment import SOCKET_DEFAULT_HELP
 
 
 def register(app: typer.Typer) -> None:

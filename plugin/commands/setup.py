@@ -16,11 +16,11 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 
-from tidegate.plugin.environment import refuse_misspelt, require_linux
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.local.assembled import VARIABLE, fetch_home, pulsar_home
 from tidegate.plugin.local.distribution import PULSAR, Report, default_cache_dir
-from tidegate.plugin.shown import one_line
+from tidegate.plugin.shared.environment import refuse_misspelt, require_linux
+from tidegate.plugin.shared.shown import one_line
 
 _LINE_EVERY_PERCENT = 25
 

@@ -18,9 +18,9 @@ from tidegate.plugin.attach.plan import inspect
 from tidegate.plugin.commands.status_view import attachment_line, render, say
 from tidegate.plugin.daemon.report import SCHEMA
 from tidegate.plugin.daemon.settings import read_token
-from tidegate.plugin.environment import SOCKET_DEFAULT_HELP, own_default_socket
 from tidegate.plugin.errors import UserError
-from tidegate.plugin.shown import console as make_console
+from tidegate.plugin.shared.environment import SOCKET_DEFAULT_HELP, own_default_socket
+from tidegate.plugin.shared.shown import console as make_console
 from tidegate.plugin.telemetry.client import ask_http
 from tidegate.plugin.wire.client import ask_socket
 

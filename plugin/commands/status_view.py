@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tidegate.plugin.commands.pace import pace_text
-from tidegate.plugin.durations import duration
-from tidegate.plugin.shown import one_line, shown
+from tidegate.plugin.shared.durations import duration
+from tidegate.plugin.shared.shown import one_line, shown
 
 _ANY_WIDTH = 100_000
 _NO_CREDIT = "its broker takes no more for now: consumers do not keep up, or do not acknowledge"

@@ -14,7 +14,7 @@ from tidegate.plugin.api.known_form import known_form
 from tidegate.plugin.commands.groups import with_groups
 from tidegate.plugin.commands.moments import utc
 from tidegate.plugin.commands.options import Asked
-from tidegate.plugin.durations import duration, milliseconds
+from tidegate.plugin.shared.durations import duration, milliseconds
 
 _BAR = 40
 _EIGHTHS = " ▏▎▍▌▋▊▉"

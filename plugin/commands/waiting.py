@@ -17,7 +17,7 @@ from tidegate.plugin.api.known_form import known_form
 from tidegate.plugin.commands.groups import with_groups
 from tidegate.plugin.commands.moments import RANGE_HELP, due_utc, fixed_range
 from tidegate.plugin.commands.options import Asked, Subscription, Topic
-from tidegate.plugin.shown import one_line
+from tidegate.plugin.shared.shown import one_line
 
 _PAGE = 5_000
 _LIMIT = 1_000

@@ -13,10 +13,10 @@ import typer
 
 from tidegate.plugin.api.known_form import known_form
 from tidegate.plugin.daemon.width import checked_width_ms
-from tidegate.plugin.durations import duration, milliseconds
-from tidegate.plugin.environment import SOCKET_DEFAULT_HELP, own_default_socket
 from tidegate.plugin.errors import UserError
-from tidegate.plugin.shown import one_line, shown
+from tidegate.plugin.shared.durations import duration, milliseconds
+from tidegate.plugin.shared.environment import SOCKET_DEFAULT_HELP, own_default_socket
+from tidegate.plugin.shared.shown import one_line, shown
 from tidegate.plugin.wire.client import ask_socket
 
 AUTO = "auto"

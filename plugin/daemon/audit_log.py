@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.index import Clock
 from tidegate.plugin.api.changes import OUTCOMES
-from tidegate.plugin.seldom import Seldom
+from tidegate.plugin.shared.seldom import Seldom
 from tidegate.plugin.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tidegate.index import Clock, DelayIndex, TidegateIndexError
 from tidegate.plugin.daemon.stream import Stream
 from tidegate.plugin.errors import ErrorCode, StreamError
-from tidegate.plugin.seldom import Seldom, kind_of
+from tidegate.plugin.shared.seldom import Seldom, kind_of
 
 if TYPE_CHECKING:
     import structlog

@@ -21,8 +21,8 @@ from tidegate.plugin.daemon.due_timer import DueTimer, Pause
 from tidegate.plugin.daemon.ownership import Ownership
 from tidegate.plugin.daemon.settings import Settings
 from tidegate.plugin.daemon.stream import Link, Stream
-from tidegate.plugin.seldom import Seldom
-from tidegate.plugin.shown import shown
+from tidegate.plugin.shared.seldom import Seldom
+from tidegate.plugin.shared.shown import shown
 from tidegate.plugin.telemetry.health import Health
 from tidegate.plugin.telemetry.metrics import Metrics
 from tidegate.plugin.wire.codec import RECORDS_MAX

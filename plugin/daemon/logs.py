@@ -18,8 +18,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeAlias, cast
 
-from tidegate.plugin.seldom import Seldom, kind_of
-from tidegate.plugin.shown import lines, one_line
+from tidegate.plugin.shared.seldom import Seldom, kind_of
+from tidegate.plugin.shared.shown import lines, one_line
 
 if TYPE_CHECKING:
     from structlog.typing import EventDict, FilteringBoundLogger, Processor

@@ -30,8 +30,8 @@ from tidegate.plugin.daemon.rescheduling import Rescheduling
 from tidegate.plugin.daemon.selection import name_of, named, of_partition
 from tidegate.plugin.daemon.stream import Link
 from tidegate.plugin.errors import NotNowError, UserError
-from tidegate.plugin.message_ids import message_id
-from tidegate.plugin.seldom import Seldom, kind_of
+from tidegate.plugin.shared.message_ids import message_id
+from tidegate.plugin.shared.seldom import Seldom, kind_of
 from tidegate.plugin.wire.messages import HttpRequest, HttpResponse, Ingest, json_body
 
 if TYPE_CHECKING:

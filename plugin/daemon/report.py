@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegate.index import Catalog, Clock, DelayIndex, SubscriptionName
-from tidegate.plugin.moments import AT_ONCE_MS
+from tidegate.plugin.shared.moments import AT_ONCE_MS
 from tidegate.plugin.telemetry.health import Health
 from tidegate.plugin.telemetry.metrics import BypassGauge, Gauges, SubscriptionGauges
 from tidegate.plugin.telemetry.survey import MOST_HELD, Surveyor, in_turns

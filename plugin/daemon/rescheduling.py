@@ -20,7 +20,7 @@ from tidegate.plugin.daemon.selection import name_of, named, without_partition
 from tidegate.plugin.daemon.stream import Stream
 from tidegate.plugin.daemon.turns import Turns
 from tidegate.plugin.errors import NotNowError, UserError
-from tidegate.plugin.moments import AT_MS_MAX, AT_ONCE_MS, checked_ms
+from tidegate.plugin.shared.moments import AT_MS_MAX, AT_ONCE_MS, checked_ms
 from tidegate.plugin.wire.messages import RESCHEDULE_VERSION, Reschedule
 
 Find = Callable[[DelayIndex, PositionSet], Awaitable[Entries]]

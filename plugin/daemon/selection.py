@@ -13,7 +13,7 @@ from tidegate.index import DelayIndex, SubscriptionName
 from tidegate.plugin.daemon import width
 from tidegate.plugin.daemon.glob import STAR, Glob
 from tidegate.plugin.errors import UnknownNameError, UserError
-from tidegate.plugin.message_ids import message_id, parse_id
+from tidegate.plugin.shared.message_ids import message_id, parse_id
 from tidegate.plugin.wire.messages import NAME_BYTES_MAX
 
 __all__ = [

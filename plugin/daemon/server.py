@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tidegate.index import Clock
-from tidegate.plugin.acceptor import Acceptor
 from tidegate.plugin.daemon.connection import Connection
 from tidegate.plugin.daemon.descriptors import OTHERS_MAX
 from tidegate.plugin.daemon.engine import DaemonEngine
@@ -20,7 +19,8 @@ from tidegate.plugin.daemon.half_frames import HalfFrames
 from tidegate.plugin.daemon.listener import Listener, peer_uid, uid_allowed
 from tidegate.plugin.daemon.settings import Settings
 from tidegate.plugin.errors import ErrorCode
-from tidegate.plugin.seldom import Seldom
+from tidegate.plugin.shared.acceptor import Acceptor
+from tidegate.plugin.shared.seldom import Seldom
 from tidegate.plugin.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:

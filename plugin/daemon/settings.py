@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from tidegate.plugin.environment import PREFIX, own_default_socket, unknown
 from tidegate.plugin.errors import ConfigError
-from tidegate.plugin.small_file import TOKEN_MAX_BYTES, read_text
+from tidegate.plugin.shared.environment import PREFIX, own_default_socket, unknown
+from tidegate.plugin.shared.small_file import TOKEN_MAX_BYTES, read_text
 from tidegate.plugin.telemetry.address import HttpAddress
 
 DAY_MS = 86_400_000

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tidegate.index import Clock
 from tidegate.plugin.daemon.stream import Link, Stream
 from tidegate.plugin.errors import ErrorCode
-from tidegate.plugin.seldom import Seldom
+from tidegate.plugin.shared.seldom import Seldom
 
 if TYPE_CHECKING:
     import structlog

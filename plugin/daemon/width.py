@@ -14,8 +14,8 @@ from tidegate.index import DelayIndex, SubscriptionName
 from tidegate.plugin.daemon.glob import STAR, Glob
 from tidegate.plugin.daemon.report import with_subscriptions
 from tidegate.plugin.daemon.settings import WIDTH_MAX_MS, WIDTH_MIN_MS, Settings
-from tidegate.plugin.durations import duration
 from tidegate.plugin.errors import UnknownNameError, UserError
+from tidegate.plugin.shared.durations import duration
 from tidegate.plugin.wire.messages import NAME_BYTES_MAX
 
 SCHEMA = 1

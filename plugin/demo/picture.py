@@ -19,9 +19,9 @@ from tidegate.plugin.drill.session import Result
 from tidegate.plugin.drill.stands.trackers import TITLES
 from tidegate.plugin.drill.verdict import Verdict
 from tidegate.plugin.drill.watch import IndexState
-from tidegate.plugin.durations import in_words
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.pages.plots import INK, PAPER, QUIET, dress, standalone, style
+from tidegate.plugin.shared.durations import in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,7 +15,7 @@ from tidegate.plugin.drill.report import reasons_of, seconds
 from tidegate.plugin.drill.session import Result
 from tidegate.plugin.drill.verdict import Cause, Recovery, Verdict, Wait
 from tidegate.plugin.drill.view import colour
-from tidegate.plugin.durations import in_words
+from tidegate.plugin.shared.durations import in_words
 
 _STEADY = "· and not of the burst"
 _REPEATS = {

@@ -29,7 +29,7 @@ from tidegate.plugin.drill.tally import Tally
 from tidegate.plugin.drill.verdict import Verdict, judge, stored_late
 from tidegate.plugin.drill.watch import Watch
 from tidegate.plugin.errors import UserError
-from tidegate.plugin.stop import InterruptedRunError, Stop
+from tidegate.plugin.shared.stop import InterruptedRunError, Stop
 
 SUBSCRIPTION = "tidegate-drill"
 _CONNECT_TIMEOUT_S = 180.0

@@ -18,7 +18,7 @@ from tidegate.plugin.checks import Lateness
 from tidegate.plugin.drill.session import Result
 from tidegate.plugin.drill.stands.trackers import TITLES
 from tidegate.plugin.drill.verdict import LatenessMs, Recovery, Verdict
-from tidegate.plugin.durations import in_words
+from tidegate.plugin.shared.durations import in_words
 
 SCHEMA = 1
 _DASH = "–"

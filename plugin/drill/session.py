@@ -28,7 +28,7 @@ from tidegate.plugin.drill.watch import Watch
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.local.guard import Guard
 from tidegate.plugin.local.workspace import workspace
-from tidegate.plugin.stop import InterruptedRunError, Stop
+from tidegate.plugin.shared.stop import InterruptedRunError, Stop
 
 LEDGERS = "ledgers"
 WORK = "work"

@@ -16,11 +16,11 @@ from rich.table import Table
 from rich.text import Text
 
 from tidegate.plugin.drill.course import Progress
+from tidegate.plugin.drill.screen import LineView, LiveView
 from tidegate.plugin.drill.stands.trackers import TITLES, is_ours
 from tidegate.plugin.drill.tally import BUCKET_US, RECENT_US, Tally
 from tidegate.plugin.drill.watch import IndexState
-from tidegate.plugin.durations import in_words
-from tidegate.plugin.view import LineView, LiveView
+from tidegate.plugin.shared.durations import in_words
 
 SPARKS = "▁▂▃▄▅▆▇█"
 GOOD_MS, BAD_MS = 20.0, 1_000.0

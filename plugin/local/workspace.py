@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tidegate.plugin.stop import RunError
+from tidegate.plugin.shared.stop import RunError
 
 _LOCK = ".lock"
 

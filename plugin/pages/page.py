@@ -12,7 +12,7 @@ from html import escape
 from pathlib import Path
 
 from tidegate.plugin.errors import UserError
-from tidegate.plugin.shown import one_line
+from tidegate.plugin.shared.shown import one_line
 
 _STYLE = """
 :root { color-scheme: light dark; --paper: #ffffff; --ink: #1f2933; --quiet: #66727f; --line: #e3e8ed;

@@ -15,7 +15,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from tidegate.plugin.durations import in_words
+from tidegate.plugin.shared.durations import in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,7 @@ one line, whatever text an error or a client has put into it.
 
 from __future__ import annotations
 
-from tidegate.plugin.shown import one_line
+from tidegate.plugin.shared.shown import one_line
 
 
 class Health:

@@ -28,12 +28,12 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from tidegate.plugin.acceptor import Acceptor
 from tidegate.plugin.api import over_http
 from tidegate.plugin.api.api import BODY_BYTES_MAX, Api
 from tidegate.plugin.api.over_http import problem_response
 from tidegate.plugin.api.problem import ProblemError
 from tidegate.plugin.errors import StartError
+from tidegate.plugin.shared.acceptor import Acceptor
 from tidegate.plugin.telemetry.address import HttpAddress
 from tidegate.plugin.telemetry.health import Health
 from tidegate.plugin.telemetry.http_connections import HttpConnections

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, cast
 
 from aiohttp import StreamReader
 
-from tidegate.plugin.seldom import Seldom
+from tidegate.plugin.shared.seldom import Seldom
 
 if TYPE_CHECKING:
     import structlog

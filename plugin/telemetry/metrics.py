@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from tidegate.plugin.moments import AT_ONCE_MS
-from tidegate.plugin.shown import shown
+from tidegate.plugin.shared.moments import AT_ONCE_MS
+from tidegate.plugin.shared.shown import shown
 from tidegate.plugin.telemetry.collectors import Collector, Count, CountByLabel, Distribution
 from tidegate.plugin.wire.frames import FrameType
 from tidegate.plugin.wire.release_pace import ReleasePace

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.catalogs import INCARNATION, NAME, OPTIONS, START_MS, opened, reopened, spread
 from tests.support.stores import FailingStore
-from tidegate.index.catalog import Catalog
+from tidegate.index.catalog.catalog import Catalog
 from tidegate.index.clock import ManualClock
 from tidegate.index.errors import StorageError
 from tidegate.index.format import keys

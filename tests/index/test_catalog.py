@@ -21,14 +21,14 @@ from tests.support.catalogs import (
     stored,
 )
 from tests.support.stores import FailingStore
-from tidegate.index.catalog import Catalog
+from tidegate.index.catalog.catalog import Catalog
 from tidegate.index.clock import ManualClock
-from tidegate.index.entry import Entries
+from tidegate.index.entries.entry import Entries
 from tidegate.index.errors import ClosedError, InvalidEntriesError, StorageError
 from tidegate.index.format import keys
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
-from tidegate.index.positions import PositionSet
+from tidegate.index.state.positions import PositionSet
 from tidegate.index.store import MemoryStore
 
 

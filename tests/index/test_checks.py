@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.catalogs import NAME, OTHER, START_MS, opened, spread
-from tidegate.index.delay_index import DelayIndex
 from tidegate.index.errors import CheckError
 from tidegate.index.format import keys
-from tidegate.index.slices import Block
 from tidegate.index.store import MemoryStore
+from tidegate.index.subscription.delay_index import DelayIndex
+from tidegate.index.timeline.slices import Block
 
 GONE = 1_000_000
 """An id that no block has."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.support.catalogs import NAME, damage, opened, reopened, spread, stored
-from tidegate.index.claim import LOST, UNKNOWN, Claim
 from tidegate.index.format import keys
+from tidegate.index.state.claim import LOST, UNKNOWN, Claim
 from tidegate.index.store import MemoryStore
 
 FIRST, NEXT = Claim(4, 0xFFFF_FFFF), Claim(5, 1)

@@ -22,16 +22,16 @@ from tests.support.catalogs import (
     stored,
 )
 from tests.support.stores import CrashStore, FailingStore
-from tidegate.index.catalog import Catalog
+from tidegate.index.catalog.catalog import Catalog
 from tidegate.index.clock import ManualClock
-from tidegate.index.delay_index import DelayIndex
-from tidegate.index.entry import Entries, EntryKey
+from tidegate.index.entries.entry import Entries, EntryKey
+from tidegate.index.entries.sort import sort_entries
 from tidegate.index.errors import StorageError
 from tidegate.index.format import keys
 from tidegate.index.format.manifest import decode_keys
-from tidegate.index.positions import PositionSet
-from tidegate.index.sort import sort_entries
+from tidegate.index.state.positions import PositionSet
 from tidegate.index.store import Batch, MemoryStore, Store
+from tidegate.index.subscription.delay_index import DelayIndex
 
 RUNS = 4
 CROWDED = dataclasses.replace(OPTIONS, merge_runs=2, block_entries=20, write_piece_bytes=300)

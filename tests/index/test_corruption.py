@@ -25,10 +25,9 @@ from tests.support.catalogs import (
     stored,
 )
 from tests.support.stores import FailingStore, UnreadableStore
-from tidegate.index.catalog import Catalog
+from tidegate.index.catalog.catalog import Catalog
 from tidegate.index.clock import ManualClock
-from tidegate.index.delay_index import DelayIndex
-from tidegate.index.entry import Entries
+from tidegate.index.entries.entry import Entries
 from tidegate.index.errors import (
     DamagedDirectoryError,
     ForeignDirectoryError,
@@ -37,9 +36,10 @@ from tidegate.index.errors import (
 )
 from tidegate.index.format import keys
 from tidegate.index.format.envelope import FORMAT_VERSION, wrap
-from tidegate.index.positions import PositionSet
-from tidegate.index.roaring import serialize_bitmap
+from tidegate.index.state.positions import PositionSet
+from tidegate.index.state.roaring import serialize_bitmap
 from tidegate.index.store import Batch, MemoryStore
+from tidegate.index.subscription.delay_index import DelayIndex
 
 ENTRIES = spread(1_000, 10_000)
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.catalogs import NAME, OPTIONS, START_MS, damage, drained, opened, reopened, spread, stored
-from tidegate.index.damaged_values import set_aside
 from tidegate.index.errors import DamagedDirectoryError
 from tidegate.index.format import keys
+from tidegate.index.journal.damaged_values import set_aside
 from tidegate.index.store import Batch, MemoryStore
 
 

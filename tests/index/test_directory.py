@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict
 
-from tidegate.index import directory
 from tidegate.index.errors import (
     DamagedDirectoryError,
     ForeignDirectoryError,
@@ -21,9 +20,10 @@ from tidegate.index.errors import (
     StorageError,
     UnwritableDirectoryError,
 )
-from tidegate.index.families import Families
 from tidegate.index.format.keys import FORMAT_KEY
-from tidegate.index.rocks import RocksStore
+from tidegate.index.rocks import directory
+from tidegate.index.rocks.families import Families
+from tidegate.index.rocks.rocks import RocksStore
 from tidegate.index.store import Batch
 
 

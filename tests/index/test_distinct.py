@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.index.distinct import distinct, first_of_each
+from tidegate.index.entries.distinct import distinct, first_of_each
 
 CHILD = Path(__file__).parent / "children" / "first_calls.py"
 

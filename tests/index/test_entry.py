@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tidegate.index.entry import Entries, EntryKey
+from tidegate.index.entries.entry import Entries, EntryKey
+from tidegate.index.entries.sort import SortedEntries, sort_entries
 from tidegate.index.errors import InvalidEntriesError
-from tidegate.index.sort import SortedEntries, sort_entries
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 rows = st.lists(

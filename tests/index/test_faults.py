@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.index import faults
 from tidegate.index.errors import DamagedDirectoryError
+from tidegate.index.rocks import faults
 
 CHILD = Path(__file__).parent / "children" / "no_writing.py"
 SECONDS_MAX = 120.0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.support.catalogs import NAME, START_MS, drained, opened, positions_of
 from tests.support.operations import operations
-from tidegate.index.delay_index import DelayIndex
-from tidegate.index.entry import Entries
-from tidegate.index.positions import PositionSet
+from tidegate.index.entries.entry import Entries
+from tidegate.index.state.positions import PositionSet
 from tidegate.index.store import MemoryStore
+from tidegate.index.subscription.delay_index import DelayIndex
 
 WIDTH_MS = 1_000
 PER_SLICE = 4

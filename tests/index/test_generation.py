@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.catalogs import NAME, damage, opened, reopened, spread, stored
 from tidegate.index.format import keys
-from tidegate.index.positions import PositionSet
+from tidegate.index.state.positions import PositionSet
 from tidegate.index.store import Batch, MemoryStore
 
 SEAL, OTHER_SEAL = 0x1234, (1 << 63) - 1

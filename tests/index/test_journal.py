@@ -10,7 +10,7 @@ import pytest
 from tests.support.catalogs import spread
 from tests.support.flaky_store import FlakyStore
 from tidegate.index.errors import StorageError, TidegateIndexError
-from tidegate.index.journal import Commit, Journal
+from tidegate.index.journal.journal import Commit, Journal
 from tidegate.index.store import Batch, MemoryStore
 
 

@@ -17,17 +17,17 @@ import pytest
 
 from tests.support.catalogs import INCARNATION, OPTIONS, START_MS, spread
 from tests.support.stores import copied_live
-from tidegate.index.catalog import Catalog
+from tidegate.index.catalog.catalog import Catalog
 from tidegate.index.clock import ManualClock
-from tidegate.index.delay_index import DelayIndex
-from tidegate.index.directory import WITNESS_NAME
 from tidegate.index.errors import DamagedDirectoryError, LostCommitsError, StorageError
-from tidegate.index.families import open_families
 from tidegate.index.format.chain import Chain
 from tidegate.index.names import SubscriptionName
-from tidegate.index.positions import Position, PositionSet
-from tidegate.index.rocks import RocksStore
+from tidegate.index.rocks.directory import WITNESS_NAME
+from tidegate.index.rocks.families import open_families
+from tidegate.index.rocks.rocks import RocksStore
+from tidegate.index.state.positions import Position, PositionSet
 from tidegate.index.store import Batch
+from tidegate.index.subscription.delay_index import DelayIndex
 
 TOPIC = "persistent://public/default/orders"
 NAMES = [SubscriptionName(TOPIC, "late"), SubscriptionName(TOPIC, "quiet")]

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.index.entry import Entries, EntryKey
+from tidegate.index.entries.entry import Entries, EntryKey
+from tidegate.index.entries.sort import sort_entries
 from tidegate.index.errors import StorageError
-from tidegate.index.in_flight import InFlightEntries
-from tidegate.index.merge import Item, RunHeap, Taken
-from tidegate.index.run import Run
-from tidegate.index.sort import sort_entries
+from tidegate.index.timeline.in_flight import InFlightEntries
+from tidegate.index.timeline.merge import Item, RunHeap, Taken
+from tidegate.index.timeline.run import Run
 
 FOREVER_MS = 1 << 62
 keys = st.tuples(st.integers(0, 50), st.integers(0, 3), st.integers(0, 30))

@@ -13,14 +13,15 @@ from hypothesis import strategies as st
 
 from tests.support.catalogs import LaterExecutor
 from tests.support.oracle import ENTRY_IDS, LEDGERS, START_MS, entries_of
-from tidegate.index import background, persist, width
-from tidegate.index.catalog import Catalog
+from tidegate.index.blocks import persist, width
+from tidegate.index.catalog import background
+from tidegate.index.catalog.catalog import Catalog
 from tidegate.index.clock import ManualClock
-from tidegate.index.entry import EntryKey
+from tidegate.index.entries.entry import EntryKey
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
-from tidegate.index.positions import Position, PositionSet
-from tidegate.index.rocks import RocksStore
+from tidegate.index.rocks.rocks import RocksStore
+from tidegate.index.state.positions import Position, PositionSet
 from tidegate.index.store import MemoryStore, Store
 
 NAME = SubscriptionName("persistent://public/default/orders", "late")

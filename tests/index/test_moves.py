@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.catalogs import NAME, OPTIONS, START_MS, damage, drained, opened, reopened, spread, stored
-from tidegate.index.delay_index import DelayIndex
-from tidegate.index.entry import Entries
+from tidegate.index.entries.entry import Entries
 from tidegate.index.format import keys
-from tidegate.index.moved import Moved
-from tidegate.index.positions import PositionSet
+from tidegate.index.state.moved import Moved
+from tidegate.index.state.positions import PositionSet
 from tidegate.index.store import MemoryStore
+from tidegate.index.subscription.delay_index import DelayIndex
 
 OWN_MS = START_MS + 5_000
 POSITION = (5, 7)

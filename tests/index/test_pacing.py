@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.catalogs import INCARNATION, NAME, START_MS, spread
-from tidegate.index.catalog import Catalog
+from tidegate.index.blocks.pacing import CompactionPace, Interleaved, Pause
+from tidegate.index.catalog.catalog import Catalog
 from tidegate.index.clock import ManualClock
-from tidegate.index.delay_index import DelayIndex
-from tidegate.index.entry import Entries
+from tidegate.index.entries.entry import Entries
 from tidegate.index.errors import StorageError
 from tidegate.index.options import IndexOptions
-from tidegate.index.pacing import CompactionPace, Interleaved, Pause
-from tidegate.index.positions import PositionSet
+from tidegate.index.state.positions import PositionSet
 from tidegate.index.store import Batch, MemoryStore
+from tidegate.index.subscription.delay_index import DelayIndex
 
 SOFT, MAX = 4, 12
 OPTIONS = IndexOptions(

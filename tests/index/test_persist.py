@@ -25,21 +25,23 @@ from tests.support.catalogs import (
     stored,
 )
 from tests.support.stores import FailingStore
-from tidegate.index import persister, roaring, staging
-from tidegate.index import positions as positions_module
-from tidegate.index.catalog import Catalog
+from tidegate.index.blocks import persister
+from tidegate.index.blocks.persist import PersistJob
+from tidegate.index.catalog.catalog import Catalog
 from tidegate.index.clock import ManualClock
-from tidegate.index.crowding import choose_runs
-from tidegate.index.entry import Entries
+from tidegate.index.entries.entry import Entries
+from tidegate.index.entries.sort import sort_entries
 from tidegate.index.errors import StorageError
 from tidegate.index.format import keys
 from tidegate.index.format.envelope import wrap
 from tidegate.index.options import IndexOptions
-from tidegate.index.persist import PersistJob
-from tidegate.index.positions import PositionSet
-from tidegate.index.roaring import serialize_bitmap
-from tidegate.index.sort import sort_entries
+from tidegate.index.state import positions as positions_module
+from tidegate.index.state import roaring
+from tidegate.index.state.positions import PositionSet
+from tidegate.index.state.roaring import serialize_bitmap
 from tidegate.index.store import MemoryStore
+from tidegate.index.timeline import staging
+from tidegate.index.timeline.crowding import choose_runs
 
 
 def test_a_persist_moves_the_journal_into_blocks() -> None:

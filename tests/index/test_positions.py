@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from tidegate.index.entry import Entries
+from tidegate.index.entries.entry import Entries
 from tidegate.index.errors import CorruptRecordError
-from tidegate.index.positions import Position, PositionSet
+from tidegate.index.state.positions import Position, PositionSet
 
 positions = st.tuples(
     st.integers(0, 5), st.one_of(st.integers(0, 60), st.integers((1 << 32) - 3, (1 << 32) - 1))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.support.catalogs import INCARNATION, NAME, START_MS, drained, spread
-from tidegate.index.catalog import Catalog
+from tidegate.index.catalog.catalog import Catalog
 from tidegate.index.clock import ManualClock
-from tidegate.index.delay_index import DelayIndex
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
 from tidegate.index.store import MemoryStore
-from tidegate.index.upkeep import Upkeep
+from tidegate.index.subscription.delay_index import DelayIndex
+from tidegate.index.subscription.upkeep import Upkeep
 
 OPTIONS = IndexOptions(carry_ms=0)
 DAY_MS = 86_400_000

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.catalogs import INCARNATION, NAME, OPTIONS, START_MS, spread, stored
-from tidegate.index.catalog import Catalog
+from tidegate.index.catalog.catalog import Catalog
 from tidegate.index.clock import ManualClock
 from tidegate.index.format import keys
 from tidegate.index.names import SubscriptionName
-from tidegate.index.positions import PositionSet
+from tidegate.index.state.positions import PositionSet
 from tidegate.index.store import Batch, MemoryStore
 
 

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.catalogs import OPTIONS, drained, opened, reopened, spread, stored
-from tidegate.index.changes import Changes
-from tidegate.index.delay_index import DelayIndex
-from tidegate.index.entry import Entries
+from tidegate.index.entries.entry import Entries
 from tidegate.index.format import keys
-from tidegate.index.positions import PositionSet
+from tidegate.index.state.positions import PositionSet
 from tidegate.index.store import MemoryStore
+from tidegate.index.subscription.changes import Changes
+from tidegate.index.subscription.delay_index import DelayIndex
 
 ROUNDS = 200
 _positions = st.lists(st.tuples(st.integers(1, 3), st.integers(0, 5)), min_size=1, max_size=4)

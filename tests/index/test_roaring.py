@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyroaring import BitMap64
 
-from tidegate.index.roaring import Containers, of_highs, runs, take_out
+from tidegate.index.state.roaring import Containers, of_highs, runs, take_out
 
 LEDGER = 1 << 32
 

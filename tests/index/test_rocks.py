@@ -28,7 +28,7 @@ from tests.support.catalogs import (
     positions_of,
     spread,
 )
-from tidegate.index.entry import Entries
+from tidegate.index.entries.entry import Entries
 from tidegate.index.errors import (
     AlreadyOpenError,
     ClosedError,
@@ -39,12 +39,12 @@ from tidegate.index.errors import (
     StorageError,
     UnwritableDirectoryError,
 )
-from tidegate.index.families import open_families
 from tidegate.index.format import keys
 from tidegate.index.format.envelope import FORMAT_VERSION, wrap
 from tidegate.index.format.keys import SliceId
 from tidegate.index.options import IndexOptions
-from tidegate.index.rocks import RocksStore
+from tidegate.index.rocks.families import open_families
+from tidegate.index.rocks.rocks import RocksStore
 from tidegate.index.store import Batch
 
 LARGE_BLOCKS = replace(OPTIONS, block_entries=65_536)

@@ -14,15 +14,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.support.oracle import ENTRY_IDS, LEDGERS, START_MS, Oracle, entries_of
 from tests.support.stores import CrashStore
-from tidegate.index import tide, width
-from tidegate.index.catalog import Catalog
+from tidegate.index.blocks import width
+from tidegate.index.catalog.catalog import Catalog
 from tidegate.index.clock import ManualClock
-from tidegate.index.delay_index import DelayIndex
-from tidegate.index.entry import Entries, EntryKey
+from tidegate.index.entries.entry import Entries, EntryKey
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
-from tidegate.index.page_reader import FIRST_KEY
-from tidegate.index.positions import Position, PositionSet
+from tidegate.index.state.positions import Position, PositionSet
+from tidegate.index.subscription.delay_index import DelayIndex
+from tidegate.index.timeline import tide
+from tidegate.index.timeline.page_reader import FIRST_KEY
 
 NAME = SubscriptionName("persistent://public/default/orders", "late")
 INCARNATION = b"\x01" * 16

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support.flaky_store import FlakyStore
 from tests.support.stores import CrashStore, FailingStore, UnreadableStore, copied_live
 from tidegate.index.errors import ClosedError
-from tidegate.index.rocks import RocksStore
+from tidegate.index.rocks.rocks import RocksStore
 from tidegate.index.store import Batch, MemoryStore, Store
 
 Make = Callable[[], Store]

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from tidegate.index.clock import ManualClock
 from tidegate.index.format import keys
+from tidegate.index.log.tap import TappedStore
 from tidegate.index.store import Batch, MemoryStore
-from tidegate.index.tap import TappedStore
 
 
 class SlowStore(MemoryStore):

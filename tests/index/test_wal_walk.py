@@ -12,10 +12,10 @@ import pytest
 
 from tests.support.catalogs import NAME, OPTIONS, opened, spread
 from tests.support.stores import copied_live
-from tidegate.index.directory import WITNESS_NAME
 from tidegate.index.errors import DamagedDirectoryError
-from tidegate.index.rocks import RocksStore
-from tidegate.index.wal_walk import find_stops, stop_at_damage
+from tidegate.index.rocks.directory import WITNESS_NAME
+from tidegate.index.rocks.rocks import RocksStore
+from tidegate.index.rocks.wal_walk import find_stops, stop_at_damage
 
 BLOCK = 32_768
 HEADER = 7

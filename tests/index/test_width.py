@@ -11,10 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.catalogs import START_MS
-from tidegate.index.entry import Int64Array
-from tidegate.index.format.keys import SliceId
-from tidegate.index.options import IndexOptions
-from tidegate.index.width import (
+from tidegate.index.blocks.width import (
     BLOCK_COST_ENTRIES,
     ENTRIES_MIN,
     SWITCH_RATIO,
@@ -28,6 +25,9 @@ from tidegate.index.width import (
     may_scatter,
     slice_entries_max,
 )
+from tidegate.index.entries.entry import Int64Array
+from tidegate.index.format.keys import SliceId
+from tidegate.index.options import IndexOptions
 
 SECOND_MS = 1_000
 MINUTE_MS = 60 * SECOND_MS

@@ -16,13 +16,13 @@ from tests.support.catalogs import (
     reopened,
     spread,
 )
-from tidegate.index.catalog import Catalog
+from tidegate.index.catalog.catalog import Catalog
 from tidegate.index.clock import ManualClock
-from tidegate.index.delay_index import DelayIndex
-from tidegate.index.entry import Entries
+from tidegate.index.entries.entry import Entries
 from tidegate.index.errors import StorageError
 from tidegate.index.options import IndexOptions
 from tidegate.index.store import MemoryStore
+from tidegate.index.subscription.delay_index import DelayIndex
 
 AUTOMATIC = IndexOptions(slice_width_ms=1_000, slice_width_auto=True, carry_ms=0)
 HOUR_MS = 3_600_000
@@ -177,7 +177,7 @@ def test_a_persist_that_fails_changes_no_width(monkeypatch: pytest.MonkeyPatch) 
 def test_a_change_is_logged_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
     catalog, index = automatic(MemoryStore())
     index.add(spread(20_000, WEEK_MS))
-    with caplog.at_level(logging.INFO, logger="tidegate.index.slice_width"):
+    with caplog.at_level(logging.INFO, logger="tidegate.index.blocks.slice_width"):
         catalog.persist(NAME)
     (said,) = [record.getMessage() for record in caplog.records if "slice width" in record.getMessage()]
     assert "was 1000 ms: a spill puts about" in said

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.index.directory import WITNESS_NAME
 from tidegate.index.format.commits import Statement
-from tidegate.index.witness import Witness, judge
+from tidegate.index.rocks.directory import WITNESS_NAME
+from tidegate.index.rocks.witness import Witness, judge
 
 
 def slots(directory: Path) -> list[Statement]:

@@ -103,7 +103,7 @@ def test_a_function_begins_at_its_own_line_or_its_first_decorators() -> None:
 
 
 def test_the_tests_of_a_module_come_first_and_the_simulator_never() -> None:
-    mutant = Mutant("index/journal.py", 1, 0, 0, "constant", "1", "0")
+    mutant = Mutant("index/journal/journal.py", 1, 0, 0, "constant", "1", "0")
     found = stages(ROOT, mutant)
 
     assert found[0] == ["tests/index/test_journal.py"]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.plugin.durations import duration, in_words, milliseconds
+from tidegate.plugin.shared.durations import duration, in_words, milliseconds
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,15 @@ import pytest
 
 from tests.support.daemons import assert_one_line, run
 from tidegate.plugin.daemon.settings import Settings, load_settings
-from tidegate.plugin.environment import SETTINGS, default_socket, refuse_misspelt, require_linux, unknown
 from tidegate.plugin.errors import ConfigError, UserError
 from tidegate.plugin.local import toolchain
+from tidegate.plugin.shared.environment import (
+    SETTINGS,
+    default_socket,
+    refuse_misspelt,
+    require_linux,
+    unknown,
+)
 
 SERVICE = Path("/run/tidegate/tidegate.sock")
 USER = 1_000

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.support.daemons import DaemonProcess, StartDaemon, run
 from tests.support.shim_client import ShimClient, entries
 from tidegate.plugin.daemon.logs import make_logger
-from tidegate.plugin.shown import shown
+from tidegate.plugin.shared.shown import shown
 
 TOPIC = "persistent://public/default/orders"
 HOUR_MS = 3_600_000

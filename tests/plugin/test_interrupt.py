@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.plugin import interrupt
 from tidegate.plugin.local.daemon import without_settings
+from tidegate.plugin.shared import interrupt
 
 ROOT = Path(__file__).resolve().parents[2]
 (MODULE, FUNCTION) = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["scripts"][
@@ -49,8 +49,8 @@ def interrupted(amid: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     ("amid", "arguments"),
     [
         ("tidegate.plugin.cli", ("status",)),
-        ("tidegate.plugin.environment", ("status",)),
-        ("tidegate.plugin.shown", ("serve", "--data", "d")),
+        ("tidegate.plugin.shared.environment", ("status",)),
+        ("tidegate.plugin.shared.shown", ("serve", "--data", "d")),
         ("typer", ("status",)),
         ("tidegate.plugin.commands.status", ("status",)),
         ("rich.console", ("status",)),

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import pytest
 
-from tidegate.plugin import rest
-from tidegate.plugin.rest import (
+from tidegate.plugin.shared import rest
+from tidegate.plugin.shared.rest import (
     Answer,
     NoAnswerOfPulsarError,
     RedirectError,

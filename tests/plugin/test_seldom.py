@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.index.clock import ManualClock
-from tidegate.plugin.seldom import KINDS_MAX, Seldom, kind_of
+from tidegate.plugin.shared.seldom import KINDS_MAX, Seldom, kind_of
 
 
 def test_once_a_minute_and_how_many_were_left_out() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.plugin.shown import lines, one_line, shown, without_passwords
+from tidegate.plugin.shared.shown import lines, one_line, shown, without_passwords
 
 
 @pytest.mark.parametrize(

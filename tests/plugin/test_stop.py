@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from tidegate.plugin.stop import InterruptedRunError, RunError, Stop
+from tidegate.plugin.shared.stop import InterruptedRunError, RunError, Stop
 
 
 def test_a_wait_that_takes_too_long_says_what_to_do() -> None:

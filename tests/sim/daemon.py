@@ -21,15 +21,15 @@ from tests.sim.promises import Promises
 from tests.sim.store import Disk, SimStore, Trouble
 from tests.sim.wire import ClientEnd, Wire, WireOptions
 from tidegate.index import ENTRY_BYTES
-from tidegate.index.catalog import Catalog
-from tidegate.index.delay_index import DelayIndex
+from tidegate.index.catalog.catalog import Catalog
 from tidegate.index.errors import DamagedDirectoryError, TidegateIndexError
 from tidegate.index.format import keys
 from tidegate.index.log.log_options import LogOptions
 from tidegate.index.log.pointer import NO_LEDGER
+from tidegate.index.log.tap import Noted, TappedStore
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
-from tidegate.index.tap import Noted, TappedStore
+from tidegate.index.subscription.delay_index import DelayIndex
 from tidegate.plugin.daemon.connection import Connection
 from tidegate.plugin.daemon.engine import DaemonEngine
 from tidegate.plugin.daemon.half_frames import HalfFrames

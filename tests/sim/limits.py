@@ -10,22 +10,14 @@ from contextlib import contextmanager
 from types import ModuleType
 
 from tests.sim.config import Config
-from tidegate.index import (
-    distinct,
-    entry,
-    exhausted,
-    in_flight,
-    journal,
-    merge,
-    persist,
-    position_batch,
-    positions,
-    replay,
-    roaring,
-    staging,
-)
+from tidegate.index.blocks import persist
+from tidegate.index.entries import distinct, entry
 from tidegate.index.format import packing
+from tidegate.index.journal import journal
 from tidegate.index.log import ledger_writer, object_home, writer
+from tidegate.index.state import position_batch, positions, roaring
+from tidegate.index.subscription import replay
+from tidegate.index.timeline import exhausted, in_flight, merge, staging
 from tidegate.plugin.daemon import handing_out, ingestion, outgoing, small_adds, streams
 from tidegate.plugin.daemon.index_logs import index_logs, restorer
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from tidegate.index.entry import Entries
-from tidegate.index.positions import PositionSet
+from tidegate.index.entries.entry import Entries
+from tidegate.index.state.positions import PositionSet
 from tidegate.plugin.daemon.session import Change as ChangeMessage
 from tidegate.plugin.wire.messages import Ack, Add, Clear, Close, MarkDelete, Unack
 

@@ -21,29 +21,30 @@ from tests.sim.kernel import NS_PER_S
 from tests.sim.seal import Claim
 from tests.sim.shim import Stream as ShimStream
 from tests.sim.shim import Tracker as ShimTracker
-from tidegate.index import catalog, persist
-from tidegate.index.catalog import Catalog
-from tidegate.index.chains import Chains
-from tidegate.index.changes import Changes
-from tidegate.index.damaged_values import set_aside
-from tidegate.index.delay_index import DelayIndex
-from tidegate.index.entry import Entries
+from tidegate.index.blocks import persist
+from tidegate.index.blocks.leftovers import Leftovers
+from tidegate.index.blocks.persister import Persister
+from tidegate.index.catalog import catalog
+from tidegate.index.catalog.catalog import Catalog
+from tidegate.index.catalog.chains import Chains
+from tidegate.index.entries.entry import Entries
 from tidegate.index.format import keys
 from tidegate.index.format.chain import Chain
-from tidegate.index.journal import Commit
-from tidegate.index.leftovers import Leftovers
+from tidegate.index.journal.damaged_values import set_aside
+from tidegate.index.journal.journal import Commit
 from tidegate.index.log.home import AwayError, NoLedgerError
 from tidegate.index.log.landing import Landing
 from tidegate.index.log.object_home import ObjectHome
+from tidegate.index.log.tap import Noted
 from tidegate.index.log.waiting import Waiting
 from tidegate.index.log.writer import LogWriter
 from tidegate.index.names import SubscriptionName
-from tidegate.index.persister import Persister
-from tidegate.index.position_state import ChangedLedgers, PositionState
-from tidegate.index.positions import PositionSet
+from tidegate.index.state.position_state import ChangedLedgers, PositionState
+from tidegate.index.state.positions import PositionSet
 from tidegate.index.store import Batch
-from tidegate.index.tap import Noted
-from tidegate.index.timeline import Timeline
+from tidegate.index.subscription.changes import Changes
+from tidegate.index.subscription.delay_index import DelayIndex
+from tidegate.index.timeline.timeline import Timeline
 from tidegate.plugin.daemon import histories
 from tidegate.plugin.daemon.committer import Committer
 from tidegate.plugin.daemon.connection import Connection

@@ -19,7 +19,7 @@ from tests.sim.kernel import NS_PER_MS, BrokenSimulation, Violation
 from tests.sim.limits import limited
 from tests.sim.obligations import Cause
 from tests.sim.world import World
-from tidegate.index import background
+from tidegate.index.catalog import background
 from tidegate.index.log import landing, records, snapshot
 from tidegate.plugin.daemon import held_news, session
 from tidegate.plugin.telemetry import survey

@@ -20,7 +20,7 @@ from tests.sim.log_home import current_ledger
 from tests.sim.store import Disk
 from tests.sim.wire import Wire
 from tidegate.index.format import decode_block
-from tidegate.index.positions import PositionSet
+from tidegate.index.state.positions import PositionSet
 from tidegate.plugin.daemon.histories import Break
 from tidegate.plugin.daemon.session import Change
 from tidegate.plugin.wire.messages import (

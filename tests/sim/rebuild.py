@@ -13,7 +13,7 @@ import numpy as np
 from tests.sim.kernel import Kernel, Process, Violation
 from tests.sim.promises import Promises
 from tests.sim.wire import Wire
-from tidegate.index.entry import Entries
+from tidegate.index.entries.entry import Entries
 from tidegate.index.format import encode_block
 from tidegate.plugin.wire.codec import decode, encode
 from tidegate.plugin.wire.frames import VERSION_MAX, VERSION_MIN, FrameDecoder

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 from tests.sim.kernel import Violation
 from tests.sim.outbox import Change, Kind, Outbox
 from tests.sim.seal import Claim, ClaimHost, Owner, Seal, SealHost
-from tidegate.index.positions import PositionSet
+from tidegate.index.state.positions import PositionSet
 from tidegate.plugin.wire.codec import CLAIMS_MAX
 from tidegate.plugin.wire.messages import Due, Held, Open, Pace, Paced, Unheld
 from tidegate.plugin.wire.release_pace import PaceKind, ReleasePace

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from tidegate.index.catalog import Catalog
+from tidegate.index.catalog.catalog import Catalog
 from tidegate.index.clock import ManualClock
-from tidegate.index.delay_index import DelayIndex
-from tidegate.index.entry import Entries, EntryKey
+from tidegate.index.entries.entry import Entries, EntryKey
 from tidegate.index.format import keys
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
-from tidegate.index.positions import PositionSet
+from tidegate.index.state.positions import PositionSet
 from tidegate.index.store import Batch, MemoryStore, Store
+from tidegate.index.subscription.delay_index import DelayIndex
 
 NAME = SubscriptionName("persistent://public/default/orders", "late")
 OTHER = SubscriptionName("persistent://public/default/orders", "other")

@@ -8,9 +8,8 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from tidegate.index.catalog import Catalog
+from tidegate.index.catalog.catalog import Catalog
 from tidegate.index.clock import ManualClock
-from tidegate.index.delay_index import DelayIndex
 from tidegate.index.errors import UnreadableLogError
 from tidegate.index.format import keys
 from tidegate.index.format.manifest import Identity, decode_slice
@@ -22,10 +21,11 @@ from tidegate.index.log.pointer import Pointer
 from tidegate.index.log.reader import LogText, read_log
 from tidegate.index.log.records import EntryKind
 from tidegate.index.log.restore import named_places, restoration
+from tidegate.index.log.tap import TappedStore
 from tidegate.index.log.writer import LogWriter
 from tidegate.index.options import IndexOptions
 from tidegate.index.store import MemoryStore, Store
-from tidegate.index.tap import TappedStore
+from tidegate.index.subscription.delay_index import DelayIndex
 
 ResultT = TypeVar("ResultT")
 

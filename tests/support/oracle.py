@@ -6,9 +6,9 @@ import copy
 import random
 from collections.abc import Iterable
 
-from tidegate.index.delay_index import DelayIndex
-from tidegate.index.entry import Entries, EntryKey
-from tidegate.index.positions import Position
+from tidegate.index.entries.entry import Entries, EntryKey
+from tidegate.index.state.positions import Position
+from tidegate.index.subscription.delay_index import DelayIndex
 
 LEDGERS = 4
 ENTRY_IDS = 40

@@ -16,9 +16,9 @@ from types import TracebackType
 from typing import Self
 
 from tests.support.log_answers import answered_by
-from tidegate.index.entry import Entries
+from tidegate.index.entries.entry import Entries
 from tidegate.index.log.memory_home import MemoryHome, World
-from tidegate.index.positions import PositionSet
+from tidegate.index.state.positions import PositionSet
 from tidegate.plugin.daemon.session import Change
 from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.wire.codec import decode, encode

@@ -19,8 +19,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from tidegate.index.log import FolderObjects, Objects
-from tidegate.plugin.extras import how_to_get
-from tidegate.plugin.shown import one_line, shown
+from tidegate.plugin.shared.extras import how_to_get
+from tidegate.plugin.shared.shown import one_line, shown
 
 FILE = "file"
 THREADS = 16

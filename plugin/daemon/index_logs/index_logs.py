@@ -45,7 +45,7 @@ from tidegate.plugin.daemon.index_logs.fetching import Fetches
 from tidegate.plugin.daemon.index_logs.restorer import Restored, Restorer, RestoreRequest
 from tidegate.plugin.daemon.index_logs.stream_log import Former, LogState, StreamLog
 from tidegate.plugin.daemon.stream import Stream
-from tidegate.plugin.seldom import Seldom, kind_of
+from tidegate.plugin.shared.seldom import Seldom, kind_of
 from tidegate.plugin.telemetry.metrics import Metrics
 from tidegate.plugin.wire.messages import Open
 

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from tidegate.plugin.drill.fault import FaultError
-from tidegate.plugin.rest import Answer, RestClient, RestError
+from tidegate.plugin.shared.rest import Answer, RestClient, RestError
 
 _TIMEOUT_S = 10.0
 _LOOKUP_TIMEOUT_S = 2.0

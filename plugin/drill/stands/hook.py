@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tidegate.plugin.drill.fault import FaultError, State
-from tidegate.plugin.stop import InterruptedRunError
+from tidegate.plugin.shared.stop import InterruptedRunError
 
 _HOOK_TIMEOUT_S = 300.0
 _AWAY_TIMEOUT_S = 30.0

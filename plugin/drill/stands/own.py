@@ -25,7 +25,7 @@ from tidegate.plugin.drill.reach import reach
 from tidegate.plugin.drill.stands.admin import StandAdmin, broker_of, topic_path
 from tidegate.plugin.drill.stands.hook import HookPart
 from tidegate.plugin.errors import ConfigError, UserError
-from tidegate.plugin.rest import Answer
+from tidegate.plugin.shared.rest import Answer
 
 OWN = "own"
 _SEEN_TIMEOUT_S = 30.0

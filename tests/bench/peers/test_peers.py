@@ -18,8 +18,8 @@ from bench.peers.records import Appenders, dealt, read_rows
 from bench.peers.wheel_file import wheels_of
 from bench.peers.worker import Tally, clock_times
 from tidegate.index.clock import ManualClock
-from tidegate.index.entry import Entries
-from tidegate.index.sort import sort_entries
+from tidegate.index.entries.entry import Entries
+from tidegate.index.entries.sort import sort_entries
 from tidegate.plugin.daemon.serve import index_options
 from tidegate.plugin.daemon.settings import Settings
 

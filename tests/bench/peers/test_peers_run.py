@@ -37,7 +37,7 @@ from bench.peers.postgresql_rows import copy_out, decoded, encoded
 from bench.peers.redis_records import flat, packed, unpacked
 from bench.peers.server import Server
 from bench.plots.picture import draw
-from tidegate.index.entry import Entries
+from tidegate.index.entries.entry import Entries
 
 LOCAL = ("tidegate", "rocksdb", "qmq", "wheel-file", "levels", "heapq", "heapdict")
 SERVERS = ("redis", "postgresql")

@@ -24,8 +24,8 @@ from bench.scale import bench as scale
 from bench.scale.looks import look
 from bench.scale.steps import Stopwatch, drain, fill
 from tidegate.index.clock import ManualClock
-from tidegate.index.entry import Entries
-from tidegate.index.sort import sort_entries
+from tidegate.index.entries.entry import Entries
+from tidegate.index.entries.sort import sort_entries
 
 HOUR_MS = 3_600_000
 SOURCE = Source(HOUR_MS)

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from tidegate.index.catalog import Catalog
+from tidegate.index.catalog.catalog import Catalog
 from tidegate.index.clock import ManualClock
-from tidegate.index.entry import Entries
+from tidegate.index.entries.entry import Entries
 from tidegate.index.errors import StorageError
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
-from tidegate.index.rocks import RocksStore
+from tidegate.index.rocks.rocks import RocksStore
 
 NAME = SubscriptionName("persistent://public/default/orders", "late")
 START_MS = 1_700_000_000_000

@@ -6,7 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
-from tidegate.index.rocks import RocksStore
+from tidegate.index.rocks.rocks import RocksStore
 
 store = RocksStore.open(Path(sys.argv[1]))
 print("open", flush=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 from tidegate.index.errors import StorageError
 from tidegate.index.format import keys
 from tidegate.index.format.keys import SliceId
-from tidegate.index.rocks import RocksStore
+from tidegate.index.rocks.rocks import RocksStore
 from tidegate.index.store import Batch
 
 NOBODY = 65_534

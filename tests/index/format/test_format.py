@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.golden_format import DIRECTORY, Golden, golden
-from tidegate.index.claim import UNKNOWN, Claim
-from tidegate.index.entry import Entries, EntryKey
+from tidegate.index.entries.entry import Entries, EntryKey
+from tidegate.index.entries.sort import sort_entries
 from tidegate.index.errors import CorruptRecordError
 from tidegate.index.format import keys
 from tidegate.index.format.block import decode_block, describe, encode_block
@@ -30,11 +30,11 @@ from tidegate.index.format.moved import decode_moved, encode_moved
 from tidegate.index.format.packing import pack_entries, unpack_entries
 from tidegate.index.format.records import RecordType, decode_entries, decode_numbers, decode_positions
 from tidegate.index.format.upgrade import decode_state_1, decode_state_2, format_record
-from tidegate.index.journal import Journal, Record
+from tidegate.index.journal.journal import Journal, Record
 from tidegate.index.names import SubscriptionName
-from tidegate.index.positions import PositionSet
-from tidegate.index.roaring import deserialize_bitmap, serialize_bitmap
-from tidegate.index.sort import sort_entries
+from tidegate.index.state.claim import UNKNOWN, Claim
+from tidegate.index.state.positions import PositionSet
+from tidegate.index.state.roaring import deserialize_bitmap, serialize_bitmap
 from tidegate.index.store import Batch, MemoryStore
 
 THREE = Entries.of([(1_700_000_000_000, 5, 0), (1_700_000_000_000, 5, 1), (1_700_000_000_250, 6, 70_000)])

@@ -19,8 +19,7 @@ from tests.support.catalogs import (
     stored,
 )
 from tests.support.golden_format import golden
-from tidegate.index.catalog import Catalog
-from tidegate.index.claim import UNKNOWN, Claim
+from tidegate.index.catalog.catalog import Catalog
 from tidegate.index.clock import ManualClock
 from tidegate.index.errors import NewerFormatError, StorageError
 from tidegate.index.format import keys
@@ -28,7 +27,8 @@ from tidegate.index.format.envelope import FORMAT_VERSION, unwrap, wrap
 from tidegate.index.format.manifest import State
 from tidegate.index.format.upgrade import decode_state_1, decode_state_2, downgrade, format_record
 from tidegate.index.options import IndexOptions
-from tidegate.index.positions import PositionSet
+from tidegate.index.state.claim import UNKNOWN, Claim
+from tidegate.index.state.positions import PositionSet
 from tidegate.index.store import Batch, MemoryStore
 
 AUTOMATIC = IndexOptions(slice_width_ms=1_000, slice_width_auto=True, carry_ms=0, block_entries=100)

@@ -26,8 +26,8 @@ from tidegate.index.format.manifest import Identity
 from tidegate.index.log.log_options import LogOptions
 from tidegate.index.log.memory_home import World
 from tidegate.index.log.reader import LogText
+from tidegate.index.log.tap import LOGGED_KINDS, TappedStore
 from tidegate.index.store import Batch
-from tidegate.index.tap import LOGGED_KINDS, TappedStore
 
 IDENTITY = Identity(SubscriptionName("persistent://public/default/orders", "late"), b"\x01" * 16)
 OPTIONS = IndexOptions(block_entries=100, carry_ms=5_000)

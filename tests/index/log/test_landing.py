@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tidegate.index.catalog import Catalog
+from tidegate.index.catalog.catalog import Catalog
 from tidegate.index.clock import ManualClock
 from tidegate.index.errors import StorageError
 from tidegate.index.format import keys

@@ -14,9 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from tests.support.index_logs import Shipper, adopted, copy_of, land, read, restored, run_beside
 from tests.support.oracle import ENTRY_IDS, LEDGERS, START_MS, Oracle, entries_of
 from tests.support.stores import CrashStore
-from tidegate.index.catalog import Catalog
+from tidegate.index.catalog.catalog import Catalog
 from tidegate.index.clock import ManualClock
-from tidegate.index.delay_index import DelayIndex
 from tidegate.index.errors import BlockAwayError, UnreadableLogError
 from tidegate.index.format.chain import Chain
 from tidegate.index.format.manifest import Identity
@@ -26,11 +25,12 @@ from tidegate.index.log.memory_home import World
 from tidegate.index.log.places import Places
 from tidegate.index.log.pointer import Pointer
 from tidegate.index.log.restore import named_places
+from tidegate.index.log.tap import TappedStore
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
-from tidegate.index.positions import Position, PositionSet
+from tidegate.index.state.positions import Position, PositionSet
 from tidegate.index.store import MemoryStore
-from tidegate.index.tap import TappedStore
+from tidegate.index.subscription.delay_index import DelayIndex
 
 IDENTITY = Identity(SubscriptionName("persistent://public/default/orders", "late"), b"\x01" * 16)
 

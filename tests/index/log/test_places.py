@@ -9,10 +9,9 @@ import pytest
 
 from tests.support.index_logs import Shipper, adopted, copy_of, land, read, run
 from tests.support.stores import CrashStore
-from tidegate.index.catalog import Catalog
+from tidegate.index.catalog.catalog import Catalog
 from tidegate.index.clock import ManualClock
-from tidegate.index.delay_index import DelayIndex
-from tidegate.index.entry import Entries
+from tidegate.index.entries.entry import Entries
 from tidegate.index.errors import StorageError
 from tidegate.index.format import keys
 from tidegate.index.format.manifest import Identity
@@ -20,10 +19,11 @@ from tidegate.index.log.log_options import LogOptions
 from tidegate.index.log.memory_home import MemoryHome, World
 from tidegate.index.log.places import Place, Places, by_record, read_record, wasteful_ledgers, writes
 from tidegate.index.log.restore import named_places
+from tidegate.index.log.tap import TappedStore
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
 from tidegate.index.store import Batch
-from tidegate.index.tap import TappedStore
+from tidegate.index.subscription.delay_index import DelayIndex
 
 IDENTITY = Identity(SubscriptionName("persistent://public/default/orders", "late"), b"\x01" * 16)
 OPTIONS = IndexOptions(slice_width_ms=1_000_000_000, block_entries=4, carry_ms=0, write_piece_bytes=1)

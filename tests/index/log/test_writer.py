@@ -9,19 +9,19 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.support.index_logs import Shipper, copy_of, read, restored, run, run_beside
-from tidegate.index.catalog import Catalog
+from tidegate.index.catalog.catalog import Catalog
 from tidegate.index.clock import ManualClock
-from tidegate.index.entry import Entries
+from tidegate.index.entries.entry import Entries
 from tidegate.index.format.manifest import Identity
 from tidegate.index.log.home import AwayError
 from tidegate.index.log.log_options import LogOptions
 from tidegate.index.log.memory_home import World
 from tidegate.index.log.pointer import NO_LEDGER, Pointer
 from tidegate.index.log.records import EntryKind
+from tidegate.index.log.tap import TappedStore
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
 from tidegate.index.store import MemoryStore
-from tidegate.index.tap import TappedStore
 
 IDENTITY = Identity(SubscriptionName("persistent://public/default/orders", "late"), b"\x01" * 16)
 QUEUE_BYTES = 200

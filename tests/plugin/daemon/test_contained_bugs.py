@@ -14,14 +14,14 @@ import pytest
 from tests.support.daemons import StartDaemon
 from tests.support.shim_client import DaemonError, ShimClient, entries
 from tests.support.waiting import until
-from tidegate.index.delay_index import DelayIndex
-from tidegate.index.entry import Entries
+from tidegate.index.entries.entry import Entries
 from tidegate.index.errors import StorageError
 from tidegate.index.format import encode_block
 from tidegate.index.log.memory_home import World
 from tidegate.index.log.writer import LogWriter
 from tidegate.index.names import SubscriptionName
-from tidegate.index.positions import PositionSet
+from tidegate.index.state.positions import PositionSet
+from tidegate.index.subscription.delay_index import DelayIndex
 from tidegate.plugin.daemon import held_news, session
 from tidegate.plugin.daemon.index_logs.stream_log import StreamLog
 from tidegate.plugin.daemon.serve import RunningDaemon

@@ -16,10 +16,10 @@ from tests.plugin.commands.test_status import shown
 from tests.support.daemons import DaemonProcess
 from tests.support.shim_client import ShimClient, entries
 from tests.support.waiting import until
-from tidegate.index.directory import ASIDE_NAME
 from tidegate.index.format import keys
 from tidegate.index.log.memory_home import World
-from tidegate.index.rocks import RocksStore
+from tidegate.index.rocks.directory import ASIDE_NAME
+from tidegate.index.rocks.rocks import RocksStore
 from tidegate.index.store import Batch
 from tidegate.plugin.daemon.logs import make_logger
 from tidegate.plugin.daemon.serve import running_daemon

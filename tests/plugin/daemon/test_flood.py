@@ -19,7 +19,7 @@ import pytest
 from tests.support.daemons import DaemonProcess, run
 from tests.support.shim_client import ClientStream, ShimClient, entries
 from tests.support.waiting import until
-from tidegate.index import families
+from tidegate.index.rocks import families
 from tidegate.plugin.daemon import descriptors
 from tidegate.plugin.daemon.descriptors import BROKERS_MAX
 from tidegate.plugin.errors import ErrorCode

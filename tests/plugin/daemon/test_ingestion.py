@@ -15,8 +15,9 @@ from tests.support.daemons import StartDaemon
 from tests.support.flaky_store import FlakyStore
 from tests.support.shim_client import ShimClient, entries, random_incarnation
 from tests.support.stores import CrashStore, copied
-from tidegate.index import Entries, MemoryStore, PositionSet, SubscriptionName, positions, sort_entries
+from tidegate.index import Entries, MemoryStore, PositionSet, SubscriptionName, sort_entries
 from tidegate.index.format import encode_block
+from tidegate.index.state import positions
 from tidegate.plugin.daemon.ingestion import PIECE_ENTRIES
 from tidegate.plugin.errors import DaemonAwayError, UserError
 from tidegate.plugin.wire.messages import Ingest, Query, Reply, Role, json_body

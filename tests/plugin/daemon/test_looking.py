@@ -14,7 +14,8 @@ import pytest
 
 from tests.support.daemons import DaemonProcess, StartDaemon, assert_one_line, run
 from tests.support.shim_client import ClientStream, ShimClient
-from tidegate.index import Entries, EntryKey, PositionSet, SubscriptionName, tide
+from tidegate.index import Entries, EntryKey, PositionSet, SubscriptionName
+from tidegate.index.timeline import tide
 from tidegate.plugin.commands.tide import forecast, lines
 from tidegate.plugin.daemon.looking import edges_of
 from tidegate.plugin.daemon.selection import parse_id

@@ -11,7 +11,7 @@ from tests.support.daemons import DaemonProcess, StartDaemon
 from tests.support.shim_client import ShimClient, entries
 from tests.support.waiting import until
 from tidegate.index.log.memory_home import World
-from tidegate.index.rocks import RocksStore
+from tidegate.index.rocks.rocks import RocksStore
 from tidegate.plugin.errors import ErrorCode
 
 TOPIC = "persistent://public/default/orders"

@@ -11,7 +11,7 @@ import httpx
 
 from tests.support.daemons import DaemonProcess
 from tests.support.shim_client import ShimClient, entries
-from tidegate.index.positions import PositionSet
+from tidegate.index.state.positions import PositionSet
 
 TOPIC = "persistent://public/default/orders"
 HOUR_MS = 3_600_000

@@ -14,7 +14,7 @@ from tests.support.shim_client import ShimClient, entries
 from tests.support.stores import corrupt_blocks
 from tests.support.waiting import until
 from tidegate.index.clock import ManualClock
-from tidegate.index.entry import ENTRY_BYTES
+from tidegate.index.entries.entry import ENTRY_BYTES
 from tidegate.index.errors import StorageError
 from tidegate.index.format import keys
 from tidegate.index.names import SubscriptionName

@@ -8,11 +8,11 @@ from typing import cast
 import pytest
 
 from tests.support.shim_client import GENERATION, INCARNATION, NO_POSITION
-from tidegate.index.catalog import Catalog
+from tidegate.index.catalog.catalog import Catalog
 from tidegate.index.clock import ManualClock
-from tidegate.index.entry import Entries
+from tidegate.index.entries.entry import Entries
 from tidegate.index.names import SubscriptionName
-from tidegate.index.positions import PositionSet
+from tidegate.index.state.positions import PositionSet
 from tidegate.index.store import MemoryStore
 from tidegate.plugin.daemon.outgoing import STEP_NS, Answers
 from tidegate.plugin.daemon.session import Session

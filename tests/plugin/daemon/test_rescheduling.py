@@ -24,7 +24,7 @@ from tidegate.plugin.api import changes
 from tidegate.plugin.daemon import broker_changes, rescheduling
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.errors import UserError
-from tidegate.plugin.moments import AT_ONCE_MS
+from tidegate.plugin.shared.moments import AT_ONCE_MS
 from tidegate.plugin.wire.client import ask_socket
 from tidegate.plugin.wire.messages import Reschedule, Rescheduled, Standing
 

@@ -23,11 +23,11 @@ import pytest
 from tests.support.daemons import START_SECONDS, DaemonProcess, assert_one_line, run
 from tests.support.shim_client import DaemonError, ShimClient, entries
 from tests.support.waiting import until
-from tidegate.index.directory import ASIDE_NAME, WITNESS_NAME
 from tidegate.index.format.envelope import FORMAT_VERSION, wrap
 from tidegate.index.format.keys import FORMAT_KEY
-from tidegate.index.positions import PositionSet
-from tidegate.index.rocks import RocksStore
+from tidegate.index.rocks.directory import ASIDE_NAME, WITNESS_NAME
+from tidegate.index.rocks.rocks import RocksStore
+from tidegate.index.state.positions import PositionSet
 from tidegate.index.store import Batch
 from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.local.daemon import without_settings

@@ -35,7 +35,7 @@ from tests.support.stores import corrupt_blocks
 from tests.support.waiting import until
 from tidegate.index.clock import ManualClock
 from tidegate.index.names import SubscriptionName
-from tidegate.index.positions import PositionSet
+from tidegate.index.state.positions import PositionSet
 from tidegate.index.store import MemoryStore
 from tidegate.plugin.daemon import server as server_module
 from tidegate.plugin.daemon.connection import Connection

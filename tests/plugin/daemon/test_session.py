@@ -7,12 +7,12 @@ from pyroaring import BitMap
 
 from tests.support.catalogs import damage, stored
 from tests.support.shim_client import GENERATION, INCARNATION, NO_POSITION, entries
-from tidegate.index.catalog import Catalog
+from tidegate.index.catalog.catalog import Catalog
 from tidegate.index.clock import ManualClock
-from tidegate.index.entry import Entries
+from tidegate.index.entries.entry import Entries
 from tidegate.index.format import keys
 from tidegate.index.names import SubscriptionName
-from tidegate.index.positions import PositionSet
+from tidegate.index.state.positions import PositionSet
 from tidegate.index.store import MemoryStore
 from tidegate.plugin.daemon.histories import Break
 from tidegate.plugin.daemon.session import Change, Session

@@ -12,7 +12,7 @@ from tests.support.daemons import StartDaemon
 from tests.support.flaky_store import FlakyStore
 from tests.support.shim_client import ShimClient, entries
 from tests.support.waiting import until
-from tidegate.index.positions import PositionSet
+from tidegate.index.state.positions import PositionSet
 from tidegate.plugin.errors import ErrorCode, StopError
 from tidegate.plugin.wire.messages import Close, Ping, Pong
 

@@ -12,12 +12,12 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.support.shim_client import GENERATION, INCARNATION
-from tidegate.index.catalog import Catalog
+from tidegate.index.catalog.catalog import Catalog
 from tidegate.index.clock import ManualClock
-from tidegate.index.entry import Entries
+from tidegate.index.entries.entry import Entries
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
-from tidegate.index.positions import Position, PositionSet
+from tidegate.index.state.positions import Position, PositionSet
 from tidegate.index.store import MemoryStore
 from tidegate.plugin.daemon.session import Change, Session
 from tidegate.plugin.wire.messages import Ack, Add, Clear, Open

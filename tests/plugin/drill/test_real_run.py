@@ -25,7 +25,7 @@ from tidegate.plugin.drill.session import Options, Session
 from tidegate.plugin.drill.stands.trackers import OURS
 from tidegate.plugin.drill.verdict import Verdict
 from tidegate.plugin.local.shim import SHIM_JAR
-from tidegate.plugin.stop import Stop
+from tidegate.plugin.shared.stop import Stop
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(800)]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tidegate.plugin.local.workspace import workspace
-from tidegate.plugin.stop import RunError
+from tidegate.plugin.shared.stop import RunError
 
 BUSY = "another demo runs"
 

@@ -19,9 +19,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.support.daemons import StartDaemon
 from tests.support.promlint import problems
 from tests.support.shim_client import TIMEOUT_S, ShimClient, entries
-from tidegate.index.entry import ENTRY_BYTES
+from tidegate.index.entries.entry import ENTRY_BYTES
 from tidegate.index.names import SubscriptionName
-from tidegate.index.positions import PositionSet
+from tidegate.index.state.positions import PositionSet
 from tidegate.index.store import MemoryStore
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.errors import ConfigError

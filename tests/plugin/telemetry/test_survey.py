@@ -11,12 +11,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.shim_client import entries
-from tidegate.index.catalog import Catalog
+from tidegate.index.catalog.catalog import Catalog
 from tidegate.index.clock import ManualClock
-from tidegate.index.delay_index import DelayIndex
 from tidegate.index.names import SubscriptionName
 from tidegate.index.stats import IndexStats
 from tidegate.index.store import MemoryStore
+from tidegate.index.subscription.delay_index import DelayIndex
 from tidegate.plugin.daemon.report import with_subscriptions
 from tidegate.plugin.telemetry import lately, survey
 from tidegate.plugin.telemetry.survey import Surveyor, in_turns

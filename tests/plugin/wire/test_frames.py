@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from tests.support.golden_frames import BAD, GOLDEN, GOOD, golden_bytes, golden_error
-from tidegate.index.entry import Entries
-from tidegate.index.positions import PositionSet
+from tidegate.index.entries.entry import Entries
+from tidegate.index.state.positions import PositionSet
 from tidegate.plugin.errors import ErrorCode, ProtocolError
 from tidegate.plugin.wire.codec import RECORDS_MAX, decode, encode, split_positions
 from tidegate.plugin.wire.frames import LENGTH_MAX, Frame, FrameDecoder, FrameType, encode_frame

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from tidegate.index import families, rocks
+from tidegate.index.rocks import families, rocks
 from tidegate.plugin import cli
 
 KIB = 1 << 10

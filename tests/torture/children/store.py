@@ -6,8 +6,9 @@ import os
 import sys
 from pathlib import Path
 
-from tidegate.index import Batch, RocksStore, families, rocks
+from tidegate.index import Batch, RocksStore
 from tidegate.index.format import SliceId, keys
+from tidegate.index.rocks import families, rocks
 
 families._WRITE_BUFFER_BYTES = families._JOURNAL_BUFFER_BYTES = 64 << 10
 rocks._TIDY_BYTES = 64 << 10

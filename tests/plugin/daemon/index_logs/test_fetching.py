@@ -22,8 +22,7 @@ from tests.support.index_logs import copy_of, ledgers_of_blocks, read
 from tests.support.shim_client import INCARNATION, ClientStream, ShimClient, entries
 from tests.support.stores import CrashStore
 from tests.support.waiting import until
-from tidegate.index.delay_index import DelayIndex
-from tidegate.index.entry import Entries
+from tidegate.index.entries.entry import Entries
 from tidegate.index.format import keys
 from tidegate.index.format.manifest import Identity
 from tidegate.index.log.home import AwayError, RefusedError
@@ -32,7 +31,8 @@ from tidegate.index.log.memory_home import MemoryHome, World
 from tidegate.index.log.places import ledgers_of
 from tidegate.index.log.pointer import Pointer
 from tidegate.index.log.records import EntryKind
-from tidegate.index.positions import PositionSet
+from tidegate.index.state.positions import PositionSet
+from tidegate.index.subscription.delay_index import DelayIndex
 from tidegate.plugin.daemon.index_logs import fetching
 from tidegate.plugin.daemon.serve import RunningDaemon
 

@@ -27,7 +27,7 @@ from tests.support.waiting import until
 from tidegate.index import UNCLAIMED, DelayIndex
 from tidegate.index.format import keys
 from tidegate.index.log.memory_home import World
-from tidegate.index.positions import PositionSet
+from tidegate.index.state.positions import PositionSet
 from tidegate.index.store import Batch, MemoryStore
 from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.wire.messages import LogAnswer, LogOp, LogRequest

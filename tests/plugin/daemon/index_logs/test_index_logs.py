@@ -15,9 +15,8 @@ from tests.support.index_logs import copy_of, read, restored
 from tests.support.shim_client import GENERATION, INCARNATION, ShimClient, entries
 from tests.support.stores import CrashStore
 from tests.support.waiting import until
-from tidegate.index.catalog import Catalog
+from tidegate.index.catalog.catalog import Catalog
 from tidegate.index.clock import ManualClock
-from tidegate.index.delay_index import DelayIndex
 from tidegate.index.format import encode_block, keys
 from tidegate.index.format.manifest import Identity
 from tidegate.index.log.home import AwayError
@@ -26,8 +25,9 @@ from tidegate.index.log.memory_home import MemoryHome, World
 from tidegate.index.log.pointer import Pointer
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
-from tidegate.index.positions import PositionSet
+from tidegate.index.state.positions import PositionSet
 from tidegate.index.store import Batch, MemoryStore
+from tidegate.index.subscription.delay_index import DelayIndex
 from tidegate.plugin.daemon.index_logs import restorer, stream_log
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.errors import ErrorCode

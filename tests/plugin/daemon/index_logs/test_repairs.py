@@ -14,11 +14,11 @@ from tests.support.shim_client import ClientStream, ShimClient, entries
 from tests.support.stores import corrupt_blocks
 from tests.support.waiting import until
 from tidegate.index.clock import ManualClock
-from tidegate.index.entry import Entries
+from tidegate.index.entries.entry import Entries
 from tidegate.index.log.log_options import LogOptions
 from tidegate.index.log.memory_home import World
 from tidegate.index.names import SubscriptionName
-from tidegate.index.positions import PositionSet
+from tidegate.index.state.positions import PositionSet
 from tidegate.index.store import MemoryStore
 from tidegate.plugin.daemon.index_logs.repairs import REST_S, Rests
 from tidegate.plugin.daemon.serve import RunningDaemon

@@ -16,7 +16,7 @@ from tests.support.stores import CrashStore, copied
 from tests.support.waiting import until
 from tidegate.index.log import AwayError, LogOptions, Pointer
 from tidegate.index.log.memory_home import MemoryHome, World
-from tidegate.index.positions import PositionSet
+from tidegate.index.state.positions import PositionSet
 from tidegate.plugin.daemon.index_logs import index_logs, stream_log
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.wire.messages import LogOp, LogRequest

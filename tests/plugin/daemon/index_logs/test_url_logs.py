@@ -18,7 +18,7 @@ from tests.support.waiting import until
 from tidegate.index.log.memory_home import World
 from tidegate.index.log.object_home import ObjectHome
 from tidegate.index.log.pointer import Pointer
-from tidegate.index.positions import PositionSet
+from tidegate.index.state.positions import PositionSet
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.wire.messages import Close
 

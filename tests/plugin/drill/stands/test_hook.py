@@ -10,7 +10,7 @@ import pytest
 from tests.support.own_stands import own
 from tidegate.plugin.drill.fault import FaultError, State
 from tidegate.plugin.drill.stands.hook import HookPart
-from tidegate.plugin.stop import InterruptedRunError, Stop
+from tidegate.plugin.shared.stop import InterruptedRunError, Stop
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Blocks on disk: written by persists, merged by compactions, missing, corrupt, left over."""

@@ -1,0 +1,1 @@
+"""All subscriptions of one data directory, and the background work on them."""

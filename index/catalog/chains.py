@@ -1,0 +1,95 @@
+"""The index logs that have the data of the subscriptions, as the store says and as was set since.
+
+Invariant: while blocks of a subscription are absent, its stored chain stays as it is: a start would find
+incomplete data, and has to read the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tidegate.index.errors import CorruptRecordError, StorageError
+from tidegate.index.format import keys
+from tidegate.index.format.chain import Chain
+from tidegate.index.journal.journal import Journal
+from tidegate.index.store import Batch, Store
+from tidegate.index.subscription.delay_index import DelayIndex
+
+
+class Chains:
+    """The chain of each subscription. is_here: False for an index that the catalog does not have."""
+
+    def __init__(self, store: Store, journal: Journal, is_here: Callable[[DelayIndex], bool]) -> None:
+        self._store = store
+        self._journal = journal
+        self._is_here = is_here
+        self._set: dict[DelayIndex, Chain] = {}
+        """Those that were set since the start: what is stored of them may be older until the next commit."""
+
+    def get(self, index: DelayIndex) -> Chain | None:
+        """The index log that has the data of a subscription; None if unknown."""
+        known = self._set.get(index)
+        return self._stored(index) if known is None else known
+
+    def set(self, index: DelayIndex, chain: Chain) -> int:
+        """Note that this index log has the data of a subscription; the token. Durable with the next commit.
+
+        Not stored while blocks are absent.
+        """
+        if not self._is_here(index):
+            return self._journal.durable_token
+        self._set[index] = chain
+        if index.upkeep.absent_blocks:
+            return self._journal.durable_token
+        batch = Batch()
+        batch.put(_key(index), chain.encode())
+        return self._journal.also(batch)
+
+    def doubt(self, index: DelayIndex) -> None:
+        """Note damage in the data of a subscription that has `damaged`; a persist will repair it.
+
+        Durable with the next commit.
+        """
+        if self._is_here(index) and index.damaged:
+            self._journal.also(self._doubted(index))
+
+    def doubt_damaged(self, indexes: Iterable[DelayIndex]) -> None:
+        """Doubt the chains of damaged subscriptions. Durable on return. Raises StorageError.
+
+        Their stored values are repaired next, and the following start finds no damage.
+        """
+        batch = Batch()
+        for index in indexes:
+            if index.damaged:
+                batch.extend(self._doubted(index))
+        if len(batch):
+            self._store.write(batch, sync=True)
+
+    def believe(self, index: DelayIndex) -> None:
+        """Note that a stream uses the local data: its log is no longer the better copy."""
+        chain = self.get(index)
+        if chain is not None and (index.damaged or not chain.whole):
+            self.set(index, chain._replace(whole=True))
+        index.damaged = False
+
+    def forget(self, index: DelayIndex) -> None:
+        """Forget a subscription that the catalog removes."""
+        self._set.pop(index, None)
+
+    def _stored(self, index: DelayIndex) -> Chain | None:
+        try:
+            value = self._store.get(_key(index))
+            return None if value is None else Chain.decode(value)
+        except (CorruptRecordError, StorageError):
+            return None
+
+    def _doubted(self, index: DelayIndex) -> Batch:
+        batch = Batch()
+        chain = self.get(index)
+        if chain is not None and not index.upkeep.absent_blocks:
+            batch.put(_key(index), chain._replace(whole=False).encode())
+        return batch
+
+
+def _key(index: DelayIndex) -> bytes:
+    return keys.subscription_key(keys.CHAIN, index.own_journal.subscription_id)

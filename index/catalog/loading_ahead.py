@@ -1,0 +1,71 @@
+"""The loading of blocks that are due soon, the most urgent subscription first.
+
+Invariant: the heap has no parked subscription, and none that the catalog does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from heapdict import heapdict
+
+from tidegate.index.clock import Clock
+from tidegate.index.subscription.delay_index import DelayIndex
+
+LOAD_AHEAD_NS = 5_000_000
+"""Loading ahead stops after this: it is upkeep, and others wait."""
+
+
+class LoadingAhead:
+    """Loads ahead. is_here: False for an index that the catalog does not have."""
+
+    def __init__(self, clock: Clock, prefetch_ms: int, is_here: Callable[[DelayIndex], bool]) -> None:
+        self._clock = clock
+        self._prefetch_ms = prefetch_ms
+        self._is_here = is_here
+        self._to_load: heapdict = heapdict()
+        """When each subscription that is not parked has something due that is not in memory."""
+        self._parked: set[DelayIndex] = set()
+
+    def park(self, index: DelayIndex) -> None:
+        """Load nothing ahead for a subscription until `unpark`: nobody can take due entries (no credit)."""
+        if self._is_here(index):
+            self._parked.add(index)
+        self.due_changed(index)
+
+    def unpark(self, index: DelayIndex) -> None:
+        """Load ahead for a subscription again."""
+        self._parked.discard(index)
+        self.due_changed(index)
+
+    def due_changed(self, index: DelayIndex) -> None:
+        """Note that another block of an index may be due next."""
+        left_out = index in self._parked or not self._is_here(index)
+        at_ms = None if left_out else index.next_load_ms()
+        if at_ms is None:
+            if index in self._to_load:
+                del self._to_load[index]
+        elif self._to_load.get(index) != at_ms:
+            self._to_load[index] = at_ms
+
+    def forget(self, index: DelayIndex) -> None:
+        """Forget a subscription that the catalog removes."""
+        self._to_load.pop(index, None)
+        self._parked.discard(index)
+
+    def load(self, now_ms: int) -> None:
+        """Load a block for each subscription with one due soon, for a few ms. Raises StorageError."""
+        before_ms = now_ms + self._prefetch_ms
+        begin_ns = self._clock.monotonic_ns()
+        looked: list[DelayIndex] = []
+        try:
+            while self._to_load and self._to_load.peekitem()[1] <= before_ms:
+                index, _ = self._to_load.popitem()
+                looked.append(index)
+                index.prefetch(now_ms)
+                self._to_load.pop(index, None)  # its next block waits until the others had a turn
+                if self._clock.monotonic_ns() - begin_ns > LOAD_AHEAD_NS:
+                    break
+        finally:
+            for index in looked:
+                self.due_changed(index)

@@ -1,0 +1,1 @@
+"""Entries as arrays: their order, their repeats, their rules."""

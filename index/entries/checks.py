@@ -1,0 +1,21 @@
+"""Helpers for the `check()` of each part, which walks every invariant and reports the first that is broken.
+
+For tests and for a doubtful data directory: slow, because everything is read, every block too.
+"""
+
+from __future__ import annotations
+
+from tidegate.index.entries.entry import Entries
+from tidegate.index.errors import CheckError
+
+
+def require(holds: bool, message: str) -> None:
+    """Raise CheckError with `message` unless something holds."""
+    if not holds:
+        raise CheckError(message)
+
+
+def require_run(entries: Entries, what: str) -> None:
+    """A run is sorted and without repeats."""
+    require(entries.is_sorted(), f"{what} is not sorted")
+    require(len(entries.unique()) == len(entries), f"{what} has repeats")

@@ -1,0 +1,1 @@
+"""The journal, and how a start reads it and everything else back."""

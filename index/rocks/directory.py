@@ -1,0 +1,136 @@
+"""The data directory before a store is opened in it: its ownership, its content, its access rights.
+
+Invariants: a refused directory stays unchanged; damaged data is kept, and nothing reads it back; only the
+owner can read the directory's content, because subscriptions and positions tell what a business does; a
+directory made here survives a power cut, and with it the durable data in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import re
+import shutil
+import stat
+from collections.abc import Collection
+from pathlib import Path
+
+from tidegate.index.errors import ForeignDirectoryError, OthersDirectoryError
+from tidegate.index.rocks import faults
+
+WITNESS_NAME = "tidegate.witness"
+PROBE_NAME = ".probe"
+ASIDE_NAME = "damaged"
+
+_LOG = logging.getLogger(__name__)
+_SHOWN = 3
+_OURS = re.compile(
+    # Files of RocksDB, rocksdict, mkfs and our own, also those left by a kill while they were made.
+    r"CURRENT|IDENTITY|LOCK|LOG(\.old\.\d+)?|(MANIFEST|OPTIONS)-\d+(\.dbtmp)?|\d+\.(log|sst|dbtmp)"
+    rf"|rocksdict-config\.json|{re.escape(WITNESS_NAME)}|{re.escape(PROBE_NAME)}|{ASIDE_NAME}|lost\+found"
+)
+
+
+def prepare(path: Path, beside: Collection[str] = ()) -> None:
+    """Make `path` a directory that this process alone uses and may write, if possible.
+
+    beside: names allowed there besides a store, as of a socket.
+    Raises ForeignDirectoryError, OthersDirectoryError, UnwritableDirectoryError.
+    """
+    try:
+        _make(path)
+        found = path.stat()
+        if not stat.S_ISDIR(found.st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if found.st_uid != os.geteuid():
+            raise OthersDirectoryError(str(path), found.st_uid)
+        _require_ours(path, beside)
+        probe = path / PROBE_NAME
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        raise faults.opening(path, error) from error
+
+
+def _make(path: Path) -> None:
+    """Make the directory, and the missing ones above it, durably."""
+    missing = []
+    while not path.exists():
+        missing.append(path)
+        path = path.parent
+    for each in reversed(missing):
+        each.mkdir(0o700 if each == missing[0] else 0o777, exist_ok=True)
+        with contextlib.suppress(PermissionError):  # the parent may be writable and not readable
+            sync(each.parent)
+
+
+def sync(directory: Path) -> None:
+    """Make the list of files in `directory` durable. Raises OSError."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _require_ours(path: Path, beside: Collection[str]) -> None:
+    names = {each.name for each in path.iterdir()}
+    if "CURRENT" in names or WITNESS_NAME in names:
+        return  # a database: its content tells whether it is ours
+    foreign = sorted(name for name in names - set(beside) if not _OURS.fullmatch(name))
+    if foreign:
+        shown = ", ".join(map(ascii, foreign[:_SHOWN])) + (", …" if len(foreign) > _SHOWN else "")
+        raise ForeignDirectoryError(str(path), shown)
+
+
+def close_to_others(path: Path) -> None:
+    """Let only the owner read the files in `path`, once it is known to be ours. Raises OSError."""
+    for each in path.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # RocksDB deletes files that it needs no more
+            found = each.lstat()
+            if stat.S_ISREG(found.st_mode) and found.st_mode & 0o077 and found.st_uid == os.geteuid():
+                each.chmod(0o600)
+    if path.stat().st_mode & 0o077:
+        path.chmod(0o700)
+        _LOG.warning("%s was open to other users, it is no longer: mode 0700, its files 0600", path)
+
+
+def is_witnessed(path: Path) -> bool:
+    """True if a witness says that the store in `path` is ours."""
+    return (path / WITNESS_NAME).is_file()
+
+
+def move_aside(path: Path) -> Path | None:
+    """Move the store in `path` into a folder there, in place of an earlier one, to make room for another.
+
+    Returns the folder; None, and nothing is moved, if no witness says that the store is ours. Nothing of the
+    store may be open. Raises StorageError.
+    """
+    if not is_witnessed(path):
+        return None
+    aside = path / ASIDE_NAME
+    try:
+        if aside.exists():
+            shutil.rmtree(aside)
+        aside.mkdir(0o700)
+        names = [each.name for each in path.iterdir() if _OURS.fullmatch(each.name)]
+        # The witness goes last: it tells the owner. No store may begin beside the former one's WALs.
+        last = {"CURRENT": 1, WITNESS_NAME: 2}
+        for name in sorted(set(names) - {ASIDE_NAME, "lost+found"}, key=lambda name: last.get(name, 0)):
+            (path / name).rename(aside / name)
+        sync(aside)
+        sync(path)
+    except OSError as error:
+        raise faults.opening(path, error) from error
+    return aside
+
+
+def aside_bytes(path: Path) -> int:
+    """Bytes of the store that `move_aside` has moved away in `path`; 0 if there is none any more."""
+    total = 0
+    with contextlib.suppress(OSError):  # somebody is deleting it
+        for each in (path / ASIDE_NAME).iterdir():
+            total += each.lstat().st_size
+    return total

@@ -1,0 +1,50 @@
+"""The positions of one subscription that its index answers for: all that its timeline knows of the state.
+
+Invariant: in flight is a subset of held. A timeline puts positions in flight, and changes nothing else here.
+"""
+
+from __future__ import annotations
+
+from tidegate.index.entries.entry import Entries
+from tidegate.index.state.moved import Moved
+from tidegate.index.state.position_batch import PositionBatch
+from tidegate.index.state.positions import PositionSet
+
+_NONE = PositionSet()
+
+
+class Holding:
+    """Positions held, in flight and moved.
+
+    removals: number of changes that may have taken entries out of `held`.
+    departed: how many positions have left `held`, or more.
+    """
+
+    def __init__(self, held: PositionSet | None = None, moved: Moved | None = None) -> None:
+        self.held = PositionSet(tracked=True) if held is None else held
+        self.in_flight = PositionSet()
+        self.moved = moved or Moved()
+        self.removals = 0
+        self.departed = 0
+
+    def hand_out(self, entries: Entries) -> tuple[Entries, PositionSet, Entries]:
+        """Put popped entries in flight.
+
+        Returns the held entries, their positions (not to be changed), and the entries to hand out: those that
+        were not in flight before.
+        """
+        batch = PositionBatch(entries)
+        held = self.held.contains(batch)
+        if not held.all():
+            entries = entries.take(held)
+            batch = PositionBatch(entries)
+        fresh = self.in_flight.add_new(batch, _NONE)
+        return entries, PositionSet.of_batch(batch), entries if fresh.all() else entries.take(fresh)
+
+    def mark_in_flight(self, positions: PositionSet) -> None:
+        """Put positions that the broker has already in flight."""
+        self.in_flight.update(positions.intersection(self.held))
+
+    def rewind(self, in_flight: PositionSet) -> None:
+        """Let only `in_flight` be in flight."""
+        self.in_flight = in_flight.intersection(self.held)

@@ -1,0 +1,1 @@
+"""One subscription's index: its changes, its upkeep, and the facade."""

@@ -1,0 +1,1 @@
+"""The due times of one subscription: staged, in runs, in slices."""

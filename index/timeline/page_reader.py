@@ -1,0 +1,103 @@
+"""All entries of one subscription at one moment, in order, a page at a time.
+
+The core's thread makes a reader, at the cost of a pointer a block; any other thread uses it. Staged entries
+are arrays that nobody changes, blocks are loaded from the store. Invariant: a page has every entry between
+its two keys at that moment, dead ones too, and none twice. Entries keep their keys through a persist, so that
+pages of later moments fit together: an entry that waits all the time for one time is in exactly one of them.
+Entries of moved positions are there at the times that hold for them, or not at all, for who compares times
+with those of the messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tidegate.index.entries.entry import Entries, EntryKey
+from tidegate.index.entries.sort import sort_entries
+from tidegate.index.errors import CorruptBlockError
+from tidegate.index.format.block import BlockDescriptor, load_block
+from tidegate.index.format.keys import SliceId
+from tidegate.index.state.moved import MovedSnapshot
+from tidegate.index.store import Store
+
+FIRST_KEY: EntryKey = (-1, -1, -1)
+
+
+class Page(NamedTuple):
+    """Sorted entries; ``last``: the key up to which they go, None if nothing follows them."""
+
+    entries: Entries
+    last: EntryKey | None
+
+
+class PageReader:
+    """The entries of an index, staged, in blocks, and moved; the latter only if `with_moved`."""
+
+    def __init__(
+        self,
+        store: Store,
+        subscription_id: int,
+        parts: Sequence[Entries],
+        blocks: Sequence[tuple[SliceId, BlockDescriptor]],
+        moved: MovedSnapshot,
+        *,
+        with_moved: bool,
+    ) -> None:
+        self._store = store
+        self._subscription_id = subscription_id
+        self._parts = parts
+        self._blocks = blocks
+        self._moved = moved
+        self._with_moved = with_moved
+
+    def after(self, key: EntryKey, limit: int, *, strict: bool) -> Page:
+        """About `limit` entries after `key`; memory is bounded by them and the blocks that overlap there.
+
+        Raises CorruptBlockError if a block cannot be read, perhaps because a persist has replaced it since;
+        if not `strict`, such a block is skipped. Raises StorageError.
+        """
+        parts = [self._moved.without(part) for part in self._parts]
+        if self._with_moved:
+            parts.append(self._moved.entries())
+        found = sort_entries(Entries.concat(_first(_later(part, key), limit) for part in parts), unique=True)
+        ahead = sorted(
+            (one for one in self._blocks if one[1].last_deliver_at_ms >= key[0]), key=lambda one: one[1].first
+        )
+        more = False
+        for slice_id, block in ahead:
+            if len(found) >= limit and block.first > found.key(limit - 1):
+                more = True
+                break
+            try:
+                entries = load_block(self._store, self._subscription_id, slice_id, block)
+            except CorruptBlockError:
+                if strict:
+                    raise
+                continue
+            entries = self._moved.without(_later(entries, key))
+            found = sort_entries(Entries.concat((found, entries)), unique=True)
+        if len(found) > limit:
+            found, more = found.part(0, limit), True
+        return Page(found, found.key(len(found) - 1) if more else None)
+
+
+def _later(entries: Entries, key: EntryKey) -> Entries:
+    """The entries after `key`."""
+    deliver_at_ms, ledger_id, entry_id = key
+    same_ms = entries.deliver_at_ms == deliver_at_ms
+    after = (entries.ledger_id > ledger_id) | (
+        (entries.ledger_id == ledger_id) & (entries.entry_id > entry_id)
+    )
+    which = (entries.deliver_at_ms > deliver_at_ms) | (same_ms & after)
+    return entries if which.all() else entries.take(which)
+
+
+def _first(entries: Entries, limit: int) -> Entries:
+    """The first `limit` or a few more, in any order: sorting all entries for each page would take long."""
+    if len(entries) <= 2 * limit:
+        return entries
+    last_ms = np.partition(entries.deliver_at_ms, limit)[limit]
+    return entries.take(entries.deliver_at_ms <= last_ms)

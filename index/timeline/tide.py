@@ -1,0 +1,154 @@
+"""Counts the entries of one subscription by due time, at one moment.
+
+The core's thread takes an outline, at the cost of a pointer a block; any other thread counts. Invariants:
+- entries in memory are counted one by one;
+- a block within one bucket counts by its descriptor; one that straddles a border is decoded while that is
+  cheap, else its entries are spread over its time;
+- an entry of a moved position counts at the time that holds for it, from memory;
+- a count is off by `Tide.inexact` at most, and exact if that is 0: the total of held entries is known, so
+  that stored entries that are no longer held, or not at their own times, show as the difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tidegate.index.entries.entry import Entries, Int64Array
+from tidegate.index.entries.sort import sort_entries
+from tidegate.index.format.block import BlockDescriptor, load_block
+from tidegate.index.format.keys import SliceId
+from tidegate.index.state.moved import MovedSnapshot
+from tidegate.index.state.positions import PositionSet
+from tidegate.index.store import Store
+
+DECODED_MAX = 1 << 20
+"""So many stored entries are decoded for one tide; a block of 65,536 takes about a millisecond."""
+
+
+class Tide(NamedTuple):
+    """Held entries by bucket; bucket i has ``edges[i] <= deliver_at_ms < edges[i + 1]``.
+
+    before, after: entries outside of all buckets. inexact: maximum number of entries that may belong to
+        another bucket, or be held no more.
+    """
+
+    before: int
+    counts: Int64Array
+    after: int
+    inexact: int
+
+
+class Outline:
+    """The places of the held entries of one subscription, at one moment."""
+
+    def __init__(
+        self,
+        store: Store,
+        subscription_id: int,
+        held: PositionSet,
+        parts: Sequence[Entries],
+        blocks: Sequence[tuple[SliceId, BlockDescriptor]],
+        *,
+        moved: MovedSnapshot,
+    ) -> None:
+        self._store = store
+        self._subscription_id = subscription_id
+        self._held = held
+        self._parts = parts
+        self._blocks = blocks
+        self._moved = moved
+
+    @property
+    def last_ms(self) -> int | None:
+        """An upper bound of the due times; None if there is no entry."""
+        times = [block.last_deliver_at_ms for _, block in self._blocks]
+        parts = (*self._parts, self._moved.entries())
+        times += [int(part.deliver_at_ms.max()) for part in parts if len(part)]
+        return max(times, default=None)
+
+    def tide(self, edges: Int64Array) -> Tide:
+        """Count the entries by bucket; edges: ascending times in ms, at least two.
+
+        Raises CorruptBlockError if a block cannot be read, perhaps because a persist has replaced it since,
+        and StorageError.
+        """
+        stored = sum(block.entries for _, block in self._blocks)
+        if stored <= DECODED_MAX:
+            entries = self._held_of([*self._parts, *(self._load(*one) for one in self._blocks)])
+            return _counted(_histogram(entries.deliver_at_ms, edges), 0)
+        entries = self._held_of(self._parts)
+        counts = _histogram(entries.deliver_at_ms, edges)
+        inexact = abs(len(entries) + stored - len(self._held))  # stored entries that are held no more
+        first = _places(np.array([block.first[0] for _, block in self._blocks], dtype=np.int64), edges)
+        last = _places(
+            np.array([block.last_deliver_at_ms for _, block in self._blocks], dtype=np.int64), edges
+        )
+        sizes = np.array([block.entries for _, block in self._blocks], dtype=np.int64)
+        within = first == last
+        counts += np.bincount(first[within], sizes[within], minlength=len(edges) + 1).astype(np.int64)
+        decoded = 0
+        for at in np.flatnonzero(~within).tolist():
+            slice_id, block = self._blocks[at]
+            if decoded + block.entries <= DECODED_MAX:
+                decoded += block.entries
+                counts += _histogram(self._load(slice_id, block).deliver_at_ms, edges)
+            else:
+                counts += _spread(block, edges)
+                inexact += block.entries
+        return _counted(counts, inexact)
+
+    def find(self, positions: PositionSet) -> Entries:
+        """The entries of these positions, once each, sorted; reads each block that may have one.
+
+        Those of moved positions have the times that hold. Raises the errors of `tide`.
+        """
+        moved = self._moved.entries()
+        moved = moved.take(positions.contains(moved))
+        unmoved = positions.difference(self._moved.positions)
+        return sort_entries(Entries.concat((moved, self.find_own(unmoved))), unique=True)
+
+    def find_own(self, positions: PositionSet) -> Entries:
+        """As `find`, with the messages' own times; without entries that were never here with these."""
+        ledgers = positions.ledgers()
+        found = [part.take(positions.contains(part)) for part in self._parts]
+        for slice_id, block in self._blocks:
+            if any(block.min_ledger_id <= one <= block.max_ledger_id for one in ledgers):
+                entries = self._load(slice_id, block)
+                found.append(entries.take(positions.contains(entries)))
+        return sort_entries(Entries.concat(found), unique=True)
+
+    def _load(self, slice_id: SliceId, block: BlockDescriptor) -> Entries:
+        return load_block(self._store, self._subscription_id, slice_id, block)
+
+    def _held_of(self, parts: Sequence[Entries]) -> Entries:
+        """The held entries of these and the moved ones, each once: repeats are equal."""
+        entries = Entries.concat((self._moved.without(Entries.concat(parts)), self._moved.entries()))
+        entries = entries.take(self._held.contains(entries))
+        if PositionSet.of_entries(entries).count_in(self._held) == len(entries):
+            return entries
+        return sort_entries(entries, unique=True)
+
+
+def _counted(counts: Int64Array, inexact: int) -> Tide:
+    return Tide(int(counts[0]), counts[1:-1], int(counts[-1]), inexact)
+
+
+def _histogram(times_ms: Int64Array, edges: Int64Array) -> Int64Array:
+    """Number of times before the first edge, in each bucket, and from the last edge on."""
+    return np.bincount(_places(times_ms, edges), minlength=len(edges) + 1)
+
+
+def _places(times_ms: Int64Array, edges: Int64Array) -> Int64Array:
+    """The bucket of each time: 0 before the first edge, the number of edges from the last one on."""
+    return np.searchsorted(edges, times_ms, side="right")
+
+
+def _spread(block: BlockDescriptor, edges: Int64Array) -> Int64Array:
+    """The entries of a block by bucket, as if they were due evenly between its first and its last."""
+    first, last = block.first[0], block.last_deliver_at_ms + 1
+    share = (np.clip(edges, first, last) - first) / (last - first)
+    up_to = np.rint(share * block.entries).astype(np.int64)
+    return np.diff(up_to, prepend=0, append=block.entries)

@@ -1,0 +1,461 @@
+"""The timeline of one subscription: the due times of all entries, staged or stored.
+
+New entries are staged; a persist freezes the staged entries and replaces them by runs of blocks in slices.
+All of them, staged, frozen and stored, are items of one heap, which pops them in exact order. Called by the
+core's thread only. Nothing here writes the store, or reads it except to load a block that is due.
+
+Invariants (walked by `check`): every held position is in staging, in frozen staging, or in a block of an
+unfinished slice, unless a block is corrupt and its audit is still to come; everything in the heap belongs to
+one of them. A position always has the same deliver_at_ms (messages are immutable), so that a second copy of
+an entry, left over from before an UNACK, is equal to the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Iterable, Mapping
+
+from heapdict import heapdict
+
+from tidegate.index.clock import Clock
+from tidegate.index.entries.checks import require
+from tidegate.index.entries.entry import ENTRY_BYTES, Entries
+from tidegate.index.entries.sort import sort_entries
+from tidegate.index.format.block import BlockDescriptor
+from tidegate.index.format.keys import SliceId
+from tidegate.index.options import IndexOptions
+from tidegate.index.state.holding import Holding
+from tidegate.index.state.positions import Position, PositionSet
+from tidegate.index.stats import SliceStats
+from tidegate.index.timeline.crowding import Crowding, choose_runs
+from tidegate.index.timeline.exhausted import Exhausted
+from tidegate.index.timeline.in_flight import InFlightEntries
+from tidegate.index.timeline.merge import RunHeap, Taken
+from tidegate.index.timeline.run import Run
+from tidegate.index.timeline.slices import Block, BlockOwner, Load, Slice
+from tidegate.index.timeline.sources import Sources
+from tidegate.index.timeline.staging import Staging
+
+_BLOCK_MEMORY_BYTES = 600
+_STALE_MOVED_MAX = 4_096
+
+Exchanged = Mapping[SliceId, tuple[list[int], list[BlockDescriptor]]]
+"""What replaces what, by slice: ids of the blocks removed, the blocks added."""
+
+
+class Timeline:
+    """Heap, staging and slices of one subscription. Of the state it knows the `Holding`."""
+
+    def __init__(self, holding: Holding, options: IndexOptions, clock: Clock, load: Load) -> None:
+        self._holding = holding
+        self._options = options
+        self._clock = clock
+        self._load = load
+        self._heap = RunHeap()
+        self._staging = self._new_staging()
+        self._frozen: Staging | None = None
+        self._moved = self._new_staging()
+        """Entries of moved positions at the times that hold, and at some that held before. No slice has them:
+        what slices have stays true when they are not moved any more."""
+        self._slices: dict[SliceId, Slice] = {}
+        self._touched: dict[Slice, None] = {}
+        """Active slices of which something was consumed since they were last looked at."""
+        self._exhausted = Exhausted()
+        self._finished_entries = 0
+        self._finished_since_ms: int | None = None
+        self._crowded: heapdict = heapdict()
+        """Slices that have too many runs, those with most first, then those that are due first."""
+
+    # ---- entries
+
+    def stage(self, entries: Entries) -> None:
+        """Stage new entries, in any order."""
+        if len(entries):
+            self._staging.add(entries)
+
+    def stage_moved(self, entries: Entries) -> None:
+        """Stage held entries of moved positions, at the times that hold."""
+        if len(entries):
+            self._moved.add(entries)
+            self._renew_moved()
+
+    def _renew_moved(self) -> None:
+        """Stage the moved entries anew when most of those staged count no more. O(1) amortised."""
+        moved = self._holding.moved
+        if len(self._moved) <= 2 * len(moved) + _STALE_MOVED_MAX:
+            return
+        self._moved.leave_heap()
+        self._moved = self._new_staging()
+        entries = moved.snapshot().entries()
+        entries = entries.take(self._holding.held.contains(entries))
+        in_flight = self._holding.in_flight.contains(entries)
+        self._moved.in_flight.append(entries.take(in_flight), self._holding.held)
+        self._moved.add(entries.take(~in_flight))
+
+    def carry(self, entries: Entries) -> None:
+        """Stage entries that a persist leaves staged: sorted, without repeats."""
+        self._staging.add_run(entries)
+
+    def pop(self, now_ms: int, limit: int) -> Entries:
+        """As `DelayIndex.pop_due`."""
+        return self._heap.pop(now_ms, limit, self._options.pop_scan_entries, self._accept)
+
+    def next_due_ms(self) -> int | None:
+        """Due time of the earliest entry not in flight, or a lower bound of it; None if there is none."""
+        key = self._heap.first_key()
+        return None if key is None else key[0]
+
+    def next_load_ms(self) -> int | None:
+        """Due time of the earliest entry that is not in memory, or a lower bound of it; None without one."""
+        key = self._heap.first_stored_key()
+        return None if key is None else key[0]
+
+    def prefetch(self, now_ms: int) -> bool:
+        """Load the next block that is due within the prefetch time; True if there was one.
+
+        Loads none while enough entries to pop are in memory: a week's overdue entries without consumers, or
+        entries all due at one instant, must not be loaded all at once.
+        """
+        in_memory = self._heap.entries_in_runs - self._moved.entries_in_runs
+        if in_memory >= self._options.merge_runs * self._options.block_entries:
+            return False
+        return self._heap.open_next(now_ms + self._options.prefetch_ms + 1)
+
+    def rewind(self) -> None:
+        """Make everything held poppable again."""
+        if self._frozen is not None:
+            self._frozen.rewind()
+        self._staging.rewind()
+        self._moved.rewind()
+        for each in self._slices.values():
+            each.rewind(self._heap)
+        for each in self._exhausted:
+            if not each.active:
+                self._exhausted.discard(each)
+
+    def clear(self) -> set[SliceId]:
+        """Forget everything; returns the slices that there were."""
+        self._staging.leave_heap()
+        self._staging = self._new_staging()
+        self._moved.leave_heap()
+        self._moved = self._new_staging()
+        self.let_go_of_frozen()
+        for each in self._slices.values():
+            each.leave(self._heap)
+        gone = set(self._slices)
+        self._slices.clear()
+        self._crowded.clear()
+        self._exhausted.clear()
+        self._touched.clear()
+        self._count_finished()
+        return gone
+
+    def _accept(self, taken: Taken) -> Entries:
+        """Entries of consumed parts to hand out, in order. Their owners keep all held entries."""
+        by_owner: dict[InFlightEntries, list[Entries]] = {}
+        for run, part in taken:
+            run.owner.consumed(run, len(part))
+            by_owner.setdefault(run.owner.in_flight, []).append(part)
+            if isinstance(run.owner, BlockOwner):
+                self._touched[run.owner.block.of] = None
+        accepted = []
+        moved = self._holding.moved
+        for in_flight, parts in by_owner.items():
+            entries = Entries.concat(parts)
+            if moved or in_flight is self._moved.in_flight:
+                of_moved = in_flight is self._moved.in_flight
+                counts = moved.holds(entries) if of_moved else ~moved.positions.contains(entries)
+                entries = entries.take(counts)
+            kept, positions, handed_out = self._holding.hand_out(entries)
+            in_flight.append(kept, self._holding.held, positions)
+            accepted.append(handed_out)
+        live = Entries.concat(accepted)
+        return sort_entries(live) if len(taken) > 1 else live
+
+    # ---- finishing slices
+
+    def depart(self, positions: PositionSet) -> None:
+        """Note that these positions are not held any more. Call it before `finish_slices`."""
+        self._exhausted.depart(positions)
+
+    def depart_up_to(self, last: Position) -> None:
+        """Note that no position up to this one is held any more. Call it before `finish_slices`."""
+        self._exhausted.depart_up_to(last)
+
+    def finish_slices(self) -> None:
+        """Find slices without held entries. O(1) amortised for each position that departs."""
+        self._renew_moved()
+        held, departed = self._holding.held, self._holding.departed
+        for each in self._touched:
+            if each.exhausted() and not each.finished:
+                self._exhausted.add(each, departed)
+        self._touched.clear()
+        if not held and self._slices:
+            for each in self._slices.values():
+                self._finish(each)
+            self._exhausted.clear()
+        for each in self._exhausted.take_finished(held, departed):
+            self._finish(each)
+
+    def finish_dead_slices(self) -> None:
+        """Finish slices without a block that can hold a held ledger, whenever they are due."""
+        lowest = self._holding.held.first_ledger()
+        for each in self._slices.values():
+            if not each.finished and (
+                lowest is None
+                or all(block.descriptor.max_ledger_id < lowest for block in each.blocks.values())
+            ):
+                self._finish(each)
+                self._exhausted.discard(each)
+
+    def _finish(self, each: Slice) -> None:
+        if not each.finished:
+            each.finish(self._heap)
+            self._crowded.pop(each, None)
+            self._finished_entries += each.entries
+            if self._finished_since_ms is None:
+                self._finished_since_ms = self._clock.now_ms()
+
+    def _count_finished(self) -> None:
+        finished = [each.entries for each in self._slices.values() if each.finished]
+        self._finished_entries = sum(finished)
+        if not finished:
+            self._finished_since_ms = None
+
+    @property
+    def worth_dropping(self) -> bool:
+        """True if the finished slices are worth a persist for their own sake: many entries, or all."""
+        return self._finished_entries >= self._options.drop_entries or (
+            self._finished_entries > 0 and not self._holding.held
+        )
+
+    @property
+    def finished_since_ms(self) -> int | None:
+        """Since when finished slices have waited for a persist to drop them; None without one."""
+        return self._finished_since_ms
+
+    # ---- persisting
+
+    @property
+    def staged_entries(self) -> int:
+        """Entries in staging, without frozen ones."""
+        return len(self._staging)
+
+    @property
+    def slices(self) -> Collection[Slice]:
+        """The slices, in no order. Only methods of this class may change them."""
+        return self._slices.values()
+
+    def get(self, slice_id: SliceId) -> Slice | None:
+        """A slice, None if there is none."""
+        return self._slices.get(slice_id)
+
+    def freeze(self) -> Staging:
+        """Freeze the staging for a persist: it stays poppable and gets no new entries."""
+        self._frozen, self._staging = self._staging, self._new_staging()
+        return self._frozen
+
+    def thaw(self) -> None:
+        """Stage the frozen entries again, after a failed persist."""
+        if self._frozen is not None:
+            self._staging.absorb(self._frozen)
+            self._frozen = None
+        self._count_finished()
+
+    def let_go_of_frozen(self) -> None:
+        """Drop the frozen staging: slices have its entries now."""
+        if self._frozen is not None:
+            self._frozen.leave_heap()
+            self._frozen = None
+
+    def drops_finished(self) -> None:
+        """Note that a persist begins which drops all finished slices: they are no reason for another one."""
+        self._finished_entries = 0
+
+    def restore(self, slices: dict[SliceId, list[BlockDescriptor]]) -> None:
+        """Add the recovered slices."""
+        for slice_id, blocks in slices.items():
+            each = self._slice(slice_id)
+            each.exchange((), blocks, self._heap)
+            self._rank(each)
+
+    def exchange(self, exchanged: Exchanged, *, compacted: bool = False) -> None:
+        """Replace blocks, by slice (ids of those removed, those added); a slice without blocks goes.
+
+        compacted: the added entries are old, so that a finished slice stays finished.
+        """
+        for slice_id, (removed, added) in exchanged.items():
+            each = self._slice(slice_id)
+            finished = each.finished
+            each.exchange(removed, added, self._heap)
+            if compacted and finished:
+                each.finish(self._heap)
+            self._exhausted.discard(each)
+            self._touched[each] = None
+            if not each.blocks:
+                self._touched.pop(each, None)
+                each.leave(self._heap)
+                del self._slices[slice_id]
+            self._rank(each)
+        self._count_finished()
+
+    # ---- compacting
+
+    def first_crowded(self) -> Crowding | None:
+        """The crowding of the slice that most needs compacting; None if no slice does. O(1)."""
+        if not self._crowded:
+            return None
+        crowding: Crowding = self._crowded.peekitem()[1]
+        return crowding
+
+    @property
+    def crowded_slices(self) -> int:
+        """Number of slices to be compacted."""
+        return len(self._crowded)
+
+    def to_compact(
+        self, entries_max: int, without: Container[SliceId]
+    ) -> dict[SliceId, list[BlockDescriptor]]:
+        """The blocks to merge, slice by slice, the most crowded one first.
+
+        Takes slices until they have `entries_max` entries to merge, or one alone has.
+        """
+        tasks = {}
+        entries = 0
+        taken = []
+        while self._crowded and entries < entries_max:
+            each, crowding = self._crowded.popitem()
+            taken.append((each, crowding))
+            if each.id in without:
+                continue
+            runs = choose_runs(each.run_entries, self._options.merge_runs)
+            blocks = [block for block in each.descriptors if block.run_id in runs]
+            tasks[each.id] = blocks
+            entries += sum(block.entries for block in blocks)
+        for each, crowding in taken:
+            self._crowded[each] = crowding
+        return tasks
+
+    def descriptors(self, slice_id: SliceId) -> tuple[BlockDescriptor, ...]:
+        """The blocks of a slice; none if it is not there."""
+        each = self._slices.get(slice_id)
+        return () if each is None else each.descriptors
+
+    def still_has(self, slice_id: SliceId, blocks: Iterable[BlockDescriptor]) -> bool:
+        """True if a slice is not finished and has all of these blocks."""
+        each = self._slices.get(slice_id)
+        return (
+            each is not None and not each.finished and all(block.block_id in each.blocks for block in blocks)
+        )
+
+    def _rank(self, each: Slice) -> None:
+        runs = len(each.run_entries)
+        if runs >= self._options.merge_runs and not each.finished:
+            self._crowded[each] = Crowding(-runs, each.id.start_ms)
+        else:
+            self._crowded.pop(each, None)
+
+    def staged_positions(self) -> PositionSet:
+        """The positions in staging, without frozen ones."""
+        found = PositionSet()
+        for part in self._staging.parts():
+            found.add(part)
+        return found
+
+    def parts(self) -> list[Entries]:
+        """All entries that no slice has yet, in flight or not, in no order, as immutable arrays."""
+        stagings = filter(None, (self._staging, self._frozen))
+        return [part for staging in stagings for part in staging.parts()]
+
+    def blocks(self) -> list[tuple[SliceId, BlockDescriptor]]:
+        """The blocks of all slices that may have held entries."""
+        return [
+            (each.id, block.descriptor)
+            for each in self._slices.values()
+            if not each.finished
+            for block in each.blocks.values()
+        ]
+
+    def outline(self) -> tuple[list[Entries], list[tuple[SliceId, BlockDescriptor]]]:
+        """Entries with their own times that may be held: in memory, or untouched blocks."""
+        parts, blocks = self.parts(), []
+        for each in self._slices.values():
+            if not each.finished:
+                loaded, untouched = each.outline()
+                parts += loaded
+                blocks += [(each.id, descriptor) for descriptor in untouched]
+        return parts, blocks
+
+    def _slice(self, slice_id: SliceId) -> Slice:
+        each = self._slices.get(slice_id)
+        if each is None:
+            each = self._slices[slice_id] = Slice(slice_id, self._load_block)
+        return each
+
+    def _load_block(self, block: Block) -> Entries | None:
+        entries = self._load(block)
+        if entries is None:
+            self._touched[block.of] = None  # the block is consumed, though nothing was popped
+        return entries
+
+    def _new_staging(self) -> Staging:
+        staging = Staging(self._heap, self._holding.held, self._options.chunk_entries)
+        staging.removals = self._holding.removals
+        return staging
+
+    # ---- telling
+
+    @property
+    def entries_in_memory(self) -> int:
+        """Entries staged, frozen, moved, loaded and in flight."""
+        return (
+            len(self._moved)
+            + self.staged_or_frozen
+            + sum(each.loaded_entries() for each in self._slices.values() if each.active)
+        )
+
+    @property
+    def staged_or_frozen(self) -> int:
+        """Entries that no slice has yet."""
+        return len(self._staging) + (0 if self._frozen is None else len(self._frozen))
+
+    def memory_bytes(self) -> int:
+        """Estimated memory of entries and block descriptors. O(blocks)."""
+        blocks = sum(len(each.blocks) for each in self._slices.values())
+        return self.entries_in_memory * ENTRY_BYTES + blocks * _BLOCK_MEMORY_BYTES
+
+    def slice_stats(self) -> list[SliceStats]:
+        """The slices in the order of their time. O(blocks)."""
+        return [
+            SliceStats(each.id.start_ms, each.id.width_ms, each.entries, each.state())
+            for each in sorted(self._slices.values(), key=lambda each: (each.id.start_ms, each.id.width_ms))
+        ]
+
+    def check(self, read: Load, *, complete: bool) -> None:
+        """Raise CheckError if an invariant does not hold.
+
+        read: as `load`, but without a report of damage.
+        complete: True if every held entry must be somewhere (no block is known to be corrupt).
+        """
+        items = self._heap.items()
+        require(
+            self._heap.entries_in_runs == sum(len(item) for item, _ in items if isinstance(item, Run)),
+            f"{self._heap.entries_in_runs} entries are counted in runs",
+        )
+        sources = Sources(items)
+        stagings: Iterable[Staging] = filter(None, (self._staging, self._frozen))
+        for staging in stagings:
+            staging.check(sources)
+        for each in self._slices.values():
+            each.check(sources, read)
+        moved = self._holding.moved
+        sources.forget(moved.positions)
+        self._moved.check(sources, moved.holds)
+        sources.require_complete()
+        self._exhausted.check(self._holding.held)
+        for each in self._slices.values():
+            wanted = len(each.run_entries) >= self._options.merge_runs and not each.finished
+            require(
+                wanted == (each in self._crowded), f"slice {each.id} is missing among the crowded, or is not"
+            )
+        if complete:
+            sources.require_all(self._holding.held, self._holding.in_flight)
