@@ -108,7 +108,7 @@ def test_a_burst_is_spread_evenly_and_everything_comes_once(lane: Lane, cluster:
     lane.wait_delayed(count)
     assert tell(cluster, lane, "pace", "--spread", f"{spread_s}s")["spread_ms"] == spread_s * 1_000
     status = run("status", "--socket", str(cluster.daemon.socket_path)).stdout
-    assert f"PACE: {lane.topic}:sub" in status
+    assert f"{lane.topic}:sub: a burst is spread over {spread_s}s" in status
     inbox.wait_for(sent)
     lane.wait_stats(lambda now: now.backlog == 0, "all is acknowledged")
     assert_exactly(inbox.arrivals, sent)
