@@ -45,6 +45,8 @@ final class OverrideLedger {
     private long appended;
     /** Ledgers to delete once the pointer names another. */
     private final List<Long> former = new ArrayList<>();
+    /** The pointer may name its ledger: the next one that is surely written tells. Null if there is none such. */
+    private Rewriting doubtful;
 
     OverrideLedger(OverrideHome home) {
         this.home = home;
@@ -53,6 +55,7 @@ final class OverrideLedger {
     /** The ledger that the pointer names was read: nobody can append to it any more. */
     void restore(String text) {
         pointer = text;
+        setAside();
         // Only the next pointer that is surely written makes certain that no other names a ledger in doubt.
         List<Long> named = OverrideHome.ledgersOf(text);
         former.removeAll(named);
@@ -79,8 +82,20 @@ final class OverrideLedger {
         return appendAll(ledger, records, left);
     }
 
+    /** A ledger in doubt that has the same records is named once more: a new one for each attempt might be left behind. */
     Rewriting rewrite(Records all) {
+        if (doubtful != null && doubtful.all.equals(all)) {
+            return doubtful;
+        }
+        setAside();
         return new Rewriting(all);
+    }
+
+    private void setAside() {
+        if (doubtful != null && doubtful.next != NONE) {
+            former.add(doubtful.next);
+        }
+        doubtful = null;
     }
 
     private CompletableFuture<Void> appendAll(long ledgerId, Records records, Positions left) {
@@ -113,6 +128,7 @@ final class OverrideLedger {
         private String after = "";
         /** Why it could not be written. */
         private volatile Throwable failure;
+        private volatile boolean isDoubtful;
 
         private Rewriting(Records all) {
             this.all = all;
@@ -122,6 +138,9 @@ final class OverrideLedger {
         CompletableFuture<Outcome> begin(BooleanSupplier isOver) {
             if (all.isEmpty()) {
                 return before.isEmpty() && former.isEmpty() ? CompletableFuture.completedFuture(Outcome.DONE) : point();
+            }
+            if (isDoubtful) {
+                return pointUnless(isOver);
             }
             return home.create()
                     .thenCompose(created -> {
@@ -139,9 +158,13 @@ final class OverrideLedger {
                         StringBuilder text = new StringBuilder(OverrideHome.VERSION).append(next);
                         former.forEach(one -> text.append(',').append(one));
                         after = text.toString();
-                        // A successor may read the ledger that the pointer names.
-                        return isOver.getAsBoolean() ? CompletableFuture.completedFuture(Outcome.OVER) : point();
+                        return pointUnless(isOver);
                     });
+        }
+
+        private CompletableFuture<Outcome> pointUnless(BooleanSupplier isOver) {
+            // A successor may read the ledger that the pointer names.
+            return isOver.getAsBoolean() ? CompletableFuture.completedFuture(Outcome.OVER) : point();
         }
 
         private CompletableFuture<Outcome> point() {
@@ -158,6 +181,7 @@ final class OverrideLedger {
 
         /** The pointer names it: returns the ledgers that nobody needs any more. Lock held. */
         List<Long> done() {
+            doubtful = null;
             pointer = after;
             ledger = next;
             appended = all.size();
@@ -172,14 +196,13 @@ final class OverrideLedger {
         /** The pointer may name it. Lock held. */
         void doubt() {
             giveUp();
-            if (next != NONE) {
-                former.add(next);
-            }
+            isDoubtful = true;
+            doubtful = this;
         }
 
-        /** The pointer does not name it, and never will. */
+        /** The pointer was not changed: it does not name it, and never will, unless it did before. */
         void discard() {
-            if (next != NONE) {
+            if (next != NONE && !isDoubtful) {
                 home.delete(next);
             }
         }

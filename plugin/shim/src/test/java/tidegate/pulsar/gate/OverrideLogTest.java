@@ -378,6 +378,50 @@ class OverrideLogTest {
         assertEquals(Map.of(stays, overrides.get(1, 4)), read());
     }
 
+    @Test
+    void aLedgerInDoubtIsNamedAgainUntilThatIsSure() {
+        long then = clock.millis() + 60_000;
+        OverrideLog log = log();
+        move(log, then);
+        log.go();
+        home.appended();
+        for (int i = 0; i < 3; i++) {
+            home.points.remove().completeExceptionally(new OverrideHome.ConflictException("another version"));
+            clock.advance(10_000);
+            log.go();
+        }
+        assertEquals(1, home.ledgers.size());
+        home.points.remove().complete(OverrideHome.Pointed.REFUSED);
+        clock.advance(20_000);
+        log.go();
+        assertEquals(List.of(), home.deleted, "it may be named");
+        home.pointed();
+        assertEquals(Map.of(MESSAGE, then), read());
+        assertEquals(List.of(), home.deleted);
+        move(log, then + 1);
+        log.go();
+        home.appended();
+        assertEquals(Map.of(MESSAGE, then + 1), read());
+    }
+
+    @Test
+    void aLedgerInDoubtIsNotNamedAgainWhenItsTimesAreNotThoseThatHold() {
+        long then = clock.millis() + 60_000;
+        Position other = new Position(1, 3);
+        OverrideLog log = log();
+        move(log, to(then, MESSAGE, other));
+        log.go();
+        home.appended();
+        home.points.remove().completeExceptionally(new IllegalStateException("ConnectionLoss"));
+        positions.acknowledge(other.ledgerId(), other.entryId());
+        overrides.comeBack(other.ledgerId(), other.entryId());
+        clock.advance(10_000);
+        log.go();
+        home.settle();
+        assertEquals(Map.of(MESSAGE, then), read());
+        assertEquals(List.of(11L), home.deleted);
+    }
+
     /** The pointer names another ledger, or the one in doubt. */
     @ParameterizedTest
     @ValueSource(strings = {"1;20,11", "1;12,11"})
@@ -393,21 +437,21 @@ class OverrideLogTest {
         home.points.remove().completeExceptionally(new IllegalStateException("ConnectionLoss"));
         clock.advance(10_000);
         log.go();
-        home.appended();
+        assertEquals("1;12,11", home.next);
         home.pointer = text;
         home.points.remove().complete(OverrideHome.Pointed.STALE);
-        assertEquals(List.of(13L), home.deleted);
+        assertEquals(List.of(), home.deleted);
         clock.advance(10_000);
         log.look(clock.millis());
         assertEquals(OverrideHome.ledgersOf(text).get(0), home.asked.getLast());
         home.reads.remove().complete(List.of(OverrideEntry.moved(to(then), 0, 1)));
         log.go();
         home.appended();
-        assertEquals(List.of(13L), home.deleted);
+        assertEquals(List.of(), home.deleted);
         home.pointed();
         assertEquals(Map.of(MESSAGE, then + 1), read());
         Set<Long> over = new TreeSet<>(OverrideHome.ledgersOf(text));
-        over.addAll(List.of(12L, 13L));
+        over.add(12L);
         assertEquals(over, new TreeSet<>(home.deleted));
         assertEquals(home.lastLedger, (long) OverrideHome.ledgersOf(home.pointer).get(0));
     }
