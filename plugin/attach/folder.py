@@ -15,6 +15,7 @@ import contextlib
 import errno
 import os
 import pwd
+import re
 import secrets
 import stat
 from pathlib import Path
@@ -28,6 +29,7 @@ _FILE_MAX_BYTES = 16 << 20
 """More than any jar, conf file or record of ours; a sparse file of another size would fill the memory."""
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # not blocking: it may be a pipe
+_TOKEN_BYTES = 8
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -133,7 +135,7 @@ class Folder:
 
         Raises ``OSError``.
         """
-        temporary = f".{name}.{secrets.token_hex(8)}"
+        temporary = f".{name}.{secrets.token_hex(_TOKEN_BYTES)}"
         descriptor = os.open(temporary, _NEW_FILE, 0o600, dir_fd=self._descriptor)
         try:
             with os.fdopen(descriptor, "wb") as file:
@@ -147,6 +149,21 @@ class Folder:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=self._descriptor)
             raise
+
+    def leftovers(self, name: str) -> list[str]:
+        """The temporary files that a killed ``replace`` of ``name`` left. Raises ``AttachError``.
+
+        Only files of the home's owner or of this process's user: root makes one before giving it away.
+        """
+        pattern = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]{{{2 * _TOKEN_BYTES}}}")
+        return [found for found in self.names() if pattern.fullmatch(found) and self._is_own(found)]
+
+    def _is_own(self, name: str) -> bool:
+        try:
+            status = os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return stat.S_ISREG(status.st_mode) and status.st_uid in {self._owner, os.geteuid()}
 
     def remove(self, name: str) -> None:
         """Remove the file ``name`` if it is there. Raises ``OSError``."""

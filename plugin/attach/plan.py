@@ -10,7 +10,9 @@ that ``--dry-run`` shows exactly the changes. Invariants:
   has the mode and owner of the conf file, which may hold a password;
 - no link is followed and no other user's file is touched, even if the home's owner interferes: see
   ``folder``;
-- the copies of the originals and the record of the changes are written before the first conf file.
+- the copies of the originals and the record of the changes are written before the first conf file, and know
+  the file that it was until then: whenever attach is interrupted, the original is found;
+- temporary files of a killed attach or detach go with the next one, as they may contain passwords.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 
@@ -75,7 +77,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Change:
-    """One file before and after; None: no file.
+    """One file before and after; None: no file. A temporary file counts as empty: nobody reads it.
 
     ``like``: the file whose mode and owner it gets. None: an existing file keeps its own, and a new one gets
     the directory's owner.
@@ -190,7 +192,8 @@ def _plan_attach(home: PulsarHome, wanted: Wanted, jar: bytes, default_socket: P
         backup = home.record_dir / conf.name
         backups.append(Change(backup, home.read_if_there(backup), original, like=conf))
         confs.append(Change(conf, current, attached))
-        records[conf.name] = ConfRecord(_sha256(original), _sha256(attached), edit)
+        former = record.confs.get(conf.name) if record else None
+        records[conf.name] = _conf_record(former, original, current, attached, edit)
         if settings.index_log == AUTO_INDEX_LOG and INDEX_LOG_KEY in keys:
             in_cluster.append(conf.name)
         for line in _advice(conf_file.values(text), home.version):
@@ -227,7 +230,7 @@ def _plan_attach(home: PulsarHome, wanted: Wanted, jar: bytes, default_socket: P
     lines = [f"{', '.join(names)}: {line}" for line, names in advice.items()]
     if is_url(settings.index_log) and (why := advice_on(settings.index_log)):
         lines.append(f"--index-log: {why}")
-    return Plan(home, settings, _real(changes), tuple(notes), tuple(lines))
+    return Plan(home, settings, _all(home, changes), tuple(notes), tuple(lines))
 
 
 def plan_detach(path: Path) -> Plan:
@@ -250,7 +253,7 @@ def _plan_detach(home: PulsarHome) -> Plan:
     # The record goes last: until then an interrupted detach can be repeated.
     kept = [home.record_dir / name for name in (*CONF_NAMES, attach_record.FILE_NAME)]
     changes += [Change(file, home.read_if_there(file), None) for file in kept]
-    return Plan(home, None, _real(changes), tuple(notes), ())
+    return Plan(home, None, _all(home, changes), tuple(notes), ())
 
 
 def carry_out(plan: Plan) -> None:
@@ -417,7 +420,8 @@ def _original(home: PulsarHome, conf: Path, current: bytes, record: Record | Non
         return current, []
     backup = home.read_if_there(home.record_dir / conf.name)
     unedited = _sha256(current) == known.attached_sha256
-    if unedited and backup is not None and _sha256(backup) == known.original_sha256:
+    ours = unedited or _sha256(current) in known.former_sha256
+    if ours and backup is not None and _sha256(backup) == known.original_sha256:
         return backup, []
     undone = conf_file.undo(conf_file.decode(current), known.edit)
     text = _without_servlet(undone.text)
@@ -428,6 +432,18 @@ def _original(home: PulsarHome, conf: Path, current: bytes, record: Record | Non
     if not unedited:
         notes.insert(0, f"{conf.name} was edited after it was attached: the edits stay, Tidegate's keys go")
     return conf_file.encode(text), notes
+
+
+def _conf_record(
+    known: ConfRecord | None, original: bytes, current: bytes, attached: bytes, edit: conf_file.Edit
+) -> ConfRecord:
+    """The record of a conf file: it is ``current`` until ``attached`` replaces that."""
+    made = ConfRecord(_sha256(original), _sha256(attached), edit)
+    found = _sha256(current)
+    if found not in {made.original_sha256, made.attached_sha256}:
+        return replace(made, former_sha256=(found,))
+    # The same attachment once more: its record stays as it is.
+    return known if known is not None and replace(known, former_sha256=()) == made else made
 
 
 def _without_keys(conf: Path, current: bytes) -> tuple[bytes, list[str]]:
@@ -453,7 +469,11 @@ def _conf_state(home: PulsarHome, conf: Path, record: Record | None) -> ConfStat
     content = home.read_conf(conf)
     values = conf_file.values(conf_file.decode(content))
     known = record.confs.get(conf.name) if record else None
-    edited = known is not None and _sha256(content) not in {known.attached_sha256, known.original_sha256}
+    edited = known is not None and _sha256(content) not in {
+        known.attached_sha256,
+        known.original_sha256,
+        *known.former_sha256,
+    }
     attached = values.get(TRACKER_KEY) == TRACKER_FACTORY
     return ConfState(conf.name, attached, values.get(SOCKET_KEY), values.get(HORIZON_KEY), edited)
 
@@ -464,8 +484,11 @@ def _record(home: PulsarHome) -> Record | None:
     return None if content is None else attach_record.load(content, str(path))
 
 
-def _real(changes: list[Change]) -> tuple[Change, ...]:
-    return tuple(change for change in changes if change.before != change.after)
+def _all(home: PulsarHome, changes: list[Change]) -> tuple[Change, ...]:
+    """Those that change something. Temporary files of a killed command go first."""
+    paths = sorted({change.path for change in changes})
+    left = (Change(left, b"", None) for path in paths for left in home.leftovers(path))
+    return (*left, *(change for change in changes if change.before != change.after))
 
 
 def _sha256(content: bytes) -> str:

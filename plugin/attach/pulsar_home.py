@@ -93,6 +93,11 @@ class PulsarHome:
         names = self.folders.lib.names()
         return tuple(self.path / LIB / name for name in names if name != JAR_NAME and _is_shim(name))
 
+    def leftovers(self, path: Path) -> tuple[Path, ...]:
+        """The temporary files that a killed command left beside the file ``path``."""
+        folder = self.folders.of(path)
+        return () if folder is None else tuple(path.with_name(name) for name in folder.leftovers(path.name))
+
     @property
     def record_dir(self) -> Path:
         """The directory of the original files and of the record of changes."""

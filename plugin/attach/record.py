@@ -37,11 +37,16 @@ class AttachedSettings:
 
 @dataclass(frozen=True)
 class ConfRecord:
-    """One conf file: SHA-256 (hex) before and after, and the changes."""
+    """One conf file: SHA-256 (hex) before and after, and the changes.
+
+    former_sha256: of the file that attach was about to replace: an interrupted attach leaves that one, and
+    the copy is its original, too. An older Tidegate ignores it.
+    """
 
     original_sha256: str
     attached_sha256: str
     edit: Edit
+    former_sha256: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,4 +93,5 @@ def _conf(fields: Mapping[str, Any]) -> ConfRecord:
             edit["appended"],
             tuple((key, value) for key, value in edit["appended_keys"]),
         ),
+        tuple(fields.get("former_sha256", ())),
     )

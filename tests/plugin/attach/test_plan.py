@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -333,6 +335,152 @@ def test_an_attach_that_was_cut_off_anywhere_is_finished_or_undone(home: Path, s
     assert inspect(home).state == "attached"
     detach(home)
     assert tree(home) == before
+
+
+def cut(plan: Plan, steps: int) -> None:
+    """Carry out the first ``steps`` changes."""
+    carry_out(Plan(home=plan.home, settings=plan.settings, changes=plan.changes[:steps], notes=(), advice=()))
+
+
+@pytest.mark.parametrize("edited", [False, True])
+def test_another_attach_that_was_cut_off_anywhere_loses_no_original(home: Path, edited: bool) -> None:
+    before = tree(home)
+    conf = home / "conf" / "broker.conf"
+    wanted = Wanted(tune_acks=False, horizon_ms=900, servlet=False)
+    steps = 0
+    while True:
+        for again in (False, True):
+            attach(home, tune_acks=True)
+            if edited:
+                edit(conf, "\nwebServicePort=8080\n", "\nwebServicePort=18080\n")
+            plan = plan_attach(home, wanted, JAR, SOCKET)
+            cut(plan, steps)
+            if again:
+                cut(plan_attach(home, Wanted(tune_acks=False, horizon_ms=1_100), JAR, SOCKET), steps)
+                attach(home, horizon_ms=1_000)
+                assert attach(home).changes == ()
+            assert detach(home).notes == () or edited
+            if edited:
+                edit(conf, "\nwebServicePort=18080\n", "\nwebServicePort=8080\n")
+            assert tree(home) == before, (steps, again)
+        if steps >= len(plan.changes):
+            return
+        steps += 1
+
+
+def test_a_conf_file_that_an_attach_has_not_reached_is_not_called_edited(home: Path) -> None:
+    attach(home, tune_acks=True)
+    plan = plan_attach(home, Wanted(tune_acks=False), JAR, SOCKET)
+    cut(plan, 1)
+    assert plan.changes[0].path.name == "attach.json"
+    assert [conf.edited for conf in inspect(home).confs] == [False, False]
+
+
+def test_a_former_file_without_its_copy_comes_back_by_the_record(home: Path) -> None:
+    attach(home, horizon_ms=900)
+    before = conf_values(home, "broker.conf")
+    cut(plan_attach(home, Wanted(horizon_ms=1_000), JAR, SOCKET), 1)
+    (home / "conf" / "tidegate" / "broker.conf").write_bytes(b"clusterName=of somebody else")
+    detach(home)
+    assert conf_values(home, "broker.conf").keys() < before.keys()
+    assert conf_values(home, "broker.conf")["clusterName"] == before["clusterName"]
+
+
+def test_a_record_of_a_former_tidegate_names_no_former_files(home: Path) -> None:
+    before = tree(home)
+    attach(home)
+    path = home / "conf" / "tidegate" / "attach.json"
+    record = json.loads(path.read_bytes())
+    for conf in record["confs"].values():
+        assert conf.pop("former_sha256") == []
+    path.write_text(json.dumps(record))
+    detach(home)
+    assert tree(home) == before
+
+
+PLACES = (
+    "conf/.broker.conf",
+    "conf/.standalone.conf",
+    "conf/tidegate/.broker.conf",
+    "conf/tidegate/.standalone.conf",
+    "conf/tidegate/.attach.json",
+    "lib/.tidegate-pulsar-shim.jar",
+    f"lib/.{nar.NAME}",
+)
+
+
+@pytest.mark.parametrize("attaches", [False, True])
+@pytest.mark.parametrize("place", PLACES)
+def test_a_file_that_a_killed_attach_left_goes(home: Path, place: str, attaches: bool) -> None:
+    before = tree(home)
+    left = home / f"{place}.0123456789abcdef"
+    left.parent.mkdir(exist_ok=True)
+    left.write_bytes(b"password=")
+    if attaches:
+        assert left.exists()
+        attach(home)
+        assert not left.exists()
+        assert attach(home).changes == ()
+    detach(home)
+    assert tree(home) == before
+
+
+def test_a_file_that_a_detach_left_goes_with_the_next(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = tree(home)
+    attach(home)
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "rename", killed)
+    monkeypatch.setattr(os, "unlink", killed)
+    with pytest.raises(KeyboardInterrupt):
+        detach(home)
+    monkeypatch.undo()
+    assert list((home / "conf").glob(".broker.conf.*"))
+    detach(home)
+    assert tree(home) == before
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".broker.conf.swp",
+        ".broker.conf.0123456789abcde",
+        ".broker.conf.0123456789ABCDEF",
+        ".broker.conf.0123456789abcdef0",
+        ".bookkeeper.conf.0123456789abcdef",
+        "broker.conf.0123456789abcdef",
+    ],
+)
+def test_a_file_that_is_none_of_ours_stays(home: Path, name: str) -> None:
+    mine = home / "conf" / name
+    mine.write_bytes(b"mine")
+    attach(home)
+    detach(home)
+    assert mine.read_bytes() == b"mine"
+
+
+def test_a_leftover_that_is_a_link_or_of_another_user_stays(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link, other = (home / "conf" / f".broker.conf.{digit * 16}" for digit in "ab")
+    target = tmp_path / "target"
+    target.write_bytes(b"of somebody else")
+    link.symlink_to(target)
+    other.write_bytes(b"of somebody else")
+    real = os.stat
+
+    def stat(path: str, **options: Any) -> os.stat_result:
+        found = real(path, **options)
+        return os.stat_result((*found[:4], 12_345, *found[5:])) if path == other.name else found
+
+    monkeypatch.setattr(os, "stat", stat)
+    attach(home)
+    detach(home)
+    monkeypatch.undo()
+    assert link.is_symlink()
+    assert other.exists()
 
 
 @pytest.mark.parametrize("steps", range(9))
