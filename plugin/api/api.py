@@ -43,8 +43,12 @@ if TYPE_CHECKING:
     import structlog
 
 Ask = Callable[[Query], Awaitable[Answer]]
+Find = Callable[[], Awaitable[bytes]]
+PAGE_PATH = "/tidegate/"
 BODY_BYTES_MAX = 1 << 20
 AT_ONCE = 16
+_READING = ("GET", "HEAD")
+_JSON = "application/json"
 REQUEST_SECONDS = 15.0
 
 
@@ -75,23 +79,33 @@ class Response:
 
 
 class Api:
-    """The operations of ``routes``. ask: the daemon's answer to a query, raises ``UserError``."""
+    """The operations of ``routes``, and the page.
+
+    ask: the daemon's answer to a query, raises ``UserError``. status: the answers of `status` by its `sort`,
+    as JSON. page: the page at ``PAGE_PATH``, None for none.
+    """
 
     def __init__(
         self,
         ask: Ask,
         now_ms: Callable[[], int],
         *,
+        status: Mapping[str, Find],
+        page: Callable[[], Response] | None = None,
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         self._ask = ask
         self._now_ms = now_ms
+        self._status = status
+        self._page = page
         self._log = log
         self._at_once = asyncio.Semaphore(AT_ONCE)
 
     async def respond(self, request: Request) -> Response:
         """The answer to a request that may be made."""
         try:
+            if self._page is not None and request.raw_path == PAGE_PATH and request.method in _READING:
+                return self._page()
             place = place_of(request.raw_path)
             operation = place.operation(request.method)
             query: Query = {"what": operation.what, **operation.fixed, **place.names}
@@ -102,6 +116,9 @@ class Api:
                 if operation.body is not None:
                     query |= body_of(operation, _parsed(await request.read()))
                     query["role"] = request.role
+                if operation.what == "status":
+                    found = await self._status[query.get("sort", "held")]()
+                    return Response(HTTPStatus.OK, _JSON, found)
                 return _json(await self._answer(operation, query, until_s))
             finally:
                 self._at_once.release()
@@ -196,4 +213,4 @@ def too_long() -> ProblemError:
 
 
 def _json(answer: Answer) -> Response:
-    return Response(HTTPStatus.OK, "application/json", json.dumps(answer).encode() + b"\n")
+    return Response(HTTPStatus.OK, _JSON, json.dumps(answer).encode() + b"\n")

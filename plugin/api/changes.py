@@ -32,6 +32,7 @@ Course = Asking[Answer]
 Positions = dict[int | None, PositionSet]
 OUTCOMES = ("done", "too_late", "acknowledged", "unknown", "undecided")
 POSITIONS_MAX = 10_000  # of one query: the broker looks at each with a lock of the cursor
+PARTITIONS_MAX = 1_000  # named in one query
 NAMED_MAX = 1_000  # ids of one answer, by outcome
 PAGE_ENTRIES = 5_000
 WHY_OVER = "one request takes no longer: ask again for these"
@@ -139,7 +140,7 @@ def _ask_of(
 
     They are undecided, as is the rest after a failure or once `over`. False after a failure.
     """
-    more = {"partitions": [one for one in positions if one is not None]} if len(positions) > 1 else {}
+    more = {"partitions": _partitions_text(positions)} if len(positions) > 1 else {}
     ended = failed = False
     for partition, some in positions.items():
         for part in _cut(some):
@@ -161,6 +162,11 @@ def _ask_of(
                 stuck.add(partition)
             more = {}
     return not failed
+
+
+def _partitions_text(partitions: Iterable[int | None]) -> str:
+    """Numbers of partitions in a query, which has no lists; the first of them, as its length is bounded."""
+    return ",".join(str(one) for one in sorted(one for one in partitions if one is not None)[:PARTITIONS_MAX])
 
 
 def _raise_unless_late(error: UserError, total: Total) -> None:
@@ -185,8 +191,9 @@ def change_of_due(
 
     A release leaves alone what is due already, and a change to a time what has it: so neither meets what it
     has moved. The answer's `next` is the cursor at which a further course begins, null at the end: there is
-    one once `entries_max` entries were asked about, or it was `over`. If nobody can decide about a
-    page, or a query fails after a change, the course is `stopped`, and `next` is before that page.
+    one once `entries_max` entries were asked about, or it was `over`. If nobody can decide about a page
+    and no other partition has more, or a query fails after a change, the course is `stopped`, and `next` is
+    before that page.
     """
     left = entries_max
     # A message moved by a span may come again on a later page: such a change begins after the last one.
@@ -200,8 +207,9 @@ def change_of_due(
                 return total.answer() | {"next": None}
         limit = PAGE_ENTRIES if left is None else min(left, PAGE_ENTRIES)
         asked = {"what": "waiting", "topic": query["topic"], "subscription": query["subscription"]}
+        asked |= {"from_ms": from_ms, "to_ms": to_ms}
         try:
-            page = yield asked | {"from_ms": from_ms, "to_ms": to_ms, "after": after, "limit": limit}
+            page = yield asked | {"after": after, "limit": limit}
         except UserError as error:
             _raise_unless_late(error, total)
             return total.stop(str(error)) | {"next": after or _BEGINNING}
@@ -212,7 +220,8 @@ def change_of_due(
             if found is None:
                 is_new = not stuck.issuperset(positions)
                 well = yield from _ask_of(query, positions, total, over, stuck)
-                if not well or (is_new and stuck.issuperset(positions)):
+                may_end = is_new and stuck.issuperset(positions)
+                if not well or (may_end and not (yield from _others_wait(asked, page["next"], stuck))):
                     return total.stop(total.why) | {"next": after or _before(entries[0])}
             else:
                 unite(found, positions)
@@ -221,6 +230,14 @@ def change_of_due(
         if after is None or left == 0 or (found is None and over()):
             yield from _ask_of(query, found or {}, total, over, stuck)
             return total.answer() | {"next": after}
+
+
+def _others_wait(asked: Query, after: str | None, stuck: set[int | None]) -> Generator[Query, Answer, bool]:
+    """True if other partitions than the `stuck` ones have messages behind the cursor."""
+    if after is None or None in stuck:
+        return False
+    page = yield asked | {"after": after, "limit": 1, "without": _partitions_text(stuck)}
+    return bool(page["entries"])
 
 
 def _before(entry: dict[str, Any]) -> str:

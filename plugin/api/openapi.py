@@ -9,7 +9,15 @@ from typing import Any
 
 from tidegate.plugin.api.changes import OUTCOMES
 from tidegate.plugin.api.problem import CONTENT_TYPE
-from tidegate.plugin.api.routes import BASE, DOMAINS, MESSAGE_ID, OPERATIONS, Operation, Scope
+from tidegate.plugin.api.routes import (
+    BASE,
+    DOMAINS,
+    MESSAGE_ID,
+    NAMESPACE_DOMAIN,
+    OPERATIONS,
+    Operation,
+    Scope,
+)
 
 VERSION = "1"
 _TIME = {"type": "integer", "description": "Milliseconds since 1970."}
@@ -33,12 +41,18 @@ _ERRORS_OF_A_BODY = (
 )
 
 
+_DOMAINS: Mapping[Scope, tuple[str | None, ...]] = {
+    Scope.EVERYTHING: (None,),
+    Scope.NAMESPACE: (NAMESPACE_DOMAIN,),
+}
+
+
 @cache
 def description() -> dict[str, Any]:
     """The document. Do not change it."""
     paths: dict[str, Any] = {}
     for operation in OPERATIONS:
-        for domain in (None,) if operation.scope is Scope.EVERYTHING else DOMAINS:
+        for domain in _DOMAINS.get(operation.scope, DOMAINS):
             path, names = _path(operation, domain)
             paths.setdefault(path, {})[operation.method.lower()] = _operation(operation, domain, names)
     return {
@@ -67,6 +81,7 @@ def description() -> dict[str, Any]:
 def _path(operation: Operation, domain: str | None) -> tuple[str, list[str]]:
     """The template of a path, and the names in it."""
     names = list(DOMAINS[domain]) if domain is not None else []
+    names = names[:2] if operation.scope is Scope.NAMESPACE else names
     names += ["subscription"] if operation.scope is Scope.SUBSCRIPTION else []
     segments = ([domain] if domain is not None else []) + [f"{{{one}}}" for one in names]
     names += [one[1:-1] for one in operation.path if one.startswith("{")]
@@ -168,6 +183,16 @@ _SCHEMAS = {
             },
             "later": _COUNT,
             "inexact_entries": _COUNT,
+        }
+    ),
+    "Status": _object(
+        {
+            "schema": {"const": 1},
+            "daemon": {"type": "object"},
+            "brokers": {"type": "array", "items": {"type": "object"}},
+            "totals": {"type": "object"},
+            "subscriptions": {"type": "array", "items": {"type": "object"}},
+            "subscriptions_omitted": _COUNT,
         }
     ),
     "Page": _object(

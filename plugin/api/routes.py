@@ -28,6 +28,8 @@ DOMAINS: Mapping[str, tuple[str, ...]] = {
     "segment": ("tenant", "namespace", "topic", "segment"),
 }
 """The names of a topic by its domain. A partition is a topic, ``orders-partition-3``."""
+NAMESPACE_DOMAIN = "persistent"
+"""The domain in the path of a namespace, whose topics may be of any."""
 LIMIT_MAX = 10_000
 CHANGED_MAX = 100_000  # messages of one request that names no ids
 _ID_LENGTH_MAX = 80
@@ -39,6 +41,7 @@ class Scope(Enum):
     """The names in a path before the operation's own part."""
 
     EVERYTHING = ()
+    NAMESPACE = ("namespace",)
     TOPIC = ("topic",)
     SUBSCRIPTION = ("topic", "subscription")
 
@@ -143,6 +146,28 @@ OPERATIONS = (
         },
     ),
     Operation(
+        "status",
+        "GET",
+        Scope.EVERYTHING,
+        ("status",),
+        "The daemon's state, its brokers and subscriptions, and faults of this moment.",
+        "Status",
+        {
+            "sort": fields.words(
+                "The subscriptions at the top: most held, or due first.", 4, "held|due", "due"
+            )
+        },
+    ),
+    Operation(
+        "tide",
+        "GET",
+        Scope.NAMESPACE,
+        ("tide",),
+        "How many messages of a namespace's subscriptions come due when.",
+        "Tide",
+        _SPAN,
+    ),
+    Operation(
         "tide",
         "GET",
         Scope.TOPIC,
@@ -232,10 +257,13 @@ def _scope(segments: list[str]) -> tuple[Scope | None, dict[str, str], list[str]
     if parts is None:
         return Scope.EVERYTHING, {}, segments
     names, below = segments[1 : 1 + len(parts)], segments[1 + len(parts) :]
-    if not all(names) or not below:
+    if not all(names):
         return None, {}, []
     if any("/" in one for one in names[:2]):
         raise ProblemError(HTTPStatus.NOT_FOUND, "a tenant or a namespace has no slash")
+    if not below:
+        found = Scope.NAMESPACE if segments[0] == NAMESPACE_DOMAIN else None
+        return found, {"namespace": "/".join(names[:2])}, names[2:]
     topic = {"topic": f"{segments[0]}://{'/'.join(names)}"}
     if len(below) == 1:
         return Scope.TOPIC, topic, below
@@ -258,7 +286,9 @@ def _decoded(segment: str) -> str:
 def path_of(operation: Operation, names: Mapping[str, str]) -> str:
     """The path of an operation for these names. Raises ``ValueError`` for a topic that has no place in it."""
     segments: list[str] = []
-    if operation.scope is not Scope.EVERYTHING:
+    if operation.scope is Scope.NAMESPACE:
+        segments += [NAMESPACE_DOMAIN, *names["namespace"].split("/")]
+    elif operation.scope is not Scope.EVERYTHING:
         domain, separator, rest = names["topic"].partition("://")
         parts = DOMAINS.get(domain)
         given = rest.split("/", len(parts) - 1) if parts else []

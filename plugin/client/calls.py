@@ -8,6 +8,7 @@ of what is due, whose first answer would tell of messages that the second cannot
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -52,6 +53,7 @@ NO_DAEMON = "no-daemon"
 """The ``reason`` in the problem document of a broker without a daemon."""
 _SHORT = "persistent://public/default/"
 _STAR = "*"
+_ALL_OF_NAMESPACE = re.compile(r"(?:persistent://)?([^/*]+/[^/*]+)/\*")
 
 
 class RefusedError(UserError):
@@ -129,7 +131,9 @@ def call_of(base: str, query: Query) -> Call:
     if operation is None:
         raise UserError(f"{what} cannot be asked over HTTP")
     names = {}
-    if scope is not Scope.EVERYTHING:
+    if scope is Scope.NAMESPACE:
+        names["namespace"] = _namespace(given.pop("topic"))
+    elif scope is not Scope.EVERYTHING:
         names["topic"] = full_topic(str(given.pop("topic")))
     if scope is Scope.SUBSCRIPTION:
         names["subscription"] = str(given.pop("subscription"))
@@ -151,9 +155,17 @@ def _scope(what: str, given: dict[str, Any]) -> Scope:
         if given.get(name) == _STAR:
             del given[name]
     topic, subscription = given.get("topic"), given.get("subscription")
+    if subscription is None and topic is not None and _namespace(topic):
+        return Scope.NAMESPACE
     if topic is None or _STAR in topic or _STAR in (subscription or ""):
         return Scope.EVERYTHING
     return Scope.TOPIC if subscription is None else Scope.SUBSCRIPTION
+
+
+def _namespace(topic: str) -> str:
+    """The namespace of which a pattern means all topics, as in ``a/b/*``; empty for another one."""
+    found = _ALL_OF_NAMESPACE.fullmatch(topic)
+    return "" if found is None else found[1]
 
 
 def _pace(given: dict[str, Any]) -> str:

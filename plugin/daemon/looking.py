@@ -38,10 +38,12 @@ from tidegate.plugin.daemon.selection import (
     message_id,
     name_of,
     named,
+    of_namespace,
     of_partition,
     of_topic,
     parse_id,
     partition_of,
+    partitions_of,
 )
 from tidegate.plugin.errors import NotNowError, UserError
 from tidegate.plugin.telemetry.survey import in_turns
@@ -106,6 +108,8 @@ class Looking:
 
     def _meant(self, request: dict[str, object], topic: str, subscription: str) -> list[DelayIndex]:
         """The indexes that the query `tide` is about; with `exact` a ``*`` in a name is itself."""
+        if (namespace := request.get("namespace")) is not None:
+            return of_namespace(self._catalog, namespace)
         exact = request.get("exact", False)
         if not isinstance(exact, bool):
             raise UserError("exact must be true or false")
@@ -163,7 +167,10 @@ class Looking:
         key = max(_cursor(request.get("after")), (from_ms, *FIRST_KEY[1:]))
         found: list[tuple[EntryKey, int | None]] = []
         more = False
+        without = partitions_of(request, "without")
         for index in named(self._catalog, topic, subscription):
+            if partition_of(index.name) in without:
+                continue
             entries, left = await self._page(index, key, to_ms, limit)
             found += [(entry, partition_of(index.name)) for entry in entries]
             more = more or left

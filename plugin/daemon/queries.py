@@ -27,11 +27,13 @@ from tidegate.plugin.daemon.looking import Looking
 from tidegate.plugin.daemon.pacing import Pacing
 from tidegate.plugin.daemon.recorder import Recorder
 from tidegate.plugin.daemon.rescheduling import Rescheduling
-from tidegate.plugin.daemon.selection import name_of, named, of_partition
+from tidegate.plugin.daemon.selection import name_of, named, of_partition, partitions_of
 from tidegate.plugin.daemon.stream import Link
 from tidegate.plugin.errors import NotNowError, UserError
 from tidegate.plugin.shared.message_ids import message_id
 from tidegate.plugin.shared.seldom import Seldom, kind_of
+from tidegate.plugin.telemetry.lately import lately
+from tidegate.plugin.telemetry.page import page
 from tidegate.plugin.wire.messages import HttpRequest, HttpResponse, Ingest, json_body
 
 if TYPE_CHECKING:
@@ -55,7 +57,6 @@ _KNOWN = (
     "entries",
     "record",
 )
-PARTITIONS_MAX = 10_000  # to check before a change
 UNANSWERED_MAX = 16  # of one connection: a read brings thousands of requests, an answer may have megabytes
 
 
@@ -98,7 +99,16 @@ class Queries:
         self._loop = loop
         self._log = log
         self._seldom = Seldom(asked.clock.monotonic_ns)
-        self.api = Api(self.answer, asked.clock.now_ms, log=log)
+        self.api = Api(
+            self.answer,
+            asked.clock.now_ms,
+            status={
+                "held": lately(lambda: report.status(asked, report.SUBSCRIPTIONS_MAX)).get,
+                "due": lately(lambda: report.status(asked, report.PAGE_SUBSCRIPTIONS, by_due=True)).get,
+            },
+            page=_page,
+            log=log,
+        )
         self._tasks: set[asyncio.Task[None]] = set()
         self._telling: dict[asyncio.Task[None], Link] = {}
         self._unanswered: Counter[Link] = Counter()
@@ -340,13 +350,9 @@ class Queries:
 
     def _check_partitions(self, request: dict[str, object]) -> None:
         """All partitions that further requests will name are of the topic. Raises ``UserError``."""
-        partitions = request.get("partitions")
-        if partitions is None:
-            return
-        if not isinstance(partitions, list) or not all(type(one) is int and one >= 0 for one in partitions):
-            raise UserError("partitions must be a list of numbers, 0 or more")
-        indexes = named(self._asked.catalog, *name_of(request))
-        for one in partitions[:PARTITIONS_MAX]:
+        partitions = partitions_of(request, "partitions")
+        indexes = named(self._asked.catalog, *name_of(request)) if partitions else []
+        for one in sorted(partitions):
             of_partition(indexes, one)
 
     async def _pace(self, request: dict[str, object], peer: str | None) -> dict[str, Any]:
@@ -392,6 +398,11 @@ class Queries:
                 reply(json_body({"error": lost}))
 
         self._asked.when_durable(token, tell)
+
+
+def _page() -> Response:
+    body, headers = page()
+    return Response(HTTPStatus.OK, headers["Content-Type"], body, headers)
 
 
 def _framed(response: Response) -> HttpResponse:

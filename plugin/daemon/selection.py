@@ -21,13 +21,16 @@ __all__ = [
     "message_id",
     "name_of",
     "named",
+    "of_namespace",
     "of_partition",
     "of_topic",
     "parse_id",
     "partition_of",
+    "partitions_of",
     "without_partition",
 ]
 
+_NUMBERS = re.compile(r"\d{1,9}(,\d{1,9})*", re.ASCII)
 _PARTITION = re.compile(r"-partition-(\d{1,9})$", re.ASCII)
 
 
@@ -79,6 +82,18 @@ def of_topic(indexes: Iterable[DelayIndex], topic: str) -> list[DelayIndex]:
     return sorted(found, key=lambda index: index.name)
 
 
+def of_namespace(indexes: Iterable[DelayIndex], namespace: object) -> list[DelayIndex]:
+    """All indexes of a namespace, TENANT/NAMESPACE, by name. Raises ``UserError``."""
+    if not isinstance(namespace, str) or namespace.count("/") != 1:
+        raise UserError("namespace must be TENANT/NAMESPACE")
+    found = [index for index in indexes if index.name.topic.partition("://")[2].startswith(f"{namespace}/")]
+    if not found:
+        raise UnknownNameError(
+            f"no subscription of a topic in {namespace!r} is here: tidegate status lists all"
+        )
+    return sorted(found, key=lambda index: index.name)
+
+
 def named(indexes: Iterable[DelayIndex], topic: str, subscription: str) -> list[DelayIndex]:
     """The index of one subscription, or those of all partitions of a topic. Raises ``UserError``."""
     known = [index for index in indexes if index.name.subscription == subscription]
@@ -116,3 +131,11 @@ def partition_of(name: SubscriptionName) -> int | None:
     """The number of its partition; None if its topic is not a partition."""
     found = _PARTITION.search(name.topic)
     return None if found is None else int(found[1])
+
+
+def partitions_of(request: dict[str, object], key: str) -> set[int]:
+    """Numbers of partitions in a request, as in ``0,2``; none without the key. Raises ``UserError``."""
+    text = request.get(key, "")
+    if not isinstance(text, str) or (text and _NUMBERS.fullmatch(text) is None):
+        raise UserError(f"{key} must be numbers of partitions, as in 0,2")
+    return {int(one) for one in text.split(",") if one}

@@ -88,7 +88,7 @@ def test_bad_input_is_a_problem_and_changes_nothing(lane: Lane, web: Web) -> Non
         (web.get("nobody/default/t", "tide"), 404),
         (web.get("public/nothing/t", "tide"), 404),
         (web.get(lane.topic, "tide?step_ms=-1"), 400),
-        (web.client.get("/tidegate/v1/tide"), 404),
+        (web.client.get("/tidegate/v1/tides"), 404),
         (web.client.get("/tidegate/v1/non-persistent/public/default/t/sub/tide"), 404),
     ):
         assert problem(answer)[0] == status, answer.request.url

@@ -179,14 +179,31 @@ async def test_the_tide_of_a_subscription_a_topic_and_all(served: Served) -> Non
         ("tide", 3),
         ("tide?topic=*orders*", 2),
         ("tide?topic=*orders*&subscription=sub", 2),
+        ("persistent/public/default/tide", 2),
+        ("persistent/shop/eu/tide", 1),
     ):
         answer = (await served.get(path)).json()
         assert (answer["subscriptions"], answer["entries"]) == (subscriptions, 100 * subscriptions), path
     fine = (await served.get(f"{ORDERS}/tide?span_ms=7200000&step_ms=60000")).json()
     assert sum(one["entries"] for one in fine["buckets"]) == 100
     assert 120 <= len(fine["buckets"]) <= 122
-    for path in ("persistent/public/default/*/tide", "persistent/public/default/*/*/tide"):
+    for path in (
+        "persistent/public/default/*/tide",
+        "persistent/public/default/*/*/tide",
+        "persistent/public/defaul/tide",
+        "persistent/public/*/tide",
+        "segment/public/default/tide",
+        "persistent/public/tide",
+    ):
         assert problem(await served.get(path))[0] == 404
+
+
+async def test_the_status_is_that_of_the_page(served: Served) -> None:
+    await waiting(served.broker)
+    for path in ("status", "status?sort=due"):
+        answer = (await served.get(path)).json()
+        assert [(one["topic"], one["held"]) for one in answer["subscriptions"]] == [(TOPIC, 100)], path
+    assert problem(await served.get("status?sort=name"))[0] == 400
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,7 @@ class World:
             (at_ms, 5, n, partition or 0, partition) for (partition, n), at_ms in self.times.items()
         )
         found = [one for one in keys if one[:3] > key and one[0] < (query["to_ms"] or 1 << 62)]
+        found = [one for one in found if str(one[4]) not in query.get("without", "").split(",")]
         page = found[: query["limit"]]
         entries = [
             {"message_id": f"5:{n}" if of is None else f"5:{n}:{of}", "deliver_at_ms": at_ms}
@@ -141,6 +142,20 @@ def test_a_partition_without_a_broker_is_asked_once_and_the_others_go_on() -> No
     assert "stopped" not in answer
     assert len(answer["ids"]["undecided"]) == 50 - 5  # the daemon names those of the one query
     assert world.changes == 1 + 10
+
+
+@pytest.mark.parametrize("what", ["cancel", "release"])
+def test_a_course_goes_on_though_its_first_pages_are_of_a_partition_without_a_broker(what: str) -> None:
+    world = World(50, partition=0)
+    world.times |= {(1, n): NOW_MS + 1_000 + n for n in range(50)}
+    world.unserved = {0}
+    (answer,) = world.change(what)
+    assert (answer["done"], answer["undecided"], answer["next"]) == (50, 50, None)
+    assert "stopped" not in answer
+    world.unserved = {0, 1}
+    world.times = {(of, n): NOW_MS + 1_000 * of + n + 1_000 for of in (0, 1) for n in range(50)}
+    (answer,) = world.change(what)
+    assert (answer["done"], answer["undecided"], answer["stopped"]) == (0, 60, True)
 
 
 def test_what_has_no_room_does_not_end_a_course() -> None:

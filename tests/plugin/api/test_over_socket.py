@@ -10,6 +10,7 @@ from typing import Any
 from tests.support.daemons import StartDaemon
 from tests.support.deciding import TOPIC, waiting
 from tests.support.shim_client import ShimClient
+from tidegate.plugin.telemetry.page import page
 from tidegate.plugin.wire.codec import decode, encode
 from tidegate.plugin.wire.frames import VERSION_MAX, VERSION_MIN, FrameDecoder
 from tidegate.plugin.wire.messages import Error, Hello, HttpRequest, HttpResponse, Message, Role
@@ -45,6 +46,18 @@ async def ask(path: Path, method: str, target: str, body: Any = None, role: str 
     answer = (await told(path, HttpRequest(method, target, role, data)))[0]
     assert isinstance(answer, HttpResponse)
     return answer.status, answer.content_type, json.loads(answer.body)
+
+
+async def test_the_page_comes_over_the_socket_too(start: StartDaemon, socket_path: Path) -> None:
+    async with start():
+        requests = [HttpRequest(method, "/tidegate/", "", b"") for method in ("GET", "POST")]
+        answers = await told(socket_path, *requests)
+    shown, refused = answers[0], answers[1]
+    assert isinstance(shown, HttpResponse)
+    assert (shown.status, shown.content_type) == (200, "text/html; charset=utf-8")
+    assert shown.body == page().body
+    assert isinstance(refused, HttpResponse)
+    assert refused.status == 404
 
 
 async def test_the_socket_answers_as_http_does(start: StartDaemon, socket_path: Path) -> None:

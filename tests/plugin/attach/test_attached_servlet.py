@@ -150,6 +150,27 @@ def test_each_role_gets_what_it_may_have(attached: Attached) -> None:
         answer = attached.web(role).post(TOPIC, "cancel", {"ids": [ids[number]], "dry_run": True})
         assert answer.json()["dry_run"], (role, answer.text)
 
+    # the page has no data; of all that the broker has a superuser sees, of a namespace its own people
+    assert attached.web("").client.get("/tidegate/").status_code == 401
+    for role, of_page, of_all, of_namespace in (
+        ("acme-app", 200, 403, 200),
+        ("acme-admin", 200, 403, 200),
+        ("rival-app", 200, 403, 403),
+        ("nobody", 200, 403, 403),
+        (OPERATOR, 200, 200, 200),
+        (PROXY, 200, 403, 403),
+    ):
+        asking = attached.web(role).client
+        assert asking.get("/tidegate/").status_code == of_page, role
+        for path in ("tide", "status"):
+            assert asking.get(f"/tidegate/v1/{path}").status_code == of_all, (role, path)
+        answer = asking.get("/tidegate/v1/persistent/acme/shop/tide")
+        assert answer.status_code == of_namespace, (role, answer.text)
+        assert asking.get("/tidegate/v1/persistent/acme/nothing/tide").status_code in {403, 404}
+        pretended = asking.get("/tidegate/v1/status", headers={"X-Original-Principal": OPERATOR})
+        assert pretended.status_code == 403 or role == OPERATOR
+    assert app.client.get("/tidegate/v1/persistent/acme/shop/tide").json()["entries"] == 5
+
     # a proxy speaks for whom it names, and only if both may
     proxied = attached.web(PROXY).client
     for original, expected in (("acme-app", 403), (None, 403), (PROXY, 403)):

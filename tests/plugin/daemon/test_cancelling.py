@@ -18,6 +18,7 @@ from tests.support.daemons import DaemonProcess, StartDaemon, assert_one_line, r
 from tests.support.flaky_store import FlakyStore
 from tests.support.shim_client import ClientStream, ShimClient
 from tests.support.waiting import until
+from tidegate import Changed, Client, TidegateError
 from tidegate.index import Entries, PositionSet, SubscriptionName
 from tidegate.index.log.memory_home import World
 from tidegate.plugin.daemon import broker_changes
@@ -349,6 +350,22 @@ async def test_partitions_get_what_is_theirs(start: StartDaemon, socket_path: Pa
         assert counts(await ask(socket_path, some(500))) == {"unknown": 1}
         with pytest.raises(UserError, match="partition 4 is not of this topic"):
             await ask(socket_path, some(7), partition=4)
+
+
+async def test_ids_of_several_partitions_go_over_the_socket(start: StartDaemon, socket_path: Path) -> None:
+    async with start(), await ShimClient.connect(socket_path) as client:
+        for number in range(2):
+            stream = await opened(client, f"{TOPIC}-partition-{number}")
+            stream.on_cancel = Shim()
+
+        def cancel(*ids: str) -> Changed:
+            with Client(socket=socket_path) as own:
+                return own.cancel("orders", "sub", ids=ids)
+
+        with pytest.raises(TidegateError, match="partition 4 is not of this topic"):
+            await asyncio.to_thread(cancel, "5:7:0", "5:7:4")
+        done = await asyncio.to_thread(cancel, "5:7:0", "5:7:1", "5:500:1")
+        assert (done.done, done.unknown, done.acknowledged) == (2, 1, 0)
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,10 @@ async def test_partitions_are_one_topic(start: StartDaemon, socket_path: Path) -
         rest = await ask(socket_path, "waiting", after=page["next"])
         assert len(rest["entries"]) == 56
         assert rest["next"] is None
+        others = await ask(socket_path, "waiting", without="0,2")
+        assert [one["message_id"] for one in others["entries"]] == [f"6:{at}:1" for at in range(20)]
+        with pytest.raises(UserError, match="without must be numbers"):
+            await ask(socket_path, "waiting", without="0,,2")
         assert (await ask(socket_path, "tide"))["entries"] == 60
         shown = await ask(socket_path, "show", id="6:3:1")
         assert (shown["state"], shown["deliver_at_ms"]) == ("waiting", base_ms + 31)

@@ -12,7 +12,9 @@ import org.apache.pulsar.broker.authorization.AuthorizationService;
 import org.apache.pulsar.broker.lookup.LookupResult;
 import org.apache.pulsar.broker.namespace.LookupOptions;
 import org.apache.pulsar.broker.web.AuthenticationFilter;
+import org.apache.pulsar.common.naming.NamespaceName;
 import org.apache.pulsar.common.naming.TopicName;
+import org.apache.pulsar.common.policies.data.NamespaceOperation;
 import org.apache.pulsar.common.policies.data.TopicOperation;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -25,8 +27,9 @@ import tidegate.pulsar.web.Problem;
  * which broker owns it.
  *
  * <p>Who may see a topic's stats may look at its tide, who may consume from a subscription at that one; who may also produce to
- * the topic may change it. Pulsar's provider lets
- * a tenant's administrators and superusers do both. Nothing is told of a topic before that is known.
+ * the topic may change it. A namespace's tide is for those that may list its topics. Pulsar's provider lets a tenant's
+ * administrators and superusers do all of that, and superusers alone see all that a broker has. Nothing is told of a topic before
+ * that is known.
  */
 final class BrokerGuard implements Guard {
     private static final Logger LOG = LoggerFactory.getLogger(BrokerGuard.class);
@@ -76,6 +79,9 @@ final class BrokerGuard implements Guard {
         boolean https = HTTPS.equalsIgnoreCase(request.getScheme());
         CompletableFuture<Verdict> verdict;
         try {
+            if (target.scope() != ApiTarget.Scope.TOPIC && target.scope() != ApiTarget.Scope.SUBSCRIPTION) {
+                return withoutTopic(client, target, changes).exceptionally(failure -> verdictOf(failure, target));
+            }
             TopicName topic = topicName(target);
             verdict = authorize(client, topic, target.subscription(), changes)
                     .thenCompose(ignored -> requireTopic(topic))
@@ -85,6 +91,82 @@ final class BrokerGuard implements Guard {
             verdict = CompletableFuture.failedFuture(e);
         }
         return verdict.exceptionally(failure -> verdictOf(failure, target));
+    }
+
+    /** A request that is not about one topic: this broker answers it, whoever owns which topics. */
+    private CompletableFuture<Verdict> withoutTopic(Client client, ApiTarget target, boolean changes) {
+        if (changes) {
+            throw new Otherwise(405, "Method Not Allowed", "name the subscription that is to be changed");
+        }
+        boolean authorizes = isAuthorizing(client);
+        CompletableFuture<Void> allowed = CompletableFuture.completedFuture(null);
+        if (target.scope() == ApiTarget.Scope.NAMESPACE) {
+            NamespaceName namespace = namespaceName(target);
+            if (authorizes) {
+                allowed = requireNamespace(client, namespace);
+            }
+            allowed = allowed.thenCompose(ignored -> requirePolicies(namespace));
+        } else if (authorizes && target.scope() == ApiTarget.Scope.BROKER) {
+            allowed = requireSuperuser(client);
+        }
+        return allowed.thenApply(ignored -> new Serve(client.shown(pulsar.getConfiguration())));
+    }
+
+    private static NamespaceName namespaceName(ApiTarget target) {
+        try {
+            return NamespaceName.get(target.tenant(), target.namespace());
+        } catch (IllegalArgumentException e) {
+            throw new Otherwise(400, "Bad Request", "no namespace can have that name: " + e.getMessage());
+        }
+    }
+
+    /** True if roles are to be checked. */
+    private boolean isAuthorizing(Client client) {
+        if (!pulsar.getConfiguration().isAuthenticationEnabled() || !pulsar.getBrokerService().isAuthorizationEnabled()) {
+            return false;
+        }
+        if (client.role() == null) {
+            throw new Otherwise(401, "Unauthorized", "send a token, or what else this cluster authenticates by");
+        }
+        return true;
+    }
+
+    private CompletableFuture<Void> requireNamespace(Client client, NamespaceName namespace) {
+        return allowed(authorization().allowNamespaceOperationAsync(namespace, NamespaceOperation.GET_TOPICS, client.original(),
+                client.role(), client.data())).thenAccept(allowed -> {
+                    if (!allowed) {
+                        throw new Otherwise(403, "Forbidden", "this role may not see the namespace's topics");
+                    }
+                });
+    }
+
+    /** A proxy and the one for whom it speaks must both be superusers. */
+    private CompletableFuture<Void> requireSuperuser(Client client) {
+        boolean isValid = authorization().isValidOriginalPrincipal(client.role(), client.original(), client.data());
+        boolean speaksForOther = client.original() != null && !client.original().isBlank();
+        CompletableFuture<Boolean> may = CompletableFuture.completedFuture(isValid);
+        if (isValid) {
+            may = allowed(authorization().isSuperUser(client.role(), client.data())).thenCompose(is -> is && speaksForOther
+                    ? allowed(authorization().isSuperUser(client.original(), client.data())) : CompletableFuture.completedFuture(is));
+        }
+        return may.thenAccept(allowed -> {
+            if (!allowed) {
+                throw new Otherwise(403, "Forbidden", "only a superuser may see all that a broker has: ask for a namespace or a topic");
+            }
+        });
+    }
+
+    private AuthorizationService authorization() {
+        return pulsar.getBrokerService().getAuthorizationService();
+    }
+
+    private static CompletableFuture<Boolean> allowed(CompletableFuture<Boolean> asked) {
+        return asked.handle((allowed, failure) -> {
+            if (failure != null) {
+                LOG.info("A request was not authorized, as that failed: {}", failure.toString());
+            }
+            return failure == null && Boolean.TRUE.equals(allowed);
+        });
     }
 
     private static Verdict verdictOf(Throwable failure, ApiTarget target) {
@@ -112,11 +194,8 @@ final class BrokerGuard implements Guard {
     }
 
     private CompletableFuture<Void> authorize(Client client, TopicName topic, Optional<String> subscription, boolean changes) {
-        if (!pulsar.getConfiguration().isAuthenticationEnabled() || !pulsar.getBrokerService().isAuthorizationEnabled()) {
+        if (!isAuthorizing(client)) {
             return CompletableFuture.completedFuture(null);
-        }
-        if (client.role() == null) {
-            throw new Otherwise(401, "Unauthorized", "send a token, or what else this cluster authenticates by");
         }
         if (subscription.isEmpty()) {
             if (changes) {
@@ -130,14 +209,9 @@ final class BrokerGuard implements Guard {
     }
 
     private CompletableFuture<Void> require(Client client, TopicName topic, AuthenticationDataSource data, TopicOperation operation) {
-        AuthorizationService authorization = pulsar.getBrokerService().getAuthorizationService();
-        return authorization.allowTopicOperationAsync(topic, operation, client.original(), client.role(), data)
-                .exceptionally(failure -> {
-                    LOG.info("A request was not authorized, as that failed: {}", failure.toString());
-                    return false;
-                })
+        return allowed(authorization().allowTopicOperationAsync(topic, operation, client.original(), client.role(), data))
                 .thenAccept(allowed -> {
-                    if (!Boolean.TRUE.equals(allowed)) {
+                    if (!allowed) {
                         throw new Otherwise(403, "Forbidden", switch (operation) {
                             case CONSUME -> "this role may not consume from the subscription, so it may not look at it or change it";
                             case PRODUCE -> "this role may not produce to the topic, so it may look and not change";
@@ -148,13 +222,8 @@ final class BrokerGuard implements Guard {
     }
 
     private CompletableFuture<Void> requireTopic(TopicName topic) {
-        return pulsar.getPulsarResources().getNamespaceResources().getPoliciesAsync(topic.getNamespaceObject())
-                .thenCompose(policies -> {
-                    if (policies.isEmpty()) {
-                        throw new Otherwise(404, "Not Found", "there is no such namespace");
-                    }
-                    return pulsar.getBrokerService().fetchPartitionedTopicMetadataAsync(topic);
-                })
+        return requirePolicies(topic.getNamespaceObject())
+                .thenCompose(ignored -> pulsar.getBrokerService().fetchPartitionedTopicMetadataAsync(topic))
                 .thenAccept(metadata -> {
                     if (metadata.partitions > 0) {
                         throw new Otherwise(new Refuse(new Problem(409, "Conflict",
@@ -162,6 +231,14 @@ final class BrokerGuard implements Guard {
                                 .with("partitions", metadata.partitions)));
                     }
                 });
+    }
+
+    private CompletableFuture<Void> requirePolicies(NamespaceName namespace) {
+        return pulsar.getPulsarResources().getNamespaceResources().getPoliciesAsync(namespace).thenAccept(policies -> {
+            if (policies.isEmpty()) {
+                throw new Otherwise(404, "Not Found", "there is no such namespace");
+            }
+        });
     }
 
     private CompletableFuture<Void> requireOwned(TopicName topic, boolean authoritative, boolean https) {

@@ -20,8 +20,8 @@ import org.slf4j.LoggerFactory;
 import tidegate.pulsar.wire.Frame;
 
 /**
- * {@code /tidegate/v1/…} on the broker's web port: the guard decides, and the daemon beside the broker answers. It knows nothing
- * of a request but that POST changes something and GET does not.
+ * {@code /tidegate/v1/…} on the broker's web port, and the page at {@code /tidegate/}: the guard decides, and the daemon beside
+ * the broker answers. It knows nothing of a request but that POST changes something and GET does not.
  *
  * <p>Invariants: no thread of the web service waits here; bodies are bounded, and so is the number of requests under way; each
  * request gets one answer, and nothing is begun or read after it.
@@ -148,6 +148,10 @@ public final class ApiServlet extends HttpServlet {
         response.setHeader("X-Content-Type-Options", "nosniff");
         if (answer.contentType() != null) {
             response.setContentType(answer.contentType());
+        }
+        if (answer.contentType() != null && answer.contentType().startsWith(PagePolicy.TYPE)) {
+            response.setHeader("Content-Security-Policy", PagePolicy.of(answer.body()));
+            response.setHeader("Referrer-Policy", "no-referrer");
         }
         if (answer.location() != null) {
             response.setHeader("Location", answer.location());

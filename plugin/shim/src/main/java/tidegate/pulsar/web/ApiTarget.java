@@ -8,21 +8,26 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Optional;
+import java.util.Set;
 import java.util.stream.Collectors;
 
 /**
- * The topic, the subscription and the wish that a request's path and query name.
+ * The names and the wish in a request's path and query.
  *
  * <p>Invariant: {@link #target} names the same subscription to whoever takes it apart at {@code /} and decodes each part, so that
  * the daemon can understand no other one than the broker has authorized.
  *
+ * @param tenant empty, as the names below it, if the wish is not about it
  * @param subscription empty for a wish about a topic, which is one segment below it
- * @param action the segments below topic or subscription, decoded; at least one
+ * @param action the segments below the names, decoded; none for the page
  * @param query raw, without {@code authoritative}; empty for none
  * @param authoritative true if a broker has redirected the request, and the next one decides who owns the topic
  */
-public record ApiTarget(String tenant, String namespace, String topic, Optional<String> subscription, List<String> action,
-                        String query, boolean authoritative) {
+public record ApiTarget(Scope scope, String tenant, String namespace, String topic, Optional<String> subscription,
+                        List<String> action, String query, boolean authoritative) {
+    /** Whom a request is about: nobody (the page and the description have no data), this broker, or what the path names. */
+    public enum Scope { NOBODY, BROKER, NAMESPACE, TOPIC, SUBSCRIPTION }
+
     /** The path of the servlet's context. */
     public static final String BASE = "/tidegate";
     static final String PREFIX = BASE + "/v1/";
@@ -30,7 +35,12 @@ public record ApiTarget(String tenant, String namespace, String topic, Optional<
     /** As the protocol has it of topics and subscriptions. */
     static final int MAX_NAME_BYTES = 8_192;
 
+    /** The path of the page. */
+    static final String PAGE = BASE + "/";
     private static final String DOMAIN = "persistent";
+    private static final String DESCRIPTION = "openapi.json";
+    private static final Set<String> OF_BROKER = Set.of("tide", "status");
+    private static final String OF_NAMESPACE = "tide";
     private static final String AUTHORITATIVE = "authoritative";
     private static final int TOPIC_END = 4;
     private static final int MAX_BELOW = 3;
@@ -45,6 +55,9 @@ public record ApiTarget(String tenant, String namespace, String topic, Optional<
         if (path.length() + (query == null ? 0 : query.length()) > MAX_LENGTH) {
             throw new ProblemException(414, "URI Too Long", "a path and its query have at most " + MAX_LENGTH + " characters");
         }
+        if (path.equals(PAGE)) {
+            return new ApiTarget(Scope.NOBODY, "", "", "", Optional.empty(), List.of(), "", false);
+        }
         if (!path.startsWith(PREFIX)) {
             throw new ProblemException(404, "Not Found", SHAPE);
         }
@@ -52,10 +65,31 @@ public record ApiTarget(String tenant, String namespace, String topic, Optional<
         for (String segment : path.substring(PREFIX.length()).split("/", -1)) {
             segments.add(decoded(segment));
         }
+        List<String> parameters = query == null || query.isEmpty() ? List.of() : Arrays.asList(query.split("&"));
+        String rest = parameters.stream().filter(one -> !isAuthoritative(one)).collect(Collectors.joining("&"));
+        if (segments.size() == 1 && (segments.get(0).equals(DESCRIPTION) || OF_BROKER.contains(segments.get(0)))) {
+            Scope scope = segments.get(0).equals(DESCRIPTION) ? Scope.NOBODY : Scope.BROKER;
+            return new ApiTarget(scope, "", "", "", Optional.empty(), List.copyOf(segments), rest, false);
+        }
         int below = segments.size() - TOPIC_END;
+        if (below == 0 && segments.get(0).equals(DOMAIN) && segments.get(TOPIC_END - 1).equals(OF_NAMESPACE)) {
+            requireNames(segments, TOPIC_END - 1);
+            return new ApiTarget(Scope.NAMESPACE, segments.get(1), segments.get(2), "", Optional.empty(), List.of(OF_NAMESPACE), rest,
+                    false);
+        }
         if (below < 1 || below > MAX_BELOW || !segments.get(0).equals(DOMAIN)) {
             throw new ProblemException(404, "Not Found", SHAPE);
         }
+        requireNames(segments, TOPIC_END);
+        boolean ofTopic = below == 1;
+        return new ApiTarget(ofTopic ? Scope.TOPIC : Scope.SUBSCRIPTION, segments.get(1), segments.get(2), segments.get(3),
+                ofTopic ? Optional.empty() : Optional.of(segments.get(TOPIC_END)),
+                List.copyOf(segments.subList(ofTopic ? TOPIC_END : TOPIC_END + 1, segments.size())), rest,
+                parameters.contains(AUTHORITATIVE + "=true"));
+    }
+
+    /** {@code end}: behind the names in which no slash can be. */
+    private static void requireNames(List<String> segments, int end) throws ProblemException {
         for (String segment : segments) {
             if (segment.isEmpty()) {
                 throw new ProblemException(400, "Bad Request", "the path has an empty name: " + SHAPE);
@@ -64,16 +98,9 @@ public record ApiTarget(String tenant, String namespace, String topic, Optional<
                 throw new ProblemException(400, "Bad Request", "a name has at most " + MAX_NAME_BYTES + " bytes");
             }
         }
-        if (segments.subList(1, TOPIC_END).stream().anyMatch(name -> name.indexOf('/') >= 0)) {
+        if (segments.subList(1, end).stream().anyMatch(name -> name.indexOf('/') >= 0)) {
             throw new ProblemException(400, "Bad Request", "no name of a tenant, namespace or topic has a /");
         }
-        List<String> parameters = query == null || query.isEmpty() ? List.of() : Arrays.asList(query.split("&"));
-        String rest = parameters.stream().filter(one -> !isAuthoritative(one)).collect(Collectors.joining("&"));
-        boolean ofTopic = below == 1;
-        return new ApiTarget(segments.get(1), segments.get(2), segments.get(3),
-                ofTopic ? Optional.empty() : Optional.of(segments.get(TOPIC_END)),
-                List.copyOf(segments.subList(ofTopic ? TOPIC_END : TOPIC_END + 1, segments.size())), rest,
-                parameters.contains(AUTHORITATIVE + "=true"));
     }
 
     private static boolean isAuthoritative(String parameter) {
@@ -92,7 +119,16 @@ public record ApiTarget(String tenant, String namespace, String topic, Optional<
     }
 
     private String path() {
-        List<String> segments = new ArrayList<>(List.of(DOMAIN, tenant, namespace, topic));
+        if (action.isEmpty()) {
+            return PAGE;
+        }
+        List<String> segments = new ArrayList<>();
+        if (!tenant.isEmpty()) {
+            segments.addAll(List.of(DOMAIN, tenant, namespace));
+        }
+        if (!topic.isEmpty()) {
+            segments.add(topic);
+        }
         subscription.ifPresent(segments::add);
         segments.addAll(action);
         return segments.stream().map(ApiTarget::encoded).collect(Collectors.joining("/", PREFIX, ""));

@@ -27,7 +27,8 @@ class ApiTargetTest {
     @Test
     void namesOfASubscriptionAndItsWish() throws ProblemException {
         ApiTarget target = parse(SUBSCRIPTION + "/messages/17:4711");
-        assertEquals(new ApiTarget("acme", "shop", "orders", Optional.of("sub"), List.of("messages", "17:4711"), "", false), target);
+        assertEquals(new ApiTarget(ApiTarget.Scope.SUBSCRIPTION, "acme", "shop", "orders", Optional.of("sub"),
+                List.of("messages", "17:4711"), "", false), target);
         assertEquals(SUBSCRIPTION + "/messages/17:4711", target.target());
     }
 
@@ -37,6 +38,24 @@ class ApiTargetTest {
         assertEquals(Optional.empty(), target.subscription());
         assertEquals(List.of("tide"), target.action());
         assertEquals("/tidegate/v1/persistent/acme/shop/orders/tide", target.target());
+    }
+
+    @Test
+    void otherWishesAreOfTheNamespaceTheBrokerOrNobody() throws ProblemException {
+        ApiTarget namespace = ApiTarget.parse("/tidegate/v1/persistent/acme/shop/tide", "step_ms=1");
+        assertEquals(new ApiTarget(ApiTarget.Scope.NAMESPACE, "acme", "shop", "", Optional.empty(), List.of("tide"), "step_ms=1", false),
+                namespace);
+        assertEquals("/tidegate/v1/persistent/acme/shop/tide?step_ms=1", namespace.target());
+        for (String path : List.of("tide", "status")) {
+            assertEquals(ApiTarget.Scope.BROKER, parse("/tidegate/v1/" + path).scope());
+            assertEquals("/tidegate/v1/" + path, parse("/tidegate/v1/" + path).target());
+        }
+        for (String path : List.of("/tidegate/", "/tidegate/v1/openapi.json")) {
+            assertEquals(ApiTarget.Scope.NOBODY, parse(path).scope());
+            assertEquals(path, parse(path).target());
+        }
+        assertEquals(400, refused("/tidegate/v1/persistent/a%2Fb/c/tide"));
+        assertEquals(400, refused("/tidegate/v1/persistent//c/tide"));
     }
 
     @ParameterizedTest
@@ -52,7 +71,8 @@ class ApiTargetTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"/tidegate/v1/", "/tidegate/v2/persistent/a/b/c/d/tide", "/tidegate/v1/persistent/a/b/c",
-        "/tidegate/v1/non-persistent/a/b/c/d/tide", "/tidegate/v1/persistent/a/b/c/d/e/f/g", "/tidegate/v1/tide", "/tidegate",
+        "/tidegate/v1/non-persistent/a/b/c/d/tide", "/tidegate/v1/persistent/a/b/c/d/e/f/g", "/tidegate/v1/tides", "/tidegate",
+        "/tidegate/page", "/tidegate/v1/persistent/tide", "/tidegate/v1/segment/a/b/tide",
         "/tidegate/v1/PERSISTENT/a/b/c/d/tide", "/tidegate/v1/%70ersistent"})
     void otherPathsAreNotFound(String path) {
         assertEquals(404, refused(path));
