@@ -105,9 +105,10 @@ class BacklogReader(DataSourceReader):
         check(found, options.cluster)
         return [RangesPartition(group) for group in split(found, options.entries_per_partition)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one partition."""
-        yield from read_rows(self._options, self._wanted, partition.value)
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """The rows of one partition; where there is none, PySpark 4.1 asks for those of None."""
+        if partition is not None:
+            yield from read_rows(self._options, self._wanted, partition.value)
 
 
 class BacklogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -160,7 +161,7 @@ class BacklogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def read_rows(
     options: Options, wanted: Wanted, ranges: Sequence[EntryRange] | None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of some ranges, in order. Without partitions Spark makes one that has None."""
+    """The rows of some ranges, in order. Without partitions PySpark 4.3 makes one that has None."""
     topic = str(options.topic.base)
     with EntryReader(options.cluster) as reader:
         for one in ranges or ():
