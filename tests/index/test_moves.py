@@ -7,7 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.catalogs import NAME, OPTIONS, START_MS, damage, drained, opened, reopened, spread, stored
+from tests.support.catalogs import (
+    INCARNATION,
+    NAME,
+    OPTIONS,
+    START_MS,
+    LaterExecutor,
+    damage,
+    drained,
+    opened,
+    reopened,
+    spread,
+    stored,
+)
+from tidegate.index.catalog.catalog import Catalog
+from tidegate.index.clock import ManualClock
 from tidegate.index.entries.entry import Entries
 from tidegate.index.format import keys
 from tidegate.index.state.moved import Moved
@@ -128,6 +142,30 @@ def test_a_damaged_value_of_moved_positions_loses_only_what_no_slice_has() -> No
     assert not stored(store, keys.MOVED)
     index.move(at(OWN_MS + 10))
     assert popped(index, OWN_MS + 9) == []
+    index.check()
+
+
+def test_a_lost_position_that_moves_during_the_persist_that_finds_it_stays_held() -> None:
+    """The broker has told its time, and would not read it again: nobody else would hand it out."""
+    executor = LaterExecutor()
+    catalog = Catalog.open(MemoryStore(), ManualClock(START_MS), OPTIONS, executor)
+    index = catalog.subscription(NAME, INCARNATION)
+    gone = Entries.of([(OWN_MS, *POSITION), (OWN_MS, 5, 8)])
+    # Changes are made by half: these are held, and nobody has their entries.
+    index._state.add(gone)
+    index.doubt()
+    catalog.commit()
+    catalog.maintain(START_MS)
+    assert executor.waiting, "the persist has taken what is held, and what is moved"
+    index.move(at(OWN_MS + 10))
+    for _ in range(4):
+        executor.run_all()
+        catalog.commit()
+        catalog.maintain(START_MS)
+    assert index.take_unheld() == PositionSet.of([(5, 8)])
+    assert index.held() == ONLY
+    assert popped(index, OWN_MS + 9) == []
+    assert popped(index, OWN_MS + 10) == [(OWN_MS + 10, *POSITION)]
     index.check()
 
 
