@@ -14,9 +14,11 @@ from tests.sim.kernel import NS_PER_MS
 from tests.sim.lateness import FOREVER_NS
 from tests.sim.log_home import Fate, LogDamage, Spoiling, Trap
 from tests.sim.objects import URL
+from tests.sim.override_ledgers import Failing
 from tests.sim.store import PowerCut, Refusal, Trouble
 from tests.sim.world import World
 from tidegate.plugin.daemon.homes.broker_home import BOOKKEEPER
+from tidegate.plugin.shared.moments import AT_ONCE_MS
 from tidegate.plugin.wire.messages import LogOp
 
 Action = Callable[..., None]
@@ -438,6 +440,37 @@ def pause(world: World, subscription: int = 0) -> None:
 def resume(world: World, subscription: int = 0) -> None:
     """Somebody resumes a subscription."""
     world.pace(subscription, pauses=False)
+
+
+@action
+def cancel(world: World, subscription: int = 0, share: int = 0, count: int = 1) -> None:
+    """Somebody cancels so many messages, rather those that have not come: from so many thousandths on."""
+    world.change(subscription, "cancel", share, count, None)
+
+
+@action
+def reschedule(world: World, in_ms: int, subscription: int = 0, share: int = 0, count: int = 1) -> None:
+    """Somebody moves messages, named as in `cancel`, to a time so long after the true one."""
+    at_ms = world.kernel.now_ns // NS_PER_MS + in_ms
+    world.change(subscription, "reschedule", share, count, at_ms)
+
+
+@action
+def release(world: World, subscription: int = 0, share: int = 0, count: int = 1) -> None:
+    """Somebody has messages, named as in `cancel`, due at once."""
+    world.change(subscription, "release", share, count, AT_ONCE_MS)
+
+
+@action
+def ask_again(world: World, subscription: int = 0) -> None:
+    """Somebody asks once more for what was asked for last."""
+    world.change(subscription, "again", 0, 0, None, again=True)
+
+
+@action
+def fail_override(world: World, request: int, done: bool = False) -> None:
+    """The n-th request about the ledgers of overrides fails from now, perhaps once it is executed."""
+    world.bookkeeper.overrides.failing = Failing(request, done)
 
 
 @action

@@ -20,6 +20,7 @@ from tests.sim.kernel import NS_PER_MS, NS_PER_S, Kernel
 from tests.sim.log_beliefs import LogBelief, LogBeliefs
 from tests.sim.log_home import LogBookies, StoredLogs
 from tests.sim.obligations import Account
+from tests.sim.override_ledgers import OverrideLedger
 
 _CLOSE_NS = 2 * NS_PER_S  # a broker that is stopped closes its topics before
 _SETTLE_NS = 60 * NS_PER_MS  # what a killed broker had sent to bookies has arrived by then
@@ -64,6 +65,7 @@ class _Backup:
     topic: TopicLog
     cursors: tuple[_Cursor, ...]
     logs: StoredLogs
+    overrides: tuple[dict[int, OverrideLedger], int]
     log_beliefs: dict[int, LogBelief]
 
 
@@ -125,6 +127,7 @@ class Backups:
             cluster.bookkeeper.log.copied(),
             tuple(self._copied(each) for each in cluster.subscriptions),
             logs,
+            cluster.bookkeeper.overrides.copied(),
             cluster.log_beliefs.copied(logs.ledgers),
         )
         cluster.kernel.note(f"a backup of Pulsar is made, up to {cluster.bookkeeper.log.end}")
@@ -143,12 +146,14 @@ class Backups:
             daemon.promises.put_back(since)
         cluster.log_beliefs.put_back(backup.log_beliefs, since)
         cluster.bookkeeper.log.put_back(backup.topic)
+        cluster.bookkeeper.overrides.put_back(backup.overrides)
         for subscription, cursor in zip(cluster.subscriptions, backup.cursors, strict=True):
             subscription.info = None if cursor.info is None else cursor.info.copied()
             subscription.last_version = cursor.last_version
             subscription.forward = None
             subscription.pace.forget(may_be_paused=True)
             subscription.obligations.put_back(cursor.account)
+            subscription.changed.forget()
         for client in cluster.clients:
             client.left_over.clear()
         cluster.kernel.note(f"Pulsar is put back, up to {cluster.bookkeeper.log.end}")

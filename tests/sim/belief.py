@@ -11,7 +11,7 @@ from enum import Enum, auto
 
 from tidegate.index import PositionSet
 from tidegate.plugin.daemon.session import Change
-from tidegate.plugin.wire.messages import Ack, Add, Clear, Close, MarkDelete, Open, Unack
+from tidegate.plugin.wire.messages import Ack, Add, Clear, Close, MarkDelete, Move, Open, Unack
 
 Position = tuple[int, int]
 
@@ -183,7 +183,7 @@ class Belief:
 
     def _make(self, change: Told) -> None:
         match change:
-            case Add():
+            case Add() | Move():
                 for _, ledger_id, entry_id in change.entries:
                     self._add((ledger_id, entry_id))
             case Ack():

@@ -11,7 +11,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tests.sim.changed import Changed
+from tests.sim.kernel import Kernel
 from tests.sim.obligations import Obligations
+from tests.sim.override_ledgers import OverrideLedgers
 
 Position = tuple[int, int]
 
@@ -97,6 +100,10 @@ class Subscription:
     last_version: int = 0
     forward: ForwardMove | None = None
     pace: Pace = field(default_factory=lambda: Pace())  # noqa: PLW0108 made below
+    changed: Changed = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.changed = Changed(self.obligations)
 
 
 @dataclass(slots=True)
@@ -213,8 +220,9 @@ class TopicLog:
 class BookKeeper:
     """All ledgers and the metadata store."""
 
-    def __init__(self, first_ledger_id: int) -> None:
+    def __init__(self, kernel: Kernel, first_ledger_id: int) -> None:
         self.log = TopicLog(first_ledger_id)
+        self.overrides = OverrideLedgers(kernel)
         self._cursor_ledgers = 0
 
     def create_cursor_ledger(self, writer: object) -> CursorLedger:

@@ -20,14 +20,18 @@ from tests.sim.kernel import NS_PER_MS, NS_PER_S, Event, Kernel, Process, Violat
 from tests.sim.lateness import Patience
 from tests.sim.link import Link
 from tests.sim.log_home import LogBookies, LogHome
+from tests.sim.override_ledgers import Entry, OverrideLedger
+from tests.sim.overrides import Pointed, ledgers_of
 from tests.sim.seal import NO_SEAL, Owner
 from tests.sim.shim import Identity, ShimOptions, Stream, Tracker
+from tests.sim.stored_deletions import Kept, StoredDeletions
 from tests.sim.wire import ClientEnd, Wire, WireOptions
 
 TOPIC = "persistent://public/default/simulated"
 OWNER = "#pulsar.internal.tidegate.owner"
 PACE = "#pulsar.internal.tidegate.pace"
 PAUSED = "PAUSED:0"
+OVERRIDES = "#pulsar.internal.tidegate.overrides"
 SEAL = "#pulsar.internal.tidegate.generation"
 
 _CLEAR_TIMEOUT_NS = 5 * NS_PER_S
@@ -243,6 +247,10 @@ class ServedSubscription:
         self.cursor = Cursor(kernel, process, broker.bookkeeper, subscription, options.cursor, broker.owns)
         self.properties = CursorProperties(broker.after, self.cursor, self.reset)
         subscription.obligations.loaded(self.cursor.resets)
+        subscription.obligations.pushed_out |= self.cursor.beyond
+        self.deletions = StoredDeletions(
+            broker.after, self.cursor, self.seal, self._delete_cancelled, self.properties.look
+        )
         self._looked = self._loaded_sealed = self._pending_reset = False
         self.dispatcher = Dispatcher(
             kernel,
@@ -255,6 +263,7 @@ class ServedSubscription:
             lambda: self.owner() is not None,
             self._knows_acknowledged,
             self._judge_lateness,
+            self._judge_time,
         )
         self._log = LogHome(
             process,
@@ -400,7 +409,24 @@ class ServedSubscription:
         promises = self.broker.daemon.promises
         return promises.knows_acknowledged(self.subscription.name, tracker.opened_under, position)
 
-    # ---- lateness
+    # ---- in time
+
+    def _judge_time(self, position: Position) -> None:
+        """A message is sent. Raises Violation if none of the times that may hold for it has come."""
+        changed, now_ms = self.subscription.changed, self.broker.clock.now_ms()
+        first_ms = min(changed.times_of(position, self.broker.bookkeeper.log.deliver_at_ms[position]))
+        if now_ms >= first_ms:
+            return
+        if changed.was_acknowledged(position) and (
+            position in self.cursor.forgotten or self.broker.clock.was_stepped
+        ):
+            return  # its time had come before, by another clock
+        raise Violation(f"{position} of {self.subscription.name} is sent {first_ms - now_ms} ms early")
+
+    def due_ms(self, position: Position) -> int:
+        """The last of the times that may hold for it."""
+        own_ms = self.broker.bookkeeper.log.deliver_at_ms[position]
+        return own_ms if own_ms == NO_DELAY else max(self.subscription.changed.times_of(position, own_ms))
 
     def _judge_lateness(self, position: Position) -> None:
         """A message is sent. Raises Violation if that comes too late, or from a paused subscription, and it
@@ -426,7 +452,7 @@ class ServedSubscription:
 
     def _require_in_time(self, position: Position, what: str) -> None:
         log, kernel = self.broker.bookkeeper.log, self.broker.kernel
-        tracker, deliver_at_ms = self.tracker, log.deliver_at_ms[position]
+        tracker, deliver_at_ms = self.tracker, self.due_ms(position)
         if tracker is None or not tracker.decided or tracker.stream is not Stream.OPEN or tracker.closing:
             return
         if tracker.is_paused or self.subscription.pace.may_be_paused:
@@ -440,6 +466,7 @@ class ServedSubscription:
             kernel.disturbed_until_ns,
             self.dispatcher.settled_ns,
             self.subscription.pace.changed_ns,
+            self.subscription.changed.changed_ns,
         )
         allowed_ns = self.broker.options.patience.allows_ns(len(log.positions))
         if now_ns - since_ns > allowed_ns:
@@ -526,6 +553,63 @@ class ServedSubscription:
     def reopen_topic(self) -> None:
         self.broker.reopen_topic()
 
+    # ---- what somebody cancels or moves
+
+    def exists(self, position: Position) -> bool:
+        return position in self.broker.bookkeeper.log.deliver_at_ms
+
+    def note_cancelled(self, positions: set[Position]) -> None:
+        """For the account only. Raises Violation if it is too late."""
+        obligations, cursor = self.subscription.obligations, self.cursor
+        for position in positions:
+            if self.is_outstanding(position):
+                raise Violation(f"{position} is cancelled though a consumer has it")
+            obligations.decided(position, cursor.resets, owner=cursor, at_ns=self.broker.kernel.now_ns)
+
+    def delete_and_store(self, positions: list[Position], seal: int, done: Callable[[Kept], None]) -> None:
+        self.deletions.store(positions, seal, done)
+
+    def _delete_cancelled(self, positions: list[Position]) -> bool:
+        self._require_not_owed(positions)
+        self.cursor.acknowledge(positions)
+        return not self.cursor.closed
+
+    def overrides_pointer(self) -> str:
+        return self.cursor.cursor_properties.get(OVERRIDES, "")
+
+    def may_store_overrides(self) -> bool:
+        return not self.cursor.closed and not self.properties.is_being_reset
+
+    def create_overrides(self, answer: Callable[[OverrideLedger | None], None]) -> None:
+        self.broker.bookkeeper.overrides.create(self._process, self.cursor.round_trip_ns(), answer)
+
+    def append_override(
+        self, ledger: OverrideLedger, entry: Entry, answer: Callable[[OverrideLedger | None], None]
+    ) -> None:
+        ledgers = self.broker.bookkeeper.overrides
+        ledgers.append(self._process, self.cursor.round_trip_ns(), ledger, entry, answer)
+
+    def read_overrides(
+        self,
+        ledger_id: int,
+        answer: Callable[[OverrideLedger | None], None],
+        gone: Callable[[OverrideLedger | None], None],
+    ) -> None:
+        ledgers = self.broker.bookkeeper.overrides
+        ledgers.open(self._process, self.cursor.round_trip_ns(), ledger_id, answer, gone=gone)
+
+    def point_overrides(self, pointer: str, answer: Callable[[Pointed], None]) -> None:
+        if self.cursor.closed or self.properties.is_being_reset:
+            self.properties.look()
+            self.broker.after(0, answer, Pointed.REFUSED)
+            return
+        self.properties.put(
+            OVERRIDES, pointer, lambda done: answer(Pointed.DONE if done else Pointed.IN_DOUBT)
+        )
+
+    def delete_overrides(self, ledger_id: int) -> None:
+        self.broker.bookkeeper.overrides.delete(ledger_id)
+
     def log(self) -> LogHome:
         return self._log
 
@@ -538,11 +622,14 @@ class ServedSubscription:
     def delete(self, positions: list[Position], seal: int, done: Callable[[bool], None]) -> None:
         if self.seal() != seal:
             positions = []
-        chain = self.cursor.resets
-        for position in positions:
-            if self.subscription.obligations.is_owed(position, chain):
-                self.subscription.obligations.wrongly_deleted(position, chain)
+        self._require_not_owed(positions)
         self.cursor.acknowledge(positions, done)
+
+    def _require_not_owed(self, positions: list[Position]) -> None:
+        obligations, chain = self.subscription.obligations, self.cursor.resets
+        for position in positions:
+            if obligations.is_owed(position, chain):
+                obligations.wrongly_deleted(position, chain)
 
     def read_more(self) -> None:
         self.broker.watch_soon()
@@ -656,6 +743,8 @@ class ServedSubscription:
         self.dispatcher.closed = self.cursor.closed = True
         if self.tracker is not None:
             self.tracker.close()
+        for ledger_id in ledgers_of(self.overrides_pointer()):
+            self.delete_overrides(ledger_id)
         self.broker.bookkeeper.delete(self.subscription)
         self.subscription.forward = None
         self.broker.kernel.note(f"{self.subscription.name} is deleted")

@@ -99,6 +99,7 @@ class Client:
         cursor = delivery.consumer.dispatcher.cursor
         receipts = self.obligations.fates[position].receipts
         self.kernel.note(f"{self.name} gets {position}, receipt {receipts + 1}, resets {cursor.resets}")
+        self.obligations.require_not_cancelled(position, cursor)
         if receipts:
             self.obligations.repeated(self._cause(delivery))
         self.obligations.received(position)

@@ -61,6 +61,11 @@ class MachineClock:
         self._kernel.disturb(abs(by_ms) * NS_PER_MS)
 
     @property
+    def was_stepped(self) -> bool:
+        """True if it has ever been anything but right."""
+        return self.steps > 0 or self._ppm != 0
+
+    @property
     def error_ms(self) -> int:
         """How far the wall clock is ahead of the truth."""
         return (self.monotonic_ns() + self._wall_ns - self._kernel.now_ns) // NS_PER_MS

@@ -49,12 +49,15 @@ class CursorOptions:
 
 @dataclass(slots=True)
 class _MarkDelete:
-    """A write of the cursor's position that has been asked for."""
+    """A write of the cursor's position that has been asked for. `number`: in the order in which the writes
+    begin. `is_stored`: somebody relies on its being stored, so that it keeps its place among the others."""
 
     position: Position
     properties: Mapping[str, int]
     resets: tuple[int, ...]
     done: list[Done]
+    number: int = 0
+    is_stored: bool = False
 
 
 @dataclass(slots=True)
@@ -119,6 +122,11 @@ class Cursor:
         self._last = _MarkDelete(self.mark_delete, self.properties, self.resets, [])
         self._written_ns: int | None = None
         self._dirty = False
+        self._writes = 0
+        self._stored_number = 0  # of the last write that somebody relies on
+        self._written_number = 0
+        self.consumed = 0  # how many deletions there were
+        self.persisted_by: object = None  # the write that has set the persisted position
         self._arm_flush()
 
     # ---- reading
@@ -144,6 +152,7 @@ class Cursor:
         if self.closed or any(not last or position > last[0] for position in wanted):
             self._tell(callbacks, False)
             return
+        self.consumed += len(wanted)
         self.acknowledged.update(position for position in wanted if not self.is_deleted(position))
         if not self.acknowledged:
             self._tell(callbacks, True)
@@ -268,6 +277,36 @@ class Cursor:
             self._write(write)
         return True
 
+    def store(self, done: Callable[[bool], None]) -> None:
+        """asyncMarkDelete to where it is, past the limit of one a second: True if the position that was
+        persisted last is of this write, or beyond; see the shim's `StoredDeletions`."""
+        is_over = [False]
+
+        def written(done_: bool) -> None:
+            persisted = self.persisted_mark_delete
+            beyond = persisted is not None and persisted > write.position
+            done(done_ and is_over[0] and (self.persisted_by is write or beyond))
+
+        self._advance()
+        write = _MarkDelete(self.mark_delete, self._last.properties, self.resets, [written], is_stored=True)
+        self._write(write)
+        is_over[0] = True
+
+    @property
+    def used(self) -> int:
+        """How many ranges of individual acknowledgements there are."""
+        ranges = 0
+        before: Position | None = None
+        for position in sorted(self.acknowledged):
+            ranges += before is None or position != self._next(before)
+            before = position
+        return ranges
+
+    @property
+    def ranges_max(self) -> int:
+        """How many of them a record has."""
+        return self._options.ranges_max
+
     # ---- writing
 
     def _record(self, write: _MarkDelete) -> CursorRecord:
@@ -317,14 +356,25 @@ class Cursor:
         record = self._record(write)
         ledger = self._ledger
         assert ledger is not None
+        self._writes += 1
+        write.number = self._writes
         # The bookie writes it whatever becomes of the broker; the broker hears of it later. Two that are
         # under way may change places, which no ledger does. It stands for what Pulsar does: what is
         # acknowledged amid a reset is written behind the reset's record, with the position from before it.
         self._kernel.after(self.round_trip_ns(), None, self._append, ledger, record, write)
 
     def _append(self, ledger: CursorLedger, record: CursorRecord, write: _MarkDelete) -> None:
-        written = ledger.append(self, record)
+        written = ledger.append(self, record) if self._keeps_place(write) else ledger.writer is self
         self._later(self._appended, write, record, written)
+
+    def _keeps_place(self, write: _MarkDelete) -> bool:
+        """False if a later write has arrived, and one of the two is relied on."""
+        if write.number < self._stored_number or (write.is_stored and write.number < self._written_number):
+            return False
+        self._written_number = max(self._written_number, write.number)
+        if write.is_stored:
+            self._stored_number = write.number
+        return True
 
     def _appended(self, write: _MarkDelete, record: CursorRecord, written: bool) -> None:
         if written:
@@ -333,7 +383,7 @@ class Cursor:
             self._tell(write.done, False)
         else:
             self._ledger = None
-            if self._put_info(None, record):
+            if write.number < self._stored_number or self._put_info(None, record):
                 self._written(write)
             else:
                 self._dirty = True
@@ -346,6 +396,7 @@ class Cursor:
         self.forgotten |= {position for position in covered if position > self.mark_delete}
         self.acknowledged -= covered
         self.persisted_mark_delete = write.position
+        self.persisted_by = write
         self._tell(write.done, True)
 
     def _create_ledger(self) -> None:

@@ -38,28 +38,30 @@ class CursorProperties:
 
     def put(self, key: str, value: str, done: Done) -> None:
         """Write one more property, unless the cursor is closed or being reset."""
-        if self._cursor.closed or self._is_being_reset:
-            self._look()
+        if self._cursor.closed or self.is_being_reset:
+            self.look()
             done(False)
             return
 
         def written(is_there: bool) -> None:
             done(is_there)
-            self._look()
+            self.look()
 
         self._cursor.put_cursor_property(key, value, written)
 
     @property
-    def _is_being_reset(self) -> bool:
+    def is_being_reset(self) -> bool:
+        """True while nothing is written."""
         return self._cursor.persisted_mark_delete is None
 
-    def _look(self) -> None:
-        if not self._cursor.closed and self._is_being_reset and not self._undoing:
+    def look(self) -> None:
+        """Undo a reset that was refused."""
+        if not self._cursor.closed and self.is_being_reset and not self._undoing:
             self._undoing = True
             self._after(0, self._undo, _FIRST_PAUSE_NS)
 
     def _undo(self, pause_ns: int) -> None:
-        if self._cursor.closed or not self._is_being_reset:
+        if self._cursor.closed or not self.is_being_reset:
             self._undoing = False
             return
         busy = self._cursor.resetting

@@ -153,7 +153,8 @@ class _Logs(IndexLogs):
 
 def settings_of(changed: dict[str, Any]) -> Settings:
     """The daemon's settings. Unchecked: the simulation uses smaller budgets than a person may set."""
-    return Settings(**{"data": Path("simulated"), "socket": Path("simulated.sock"), **changed})
+    paths = {"data": Path("simulated"), "socket": Path("simulated.sock")}
+    return Settings(**{**paths, "audit_bytes": 0, **changed})
 
 
 class Life:

@@ -73,7 +73,7 @@ class DispatcherOptions:
 
 class Dispatcher:
     """`make_tracker` is called when the first delayed message is read, or before that where `had_tracker`;
-    `knows_acknowledged` and `judge_lateness` only judge."""
+    `knows_acknowledged`, `judge_lateness` and `judge_time` only judge."""
 
     def __init__(
         self,
@@ -87,6 +87,7 @@ class Dispatcher:
         had_tracker: Callable[[], bool],
         knows_acknowledged: Callable[[Position], bool],
         judge_lateness: Callable[[Position], None],
+        judge_time: Callable[[Position], None],
     ) -> None:
         self._kernel = kernel
         self.process = process
@@ -97,6 +98,7 @@ class Dispatcher:
         self._had_tracker = had_tracker
         self._knows_acknowledged = knows_acknowledged
         self._judge_lateness = judge_lateness
+        self._judge_time = judge_time
         self.cursor = cursor
         self.tracker: Tracker | None = None
         self.consumers: list[Consumer] = []
@@ -340,9 +342,7 @@ class Dispatcher:
         return self.tracker.add_message(position, deliver_at_ms)
 
     def _send(self, consumer: Consumer, position: Position, read_ns: int) -> None:
-        now_ms, deliver_at_ms = self._clock.now_ms(), self._log.deliver_at_ms[position]
-        if now_ms < deliver_at_ms:
-            raise Violation(f"{position} is sent {deliver_at_ms - now_ms} ms early")
+        self._judge_time(position)
         if any(position in each.pending for each in self.consumers):
             raise Violation(f"{position} is sent though a consumer has it")
         self._judge_lateness(position)

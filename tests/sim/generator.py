@@ -19,11 +19,11 @@ Fault = tuple[str, dict[str, Any]]
 FAULTS = (
     *("crash", "move", "consumer", "seek", "wire", "clock", "disk", "damage", "freeze", "power", "width"),
     *("home", "subscription", "rebuild", "log", "reads", "objects", "settings", "clear", "backup", "persist"),
-    *("answers", "behind", "forward", "undone", "pause"),
+    *("answers", "behind", "forward", "undone", "pause", "change"),
 )
 _LATER = ("backup", "answers")  # not drawn with the others, so that older seeds have their kinds
 # Put into a drawn history, so that older seeds keep their steps.
-_PUT_IN = ("persist", "behind", "forward", "undone", "pause")
+_PUT_IN = ("persist", "behind", "forward", "undone", "pause", "change")
 _PUT_IN_SHARE = 0.33  # of the histories, unless there is no other kind
 _KINDS = (1, 2, 2, 3, 3, 4, 11)  # of a history; with more at once each of them is seldom met
 RESET = (
@@ -71,6 +71,8 @@ class _Generator:
         self.undoes_resets = "undone" in faults and (not wanted or self._undone.random() < _PUT_IN_SHARE)
         self._pauses = random.Random(f"pauses of {seed}")  # noqa: S311 a simulation
         self.pauses = "pause" in faults and (not wanted or self._pauses.random() < _PUT_IN_SHARE)
+        self._changes = random.Random(f"changes of {seed}")  # noqa: S311 a simulation
+        self.changes = "change" in faults and (not wanted or self._changes.random() < _PUT_IN_SHARE)
         self._third = random.Random(f"third subscription of {seed}")  # noqa: S311 a simulation
 
     def history(self) -> History:
@@ -96,6 +98,10 @@ class _Generator:
                 steps[at:at] = self._pause(resumes=False)
                 at = self._pauses.randint(at, len(steps))
                 steps[at:at] = self._pause(resumes=True)
+        if self.changes:
+            for _ in range(self._changes.randint(1, 6)):
+                at = self._changes.randint(0, len(steps))
+                steps[at:at] = self._change()
         return History(self.config, tuple(steps), self.seed)
 
     def _later(self, wanted: list[str]) -> list[str]:
@@ -190,6 +196,51 @@ class _Generator:
             *((luck.randint(0, 1_000), ("connect", {"client": each})) for each in clients),
         ]
         return [Step(after_ms, do, args, luck.getrandbits(32)) for after_ms, (do, args) in steps]
+
+    def _change(self) -> list[Step]:
+        """Messages are published and soon cancelled, moved or released, some of them twice; something happens
+        before that is answered, or soon after; and somebody asks again."""
+        luck = self._changes
+        subscription = luck.randrange(self.config.subscriptions)
+        delays = [luck.randint(0, luck.choice((300, 3_000, 8_000))) for _ in range(luck.randint(1, 12))]
+        steps: list[tuple[int, Fault]] = [(luck.choice((0, 100)), ("publish", {"delays_ms": delays}))]
+        for _ in range(luck.choice((1, 1, 2, 3))):
+            which = {
+                "subscription": subscription,
+                "share": luck.randrange(1_000),
+                "count": luck.choice((1, 2, 10, 100)),
+            }
+            wish: Fault = luck.choice(
+                (
+                    ("cancel", which),
+                    ("reschedule", {"in_ms": luck.randint(0, luck.choice((500, 5_000, 10_000))), **which}),
+                    ("reschedule", {"in_ms": luck.randint(2_000, 20_000), **which}),
+                    ("release", which),
+                )
+            )
+            steps.append((luck.choice((0, 5, 100, 1_000)), wish))
+        if luck.random() < 0.7:
+            steps.append((luck.choice((0, 2, 5, 20, 20, 200)), self._amid_a_change()))
+        again: Fault = ("ask_again", {"subscription": subscription})
+        steps += [(luck.choice((20, 500, 3_000)), again) for _ in range(luck.choice((0, 1, 1)))]
+        return [Step(after_ms, do, args, luck.getrandbits(32)) for after_ms, (do, args) in steps]
+
+    def _amid_a_change(self) -> Fault:
+        luck = self._changes
+        number, down_ms = luck.randrange(2), luck.choice((0, 50, 1_000))
+        faults: list[Fault] = [
+            ("kill_broker", {"broker": number, "down_ms": down_ms}),
+            ("kill_daemon", {"daemon": number, "down_ms": down_ms}),
+            ("kill_both", {"broker": number, "down_ms": down_ms}),
+            ("kill_both", {"broker": number, "down_ms": down_ms}),
+            ("kill_at_write", {"daemon": number, "write": luck.randint(1, 4), "down_ms": down_ms + 300}),
+            ("kill_at_send", {"broker": number, "frame": luck.randint(1, 4), "down_ms": down_ms + 300}),
+            ("cut", {"broker": number}),
+            ("unload", {"to": number}),
+            ("freeze_broker", {"broker": number, "for_ms": luck.choice((100, 3_000))}),
+            ("fail_override", {"request": luck.randint(1, 3), "done": luck.random() < 0.5}),
+        ]
+        return luck.choice(faults)
 
     def _undone_reset(self) -> list[Step]:
         """Messages are acknowledged behind gaps, the cursor is reset, and its owner ends about when the

@@ -20,8 +20,11 @@ from tidegate.plugin.wire.frames import VERSION_MAX, VERSION_MIN, FrameDecoder
 from tidegate.plugin.wire.messages import (
     Ack,
     Add,
+    Cancel,
+    Cancelled,
     Close,
     Credit,
+    Decided,
     Due,
     Durable,
     Error,
@@ -31,11 +34,15 @@ from tidegate.plugin.wire.messages import (
     LogRequest,
     MarkDelete,
     Message,
+    Move,
     Open,
     Pace,
     Ping,
     Pong,
+    Reschedule,
+    Rescheduled,
     Role,
+    Standing,
     Unack,
     Unheld,
     Welcome,
@@ -57,13 +64,16 @@ Connect = Callable[[ClientEnd], Wire | None]
 def describe(message: Message) -> str:
     """A frame in words, for a trace."""
     match message:
-        case Add() | Due():
-            near = " near" if isinstance(message, Add) and message.near else ""
+        case Add() | Move() | Due() | Reschedule():
+            near = " near" if isinstance(message, Add | Move) and message.near else ""
             entries = [(ledger_id, entry_id, at - START_MS) for at, ledger_id, entry_id in message.entries]
             return f"{message.type.name}{near} {entries}"
         case Held():
             return f"HELD {list(message.held)} acknowledged {list(message.acknowledged)} last {message.last}"
-        case Ack() | Unack() | Unheld():
+        case Decided():
+            which = [list(each) for each in (message.changed, message.too_late, message.acknowledged)]
+            return f"{message.type.name} {which} {message.standing.name}"
+        case Ack() | Unack() | Unheld() | Cancel():
             return f"{message.type.name} {list(message.positions)}"
         case Open():
             return (
@@ -384,6 +394,9 @@ class Session:
             if tracker is not None:
                 tracker.on_pace(message, lambda answer: self._send(answer, stream_id, seq))
             return
+        if isinstance(message, Cancel | Reschedule):
+            self._on_wish(tracker, watch, message, stream_id, seq)
+            return
         watch.received(message, seq)
         if isinstance(message, Error) and ErrorCode(message.code) not in _EXPECTED_ERRORS:
             raise Violation(f"the daemon refuses a stream: {message.message} (code {message.code})")
@@ -411,6 +424,28 @@ class Session:
                 self._reopen(tracker)
             case _:
                 raise Violation(f"the daemon does not send {message.type.name} on a stream")
+
+    def _on_wish(
+        self,
+        tracker: Tracker | None,
+        watch: StreamWatch,
+        asked: Cancel | Reschedule,
+        stream_id: int,
+        seq: int,
+    ) -> None:
+        if tracker is None:
+            return
+
+        def answer(said: Cancelled | Rescheduled) -> None:
+            if said.standing is Standing.SETTLED and not asked.ask and not watch.over:
+                watch.decided(said.changed, moves=isinstance(said, Rescheduled))
+            self._send(said, stream_id, seq)  # on a stream that has ended it is dropped
+
+        if isinstance(asked, Cancel):
+            tracker.on_cancel(asked, answer)
+        else:
+            watch.asked_to_move(asked.entries)
+            tracker.on_reschedule(asked, answer)
 
     def _on_log_request(
         self, tracker: Tracker | None, watch: StreamWatch, request: LogRequest, stream_id: int, seq: int

@@ -38,6 +38,8 @@ class LogBeliefs:
 
     def __init__(self) -> None:
         self.others_put_in = False  # somebody else than a broker has put something into an index
+        self._readers: dict[int, set[object]] = {}  # daemons that went on from a ledger
+        self.asked_ms: dict[str, dict[tuple[int, int], set[int]]] = {}  # times asked for, by subscription
         self._logs: dict[int, LogBelief] = {}
 
     def began(self, ledger_id: int, writer: object, belief: Belief, told: Account) -> None:
@@ -93,6 +95,14 @@ class LogBeliefs:
         """The writer of the ledger; None if nobody has written."""
         log = self._logs.get(ledger_id)
         return None if log is None else log.writer
+
+    def went_on(self, ledger_id: int, reader: object) -> None:
+        """A daemon has taken an index from the ledger."""
+        self._readers.setdefault(ledger_id, set()).add(reader)
+
+    def has_other_reader(self, ledger_id: int, writer: object) -> bool:
+        """True if another daemon went on from the ledger: its writer has not all any more."""
+        return bool(self._readers.get(ledger_id, set()) - {writer})
 
     def read(self, ledger_id: int, *, cut: bool = False) -> Belief:
         """The knowledge of a reader of the ledger, `cut`: only of its beginning."""

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Protocol
 
 from tests.sim.kernel import Violation
 
@@ -35,14 +36,26 @@ class Cause(StrEnum):
     OVERWRITTEN = "a zombie's cursor write"
 
 
+class Cancel(StrEnum):
+    """How far a cancellation is."""
+
+    DECIDED = "decided"
+    DONE = "done"
+
+
 @dataclass(slots=True)
 class Acknowledged:
-    """An acknowledgement that a consumer has sent and a broker has taken."""
+    """An acknowledgement that a consumer has sent and a broker has taken; or, with `cancel`, a cancellation
+    that a broker has decided. `receipts`: how often the message had come by then; `resets`: how many there
+    were."""
 
     chain: Chain
     raced: bool
     owner: object
     at_ns: int
+    cancel: Cancel | None = None
+    receipts: int = 0
+    resets: int = 0
 
 
 @dataclass(slots=True)
@@ -63,6 +76,13 @@ class Account:
     recovered: list[tuple[frozenset[Position], Chain]]
 
 
+class Cursor(Protocol):
+    """The cursor at which a message comes. `forgotten`: Pulsar has lost these acknowledgements."""
+
+    resets: Chain
+    forgotten: set[Position]
+
+
 class Obligations:
     """The account of one subscription."""
 
@@ -72,6 +92,8 @@ class Obligations:
         self.completed: set[int] = set()
         self.refused: set[int] = set()
         self.forgiven = 0
+        self.pushed_out: set[Position] = set()  # from a cursor's record, by others
+        self._has_cancelled = False
         self._recovered: list[tuple[frozenset[Position], Chain]] = []
         self.repeats: Counter[Cause] = Counter()
         self.deliveries = 0
@@ -172,6 +194,49 @@ class Obligations:
             if position <= last:
                 fate.acknowledged.append(Acknowledged(chain, True, owner, at_ns))
 
+    def decided(self, position: Position, chain: Chain, *, owner: object, at_ns: int) -> None:
+        """A broker has decided that a message is cancelled: it need not come, and still may."""
+        fate = self.fates[position]
+        fate.acknowledged.append(
+            Acknowledged(chain, True, owner, at_ns, Cancel.DECIDED, fate.receipts, len(self.reset_to))
+        )
+
+    def cancelled(self, position: Position) -> None:
+        """Somebody was told so. Raises Violation if it has come since that was decided."""
+        fate = self.fates.get(position)
+        last = None if fate is None else _last_cancel(fate)
+        if fate is None or last is None:
+            return  # Pulsar has gone back since
+        if last.cancel is Cancel.DECIDED:
+            last.cancel, last.raced = Cancel.DONE, False
+            self._has_cancelled = True
+            self.pushed_out.discard(position)
+        if fate.receipts > last.receipts and last is fate.acknowledged[-1] and not self._reset_since(last):
+            raise Violation(f"{position} is cancelled, and came after that was decided")
+
+    def is_cancelled(self, position: Position) -> bool:
+        """True if that was answered, and nobody has asked for a reset since."""
+        last = _last_cancel(self.fates[position])
+        return last is not None and last.cancel is Cancel.DONE and not self._reset_since(last)
+
+    def was_skipped(self, position: Position, since: int = 0) -> bool:
+        """True if some reset may have gone beyond it, after that one."""
+        return any(position < to for number, to in self.reset_to.items() if number > since)
+
+    def require_not_cancelled(self, position: Position, cursor: Cursor) -> None:
+        """A message comes. Raises Violation if it was cancelled for good, and no reset brings it back."""
+        if not self._has_cancelled:
+            return
+        last = _last_cancel(self.fates[position])
+        if last is None or last.cancel is not Cancel.DONE:
+            return
+        excused = position in self.pushed_out or position in cursor.forgotten
+        if not excused and all(number in last.chain for number in cursor.resets):
+            raise Violation(f"{position} comes though it is cancelled (resets {cursor.resets})")
+
+    def _reset_since(self, one: Acknowledged) -> bool:
+        return len(self.reset_to) > one.resets
+
     def wrongly_deleted(self, position: Position, chain: Chain) -> None:
         """The shim deletes in the cursor what nobody has acknowledged since the last reset."""
         raise Violation(f"{position} is deleted in the cursor though it is owed (resets {chain})")
@@ -181,5 +246,12 @@ class Obligations:
         self.repeats[cause] += 1
 
 
+def _last_cancel(fate: _Fate) -> Acknowledged | None:
+    return next((each for each in reversed(fate.acknowledged) if each.cancel is not None), None)
+
+
 def _copied(fates: dict[Position, _Fate]) -> dict[Position, _Fate]:
-    return {at: replace(fate, acknowledged=list(fate.acknowledged)) for at, fate in fates.items()}
+    return {
+        at: replace(fate, acknowledged=[replace(each) for each in fate.acknowledged])
+        for at, fate in fates.items()
+    }

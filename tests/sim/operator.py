@@ -1,12 +1,22 @@
-"""Somebody at a daemon's socket who pauses a subscription, or resumes it: `tidegate pause` and `resume`."""
+"""Somebody at a daemon's socket who pauses a subscription, or resumes it, or cancels or moves its messages:
+`tidegate pause`, `resume`, `cancel`, `reschedule`, `release`."""
 
 from __future__ import annotations
 
+import base64
 import json
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
-from tests.sim.bookkeeper import Subscription
-from tests.sim.kernel import Kernel, Process
+from tests.sim.bookkeeper import Position, Subscription
+from tests.sim.changed import Request
+from tests.sim.kernel import Kernel, Process, Violation
 from tests.sim.wire import Wire
+from tidegate.index.state.positions import PositionSet
+from tidegate.plugin.api.changes import OUTCOMES
+from tidegate.plugin.shared.moments import AT_ONCE_MS
 from tidegate.plugin.wire.codec import decode, encode
 from tidegate.plugin.wire.frames import VERSION_MAX, VERSION_MIN, FrameDecoder
 from tidegate.plugin.wire.messages import (
@@ -22,28 +32,30 @@ from tidegate.plugin.wire.messages import (
 )
 
 
-class Operator:
-    """One request over one connection. Implements `wire.ClientEnd`.
+class Asker(ABC):
+    """One request over one connection. Implements `wire.ClientEnd`."""
 
-    done: it is answered that the pace is in force.
-    """
-
-    def __init__(self, kernel: Kernel, topic: str, subscription: Subscription, *, pauses: bool) -> None:
+    def __init__(self, kernel: Kernel, topic: str, subscription: Subscription) -> None:
         self.process = Process("operator")
         self.subscription = subscription
-        self.pauses = pauses
         self.over = False
-        self.done = False
         self._kernel = kernel
         self._topic = topic
         self._decoder = FrameDecoder()
         self._wire: Wire | None = None
 
     def begin(self, wire: Wire) -> None:
-        """The connection is made. From now on the pace is not known."""
+        """The connection is made."""
         self._wire = wire
-        self.subscription.pace.asked(self._kernel.now_ns)
         self._send(Hello(VERSION_MIN, VERSION_MAX, Role.CONTROL, "operator", "simulated"))
+
+    @abstractmethod
+    def _request(self) -> dict[str, Any]:
+        """The query, but for the name of the subscription."""
+
+    @abstractmethod
+    def _on_answer(self, answer: dict[str, Any]) -> None:
+        """The daemon's answer."""
 
     # ---- wire.ClientEnd
 
@@ -60,16 +72,14 @@ class Operator:
     def _on_message(self, message: Message, seq: int) -> None:
         match message:
             case Welcome():
-                kind = "paused" if self.pauses else "none"
                 name = {"topic": self._topic, "subscription": self.subscription.name}
-                self._send(Query(json_body({"what": "pace", **name, "kind": kind})), 1)
+                self._send(Query(json_body({**name, **self._request()})), 1)
             case Ping():
                 self._send(Pong(), seq)
             case Reply():
                 answer = json.loads(message.body)
                 self._kernel.note(f"operator <- {answer}")
-                self.done = bool(answer.get("done"))
-                self.subscription.pace.answered(self._kernel.now_ns, done=self.done, pauses=self.pauses)
+                self._on_answer(answer)
                 self._end()
             case _:
                 self._end()  # the daemon shuts down
@@ -83,3 +93,71 @@ class Operator:
         if self._wire is not None and not self.over:
             self._kernel.note(f"operator -> {message.type.name}")
             self._wire.write(encode(message, 0, seq))
+
+
+class Operator(Asker):
+    """Pauses or resumes. done: it is answered that the pace is in force."""
+
+    def __init__(self, kernel: Kernel, topic: str, subscription: Subscription, *, pauses: bool) -> None:
+        super().__init__(kernel, topic, subscription)
+        self.pauses = pauses
+        self.done = False
+
+    def begin(self, wire: Wire) -> None:
+        """From now on the pace is not known."""
+        self.subscription.pace.asked(self._kernel.now_ns)
+        super().begin(wire)
+
+    def _request(self) -> dict[str, Any]:
+        return {"what": "pace", "kind": "paused" if self.pauses else "none"}
+
+    def _on_answer(self, answer: dict[str, Any]) -> None:
+        self.done = bool(answer.get("done"))
+        self.subscription.pace.answered(self._kernel.now_ns, done=self.done, pauses=self.pauses)
+
+
+class Changer(Asker):
+    """Cancels messages, moves them, or releases them. `on_done` hears of those that are done."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        topic: str,
+        subscription: Subscription,
+        request: Request,
+        on_done: Callable[[list[Position]], None],
+    ) -> None:
+        super().__init__(kernel, topic, subscription)
+        self._on_done = on_done
+        self.request = request
+
+    def begin(self, wire: Wire) -> None:
+        """From now on it is not known what holds."""
+        self.subscription.changed.asked(self.request, self._kernel.now_ns)
+        super().begin(wire)
+
+    def _request(self) -> dict[str, Any]:
+        positions = base64.b64encode(PositionSet.of(self.request.positions).serialize()).decode()
+        if self.request.at_ms is None:
+            return {"what": "cancel", "positions": positions}
+        if self.request.at_ms == AT_ONCE_MS:
+            return {"what": "release", "positions": positions}
+        return {"what": "reschedule", "positions": positions, "at_ms": self.request.at_ms}
+
+    def _on_answer(self, answer: dict[str, Any]) -> None:
+        if "error" in answer:
+            return  # perhaps after a part was done
+        outcomes = dict.fromkeys(self.request.positions, "done")
+        for outcome, ids in answer["ids"].items():
+            outcomes.update((_position(each), outcome) for each in ids)
+        counts = Counter(outcomes.values())
+        told = {name: answer[name] for name in OUTCOMES if answer[name]}
+        if counts != told:
+            raise Violation(f"the daemon names {dict(counts)}, and counts {told}")
+        self.subscription.changed.answered(self.request, outcomes, self._kernel.now_ns)
+        self._on_done([position for position, outcome in outcomes.items() if outcome == "done"])
+
+
+def _position(message_id: str) -> Position:
+    ledger_id, entry_id = message_id.split(":")[:2]
+    return int(ledger_id), int(entry_id)

@@ -14,7 +14,7 @@ from enum import Enum, auto
 from tidegate.index.entries.entry import Entries
 from tidegate.index.state.positions import PositionSet
 from tidegate.plugin.daemon.session import Change as ChangeMessage
-from tidegate.plugin.wire.messages import Ack, Add, Clear, Close, MarkDelete, Unack
+from tidegate.plugin.wire.messages import Ack, Add, Clear, Close, MarkDelete, Move, Unack
 
 Position = tuple[int, int]
 
@@ -23,6 +23,7 @@ class Kind(Enum):
     """The kind of a change."""
 
     ADD = auto()
+    MOVE = auto()
     ACK = auto()
     UNACK = auto()
     MARK_DELETE = auto()
@@ -46,6 +47,9 @@ class Change:
         match self.kind:
             case Kind.ADD:
                 return Add(Entries.of((at, *position) for position, at in self.entries.items()), self.near)
+            case Kind.MOVE:
+                moved = sorted((at, *position) for position, at in self.entries.items())
+                return Move(Entries.of(moved), self.near)
             case Kind.ACK:
                 return Ack(PositionSet.of(self.positions))
             case Kind.UNACK:
@@ -65,16 +69,22 @@ class Outbox:
         self.pending: list[Change] = []
         self._far: dict[Position, int] = {}
         self._near: dict[Position, int] = {}
+        self._moved: dict[Position, int] = {}
+        self._moved_near: dict[Position, int] = {}
         self._sent = 0
         self._seq = 0
 
     @property
     def is_empty(self) -> bool:
-        return not (self.pending or self._far or self._near)
+        return not self.pending and not self._has_open
 
     @property
     def has_unsent(self) -> bool:
-        return len(self.pending) > self._sent or bool(self._far or self._near)
+        return len(self.pending) > self._sent or self._has_open
+
+    @property
+    def _has_open(self) -> bool:
+        return bool(self._far or self._near or self._moved or self._moved_near)
 
     @property
     def has_unsent_ack(self) -> bool:
@@ -84,19 +94,25 @@ class Outbox:
     @property
     def pending_entries(self) -> int:
         """Entries that are not durable."""
-        return sum(len(change.entries) for change in self.pending) + len(self._far) + len(self._near)
+        adds = sum(len(change.entries) for change in self.pending if change.kind is Kind.ADD)
+        return adds + len(self._far) + len(self._near)
 
     def pending_adds(self) -> dict[Position, int]:
         """When the entries that are not durable are due, by position."""
         found = {**self._far, **self._near}
         for change in self.pending:
-            found.update(change.entries)
+            if change.kind is Kind.ADD:
+                found.update(change.entries)
         return found
 
     # ---- changes
 
     def add(self, position: Position, deliver_at_ms: int, *, near: bool) -> None:
         (self._near if near else self._far)[position] = deliver_at_ms
+
+    def move(self, position: Position, deliver_at_ms: int, *, here: bool) -> None:
+        """A message is due at another time; `here`: this broker hands it out."""
+        (self._moved_near if here else self._moved)[position] = deliver_at_ms
 
     def acknowledge(self, positions: set[Position]) -> None:
         """It joins the last one that was not sent, if nothing between takes something back."""
@@ -138,6 +154,8 @@ class Outbox:
         """Where mark-delete is stays to be told."""
         self._far.clear()
         self._near.clear()
+        self._moved.clear()
+        self._moved_near.clear()
         unsent = self.pending[self._sent :]
         self.pending[self._sent :] = [change for change in unsent if change.kind is Kind.MARK_DELETE]
         self.pending.append(Change(Kind.CLEAR))
@@ -153,6 +171,12 @@ class Outbox:
         if self._near:
             self._append(Change(Kind.ADD, entries=self._near, near=True))
             self._near = {}
+        if self._moved:
+            self._append(Change(Kind.MOVE, entries=self._moved))
+            self._moved = {}
+        if self._moved_near:
+            self._append(Change(Kind.MOVE, entries=self._moved_near, near=True))
+            self._moved_near = {}
 
     # ---- the stream's life
 
@@ -163,9 +187,9 @@ class Outbox:
         self.pending = [change for change in self.pending if change.kind is not Kind.ACK]
 
     def opened(self, in_flight: set[Position], *, finished: bool) -> None:
-        """The stream is opened anew, which tells the mark-delete position: older ones need not be told. A
-        CLOSE that was there to open again has had its effect, that of a finished tracker comes last. And an
-        add is near only as long as its position is in flight."""
+        """The stream is opened anew, which tells the mark-delete position: older ones need not be told. All
+        moves are told after its answer. A CLOSE that was there to open again has had its effect, that of a
+        finished tracker comes last. And an add is near only as long as its position is in flight."""
         self._close_adds()
         changes, self.pending = self.pending, []
         for change in changes:
@@ -178,7 +202,7 @@ class Outbox:
                     self.pending.append(Change(Kind.ADD, entries=here, near=True))
             elif change.kind is Kind.ACK:
                 self.acknowledge(change.positions)
-            elif change.kind not in (Kind.MARK_DELETE, Kind.CLOSE):
+            elif change.kind not in (Kind.MARK_DELETE, Kind.CLOSE, Kind.MOVE):
                 self.pending.append(change)
         if finished:
             self.pending.append(Change(Kind.CLOSE))
@@ -223,13 +247,15 @@ class Outbox:
             if change.kind is Kind.ADD and not change.near:
                 change.near = True
                 yield from change.entries.items()
+            elif change.kind is Kind.MOVE:
+                yield from change.entries.items()
 
     def adopt(self, other: Outbox) -> None:
         """The remains of another tracker of the subscription come first. Its near tier is gone. Revocations
         stay untold: another owner may have told acknowledgements since."""
         other._close_adds()
         other.restart()
-        taken_back = Kind.UNACK, Kind.CLEAR, Kind.CLOSE
+        taken_back = Kind.UNACK, Kind.CLEAR, Kind.CLOSE, Kind.MOVE  # the stored overrides tell its moves
         left = [change for change in other.pending if change.kind not in taken_back]
         for change in left:
             change.near = False

@@ -18,9 +18,11 @@ from tests.sim.belief import Belief
 from tests.sim.broker import ServedSubscription
 from tests.sim.cursor_properties import CursorProperties
 from tests.sim.kernel import NS_PER_S
+from tests.sim.overrides import OverrideLog, Stored
 from tests.sim.seal import Claim
 from tests.sim.shim import Stream as ShimStream
 from tests.sim.shim import Tracker as ShimTracker
+from tests.sim.stored_deletions import Kept
 from tidegate.index.blocks import persist
 from tidegate.index.blocks.leftovers import Leftovers
 from tidegate.index.blocks.persister import Persister
@@ -48,6 +50,7 @@ from tidegate.index.timeline.timeline import Timeline
 from tidegate.plugin.daemon import histories
 from tidegate.plugin.daemon.committer import Committer
 from tidegate.plugin.daemon.connection import Connection
+from tidegate.plugin.daemon.engine import DaemonEngine
 from tidegate.plugin.daemon.index_logs import restorer
 from tidegate.plugin.daemon.index_logs.fetching import BlockFetch
 from tidegate.plugin.daemon.index_logs.index_logs import IndexLogs
@@ -184,7 +187,7 @@ def _believed_over_a_reset() -> Iterator[None]:
 @contextmanager
 def refused_and_left() -> Iterator[None]:
     """5df189f: a reset that met a write of a property was refused, and its position stored later."""
-    with replaced(CursorProperties, "_is_being_reset", False):
+    with replaced(CursorProperties, "is_being_reset", False):
         yield
 
 
@@ -516,6 +519,92 @@ def _read_leaves_while_paused() -> Iterator[None]:
 
     original = ShimTracker._add_found
     with replaced(ShimTracker, "_add_found", add_found):
+        yield
+
+
+@contextmanager
+def _overrides_forgotten() -> Iterator[None]:
+    """A new owner opens the ledger of overrides and reads nothing of it."""
+
+    def on_read(self: Any, entries: Any) -> None:
+        original(self, [] if entries else entries)
+
+    original = OverrideLog._on_read
+    with replaced(OverrideLog, "_on_read", on_read):
+        yield
+
+
+@contextmanager
+def _answered_before_it_is_stored() -> Iterator[None]:
+    """A move is answered as done when it is decided."""
+
+    def store(self: Any, records: Any, done: Callable[[Stored], None]) -> None:
+        original(self, records, lambda stored: None)
+        done(Stored.YES)
+
+    original = OverrideLog.store
+    with replaced(OverrideLog, "store", store):
+        yield
+
+
+@contextmanager
+def _daemon_alone_is_told() -> Iterator[None]:
+    """A move is stored nowhere but in the daemon's index."""
+
+    def store(self: Any, records: Any, done: Callable[[Stored], None]) -> None:
+        self._on_stored(records)
+        done(Stored.YES)
+
+    with replaced(OverrideLog, "store", store):
+        yield
+
+
+@contextmanager
+def _cancelled_and_held() -> Iterator[None]:
+    """The index goes on holding what is cancelled: no ACK comes, and the daemon makes none of the answer."""
+
+    def cancel(self: Any, positions: Any) -> None:
+        with replaced(self.outbox, "acknowledge", lambda positions: None):
+            original(self, positions)
+
+    original = ShimTracker._cancel
+    with (
+        replaced(ShimTracker, "_cancel", cancel),
+        replaced(DaemonEngine, "acknowledge_cancelled", lambda self, stream, positions: 0),
+    ):
+        yield
+
+
+@contextmanager
+def _cancelled_before_it_is_stored() -> Iterator[None]:
+    """A cancellation is answered as done before the cursor's record has it."""
+
+    def delete_and_store(self: Any, positions: Any, seal: int, done: Callable[[Kept], None]) -> None:
+        done(Kept.YES)
+
+    with replaced(ServedSubscription, "delete_and_store", delete_and_store):
+        yield
+
+
+@contextmanager
+def _cancelled_too_late() -> Iterator[None]:
+    """A message that a consumer has counts as waiting."""
+
+    def sort(self: Any, asked: Any) -> Any:
+        found = original(self, asked)
+        found.waiting |= found.too_late
+        found.too_late = set()
+        return found
+
+    original = ShimTracker._sort
+    with replaced(ShimTracker, "_sort", sort):
+        yield
+
+
+@contextmanager
+def _former_time_holds() -> Iterator[None]:
+    """A moved message that is read leaves at its own time."""
+    with replaced(ShimTracker, "_time_of", lambda self, position, own_ms: own_ms):
         yield
 
 
@@ -869,6 +958,37 @@ PLANTS = (
         _read_leaves_while_paused,
         "leaves while it is paused",
         ("pause",),
+    ),
+    Plant("moved times are not read by a new owner", _overrides_forgotten, "ms early", ("change", "move")),
+    Plant(
+        "a move is answered before it is stored",
+        _answered_before_it_is_stored,
+        "ms early",
+        ("change", "crash"),
+    ),
+    Plant("a move is told to the daemon only", _daemon_alone_is_told, "ms early", ("change",)),
+    Plant("a moved message leaves at its own time", _former_time_holds, "ms early", ("change",)),
+    Plant(
+        "what is cancelled stays in the index",
+        _cancelled_and_held,
+        "is held, but it must be",
+        ("change", "wire"),
+    ),
+    Plant(
+        "a cancellation is answered before it is stored",
+        _cancelled_before_it_is_stored,
+        "comes though it is cancelled",
+        ("change", "crash"),
+        {
+            **{"shared_daemon": False, "index_log": False, "ack_after_ms": 20, "cursor_flush_ms": 60_000},
+            **{"session_timeout_ms": 100, "subscriptions": 1, "permits": 50},
+        },
+    ),
+    Plant(
+        "what a consumer has is cancelled",
+        _cancelled_too_late,
+        "is cancelled though a consumer has it",
+        ("change",),
     ),
     Plant(
         "what was acknowledged before Pulsar was put back is deleted",

@@ -1,8 +1,8 @@
 """A model of the shim's tracker: the client's half of docs/protocol.md, as docs/shim.md describes it.
 
 Small and meant to be read beside those pages; not a port of the Java core, which is run on its own from the
-golden histories. States of a position: undecided, held, near, handed out, sought, asked for, settling,
-reported, doubtful.
+golden histories. States of a position: undecided, held, near, handed out, sought, asked for, moving,
+settling, reported, doubtful.
 Invariants: a position is contained in all of them but the last two; nothing is handed out before the broker's
 clock has passed its deliver_at; what the daemon has not answered with DURABLE is kept and sent again.
 """
@@ -11,16 +11,30 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Protocol
 
 from tests.sim.kernel import Violation
 from tests.sim.outbox import Change, Kind, Outbox
-from tests.sim.seal import Claim, ClaimHost, Owner, Seal, SealHost
+from tests.sim.overrides import OverrideHost, OverrideLog, Overrides, Stored, Times
+from tests.sim.seal import NO_SEAL, Claim, ClaimHost, Owner, Seal, SealHost
+from tests.sim.stored_deletions import Kept
 from tidegate.index.state.positions import PositionSet
 from tidegate.plugin.wire.codec import CLAIMS_MAX
-from tidegate.plugin.wire.messages import Due, Held, Open, Pace, Paced, Unheld
+from tidegate.plugin.wire.messages import (
+    Cancel,
+    Cancelled,
+    Due,
+    Held,
+    Open,
+    Pace,
+    Paced,
+    Reschedule,
+    Rescheduled,
+    Standing,
+    Unheld,
+)
 from tidegate.plugin.wire.release_pace import PaceKind, ReleasePace
 
 if TYPE_CHECKING:
@@ -58,7 +72,23 @@ class Stream(Enum):
     CLOSING = auto()
 
 
-class Host(SealHost, ClaimHost, Protocol):
+@dataclass(slots=True)
+class _Standings:
+    """Positions that somebody wants to cancel or move, by state. One in no set is none that waits."""
+
+    waiting: set[Position] = field(default_factory=set)
+    too_late: set[Position] = field(default_factory=set)
+    acknowledged: set[Position] = field(default_factory=set)
+
+    def sets(self) -> tuple[PositionSet, PositionSet, PositionSet]:
+        return PositionSet.of(self.waiting), PositionSet.of(self.too_late), PositionSet.of(self.acknowledged)
+
+
+def _undecided() -> tuple[PositionSet, PositionSet, PositionSet]:
+    return PositionSet(), PositionSet(), PositionSet()
+
+
+class Host(SealHost, ClaimHost, OverrideHost, Protocol):
     """A tracker's view of its broker. `now_ms` is the wall clock, which decides what is due; everything
     that waits for a while goes by `uptime_ms`, which nobody steps."""
 
@@ -79,6 +109,11 @@ class Host(SealHost, ClaimHost, Protocol):
     def log(self) -> LogHome: ...
     def is_paused(self) -> bool: ...
     def put_pause(self, paused: bool, done: Callable[[bool], None]) -> None: ...
+    def exists(self, position: Position) -> bool: ...
+    def note_cancelled(self, positions: set[Position]) -> None: ...
+    def delete_and_store(
+        self, positions: list[Position], seal: int, done: Callable[[Kept], None]
+    ) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +175,26 @@ class Tracker:
         self._paused = False
         self.is_paused = host.is_paused()
         self._given: set[Position] = set()  # delivered, and no consumer has gone with all others since
+        self.overrides = Overrides()
+        self.override_log = OverrideLog(
+            host,
+            self.overrides,
+            lambda: self.claim.owned,
+            self._on_moves_stored,
+            self._on_moves_undone,
+            self._on_overrides_read,
+        )
 
     # ---- who owns the subscription, and resets of the cursor
 
     def make_claim(self) -> None:
         """Claim the subscription, if that is to be done now. The daemon hears nothing before it is owned."""
         if not self.closing:
-            self.claim.make(self.host.frames_waiting)
+            self.claim.make(self._on_claimed)
+
+    def _on_claimed(self) -> None:
+        self.override_log.read()
+        self.host.frames_waiting()
 
     def _notice_reset(self) -> None:
         if not self.seal.is_intact or self.seal.is_wanted:
@@ -160,6 +208,7 @@ class Tracker:
         self.doubtful |= self.reported
         self.reported.clear()
         self._seek_again(self.settling)  # not deleted, and not everything that takes the seal has all rewound
+        self._stay(self.settling)
         self.settling.clear()
         self._deleting = None
         self._reopen = self.stream in (Stream.OPENING, Stream.OPEN)
@@ -176,9 +225,13 @@ class Tracker:
             return self._add_again(position, deliver_at_ms)
         self.contained.add(position)
         if not self.decided:
-            self.undecided[position] = deliver_at_ms
+            self.undecided[position] = deliver_at_ms  # the overrides may not be known yet
             return True
-        return self._add_found(position, deliver_at_ms)
+        return self._add_found(position, self._time_of(position, deliver_at_ms))
+
+    def _time_of(self, position: Position, own_ms: int) -> int:
+        """The time that holds."""
+        return self.overrides.live.get(position, own_ms)
 
     def _add_found(self, position: Position, deliver_at_ms: int) -> bool:
         """A contained one that nobody holds has been read."""
@@ -191,15 +244,22 @@ class Tracker:
             return True  # acknowledged while it was read
         if was_reported:
             self._on_reset()  # or it would not have been read
+        self._notice_return(position)
         if deliver_at_ms <= now_ms and not self.is_paused:
             self._give(position)
             return False
         self._track(position, deliver_at_ms, now_ms)
         return True
 
-    def _add_again(self, position: Position, deliver_at_ms: int) -> bool:
-        if not self.decided or position in self.settling:
+    def _notice_return(self, position: Position) -> None:
+        """One that is not acknowledged any more was reset."""
+        if self.overrides.is_leaving(position) and not self.host.is_deleted(position):
+            self.overrides.come_back(position)
+
+    def _add_again(self, position: Position, own_ms: int) -> bool:
+        if not self.decided or position in self.settling or position in self.overrides.moving:
             return True
+        deliver_at_ms = self._time_of(position, own_ms)
         if self._find(position):
             return self._add_found(position, deliver_at_ms)
         if deliver_at_ms <= self.host.now_ms():
@@ -230,6 +290,8 @@ class Tracker:
         self.handed_out.add(position)
 
     def _track(self, position: Position, deliver_at_ms: int, now_ms: int) -> None:
+        undone = position in self.overrides.undone
+        self.overrides.undone.discard(position)
         soon = deliver_at_ms <= now_ms + self.options.horizon_ms and len(self.near) < self.options.near_max
         if self.stream is not Stream.OPEN or soon:
             self._put_near(position, deliver_at_ms, credited=False)
@@ -237,6 +299,8 @@ class Tracker:
                 self.soon.add(position)
             self.outbox.add(position, deliver_at_ms, near=True)
             self._arm()
+        elif undone and not self.finished:
+            self.outbox.move(position, deliver_at_ms, here=False)
         else:
             self.outbox.add(position, deliver_at_ms, near=False)
         if self.stream is Stream.OPEN:
@@ -327,10 +391,12 @@ class Tracker:
             self.host.frames_waiting()
             return
         forgotten = set(self.contained)
+        self._stay(self.settling)
         for each in (self.contained, self.handed_out, self.sought, self.asked_for, self.settling):
             each.clear()
         for each in (self.reported, self.doubtful):
             each.clear()
+        self.contained |= self.overrides.moving.keys()  # nobody may read what moves
         self._credit_back += len(self.credited)
         self.credited.clear()
         self.near.clear()
@@ -355,6 +421,7 @@ class Tracker:
         """The dispatcher is done; acknowledgements are watched until the cursor is closed."""
         if not self.closing:
             self.closing = True
+            self.override_log.end()
             self._close_deadline_ms = self.host.uptime_ms() + _CLOSE_POLL_MS
 
     # ---- the daemon's side
@@ -363,7 +430,8 @@ class Tracker:
         """The OPEN to send, None if it is not to be sent now."""
         early = self._retry_open_ms is not None and self.host.uptime_ms() < self._retry_open_ms
         over = self.finished and self.outbox.is_empty
-        if self.stream is not Stream.UNOPENED or early or over or not self.claim.owned:
+        unread = not self.override_log.ready and not self.finished
+        if self.stream is not Stream.UNOPENED or early or over or unread or not self.claim.owned:
             return None
         self.stream = Stream.OPENING
         self._reopen = False
@@ -425,7 +493,7 @@ class Tracker:
             self._on_reset()
         if self.opened_under != self.seal.generation:
             acknowledged, undone = set(), set()
-        lost = self._not_held(held) if self.held_once else set()
+        lost = self._not_held(held) - self.overrides.live.keys() if self.held_once else set()
         self.contained |= held
         self.sought -= held
         self._leave_to_daemon(held)
@@ -436,6 +504,8 @@ class Tracker:
         self._retry_open_ms = None
         self.held_once = True
         self._decide(held)
+        for position, at_ms in self.overrides.live.items():
+            self._tell_move(position, at_ms)  # the daemon may know nothing of it
         self.host.frames_waiting()
         self._seek(lost)
         self.host.read_more()
@@ -453,7 +523,8 @@ class Tracker:
             if is_passed or position in self.reported:
                 self.contained.discard(position)
             else:
-                self._track(position, deliver_at_ms, now_ms)
+                self._notice_return(position)
+                self._track(position, self._time_of(position, deliver_at_ms), now_ms)
 
     def _leave_to_daemon(self, held: set[Position]) -> None:
         """Entries that the daemon holds, and were not told as in flight, need no gate here. A change told it
@@ -468,13 +539,20 @@ class Tracker:
         self._find(position)
         self.handed_out.discard(position)
         self.contained.add(position)
+        self.overrides.leave(position)
         self.settling.add(position)
+
+    def _stay(self, positions: set[Position]) -> None:
+        """These are not acknowledged after all."""
+        for position in positions if self.overrides.leaving else ():
+            self.overrides.stay(position)
 
     def _take_back(self, position: Position) -> None:
         """The cursor refuses to have it deleted, so it is delivered again."""
         self.reported.discard(position)
         if position in self.settling:
             self.settling.discard(position)
+            self._stay({position})
             self._seek_again({position})  # the dispatcher may have passed it
         self.outbox.unacknowledge({position})
         self.host.frames_waiting()
@@ -482,6 +560,7 @@ class Tracker:
     def _not_held(self, held: set[Position]) -> set[Position]:
         """Contained positions that neither the daemon nor this broker will hand out."""
         answered = held | set(self.near) | self.handed_out | self.settling | set(self.undecided)
+        answered |= self.overrides.moving.keys()
         return self.contained - answered - self.sought - self.asked_for - self.outbox.pending_adds().keys()
 
     def _seek(self, lost: Iterable[Position]) -> None:
@@ -515,16 +594,28 @@ class Tracker:
                 self._credit_back += 1
                 self._acknowledge(position)
                 acknowledged.add(position)
-            elif position in self.handed_out or position in self.settling or position in self.near:
+            elif self._was_moved_later(position, deliver_at_ms):
+                self._credit_back += 1
+                self._tell_move(position, self.overrides.live[position])  # it may not have heard of it
+            elif (
+                position in self.handed_out
+                or position in self.settling
+                or position in self.near
+                or position in self.overrides.moving
+            ):
                 self._credit_back += 1
             else:
-                self._put_near(position, deliver_at_ms, credited=True)
+                self._put_near(position, self._time_of(position, deliver_at_ms), credited=True)
                 self.contained.add(position)
                 self.sought.discard(position)
         self.outbox.acknowledge(acknowledged)
         if self.has_due():
             self.host.read_more()
         self._signal()
+
+    def _was_moved_later(self, position: Position, deliver_at_ms: int) -> bool:
+        later = self._time_of(position, deliver_at_ms) > deliver_at_ms
+        return later and position not in self.near and position not in self.handed_out
 
     def on_durable(self, seq: int) -> None:
         """Everything up to `seq` is on the daemon's disk."""
@@ -539,11 +630,11 @@ class Tracker:
             position
             for position in unheld.positions
             if position in self.contained and position not in self.near and position not in self.handed_out
-        }
+        } - self.overrides.moving.keys()
         pending = self.outbox.pending_adds()
         for position in sorted(lost & pending.keys()):
             # It may have come before the loss, DURABLE or not.
-            self.outbox.add(position, pending[position], near=False)
+            self.outbox.add(position, self._time_of(position, pending[position]), near=False)
         self._seek(lost - pending.keys())
         self.host.read_more()
 
@@ -563,9 +654,10 @@ class Tracker:
         """Gate known entries that are not durable here until the daemon is back."""
         self._unopened()
         if self.decided:
+            away = self.handed_out | self.settling | self.overrides.moving.keys()
             for position, deliver_at_ms in self.outbox.gate_here():
-                if position in self.contained and position not in self.handed_out:
-                    self._put_near(position, deliver_at_ms, credited=False)
+                if position in self.contained and position not in away:
+                    self._put_near(position, self._time_of(position, deliver_at_ms), credited=False)
             self._arm()
         self.host.read_more()
 
@@ -603,6 +695,7 @@ class Tracker:
     def adopt(self, former: Tracker) -> None:
         """Take over what a former tracker of this broker had not got onto the daemon's disk."""
         former.finished = True
+        former.override_log.end()
         former.stream = Stream.UNOPENED
         if former.claim.owner.incarnation == self.claim.owner.incarnation:
             if former.seal.generation != self.seal.generation:
@@ -617,7 +710,7 @@ class Tracker:
         """True if the watch has something to look at at each poll."""
         looked_at = self.handed_out or self.reported or self.doubtful or self.settling
         to_read = self.sought or self.asked_for
-        return bool(looked_at or to_read or self.closing or not self.decided)
+        return bool(looked_at or to_read or self.closing or not self.decided or self.override_log.is_busy)
 
     def watch(self) -> None:
         """Look at the cursor: what is acknowledged, how far mark-delete has got, resets."""
@@ -632,7 +725,8 @@ class Tracker:
             self._mark_sent_ms = now_ms
             self._report_mark_delete()
         read = self._paused or self._may_ask()
-        if not self.decided and now_ms - self._created_ms >= self.options.daemon_wait_ms:
+        alone = self.override_log.ready and now_ms - self._created_ms >= self.options.daemon_wait_ms
+        if not self.decided and alone:
             self.decided_alone = True
             self._decide(set())
             read = True
@@ -642,6 +736,7 @@ class Tracker:
         if read:
             self.host.read_more()
         self._delete_settling()
+        self.override_log.look()
         if self.host.cursor_closed() or (self.closing and now_ms >= self._close_deadline_ms):
             self.finish()
         self._signal()
@@ -663,6 +758,8 @@ class Tracker:
         self._find(position)
         self.handed_out.discard(position)
         self.contained.discard(position)
+        self.settling.discard(position)
+        self.overrides.leave(position)
         self.reported.add(position)
 
     def _on_mark_delete(self, mark_delete: Position) -> None:
@@ -675,6 +772,13 @@ class Tracker:
 
     def _follow_mark_delete(self, mark_delete: Position) -> None:
         self._mark_seen = mark_delete
+        overrides = self.overrides
+        if overrides.live and self.seal.is_intact:
+            for position in [
+                each for each in overrides.live if each <= mark_delete and each in self.contained
+            ]:
+                overrides.leave(position)
+        overrides.leave_moving_up_to(mark_delete)
         for each in (self.contained, self.handed_out, self.sought, self.asked_for, self.settling):
             each -= {position for position in each if position <= mark_delete}
         for position in [each for each in self.near if each <= mark_delete]:
@@ -736,6 +840,7 @@ class Tracker:
         self._report_acknowledged()
         self._report_mark_delete()
         self.closing = self.finished = True
+        self.override_log.end()
         self.undecided.clear()
         if self.stream in (Stream.OPEN, Stream.OPENING) or not self.outbox.is_empty:
             self.outbox.close()
@@ -788,6 +893,134 @@ class Tracker:
 
     def _pace(self) -> ReleasePace:
         return ReleasePace(PaceKind.PAUSED if self.is_paused else PaceKind.NONE)
+
+    # ---- what somebody cancels or moves
+
+    def _sort(self, asked: Iterable[Position]) -> _Standings:
+        """How they stand. Only this broker knows: the dispatcher has a position, or has not."""
+        found = _Standings()
+        for position in asked:
+            if not self.host.exists(position):
+                continue
+            if self.host.is_deleted(position) or position in self.settling:
+                found.acknowledged.add(position)
+            elif position in self.handed_out or position in self.asked_for:
+                found.too_late.add(position)
+            elif position in self.contained:
+                found.waiting.add(position)
+        return found
+
+    def _holds(self, look: int, asked: Iterable[Position]) -> bool:
+        """True if a look at the cursor under that seal tells all: not while the dispatcher reads a message
+        whose move was not stored."""
+        read = self.asked_for & self.overrides.undone
+        is_read = any(each in read and not self.host.is_deleted(each) for each in asked) if read else False
+        return self.seal.stood(look) and self.decided and not is_read
+
+    @property
+    def _takes_more(self) -> bool:
+        return self.stream is Stream.OPEN and not self._reopen and not self.closing
+
+    def on_cancel(self, asked: Cancel, answer: Callable[[Cancelled], None]) -> None:
+        """Somebody wants to cancel messages. The answer comes when the cursor's record has what it says."""
+        look = self.seal.generation
+        if self._takes_more:
+            self._notice_reset()
+        kept = asked.ask or look != NO_SEAL
+        if not (self._takes_more and kept and self._holds(look, asked.positions)):
+            answer(Cancelled(*_undecided(), Standing.UNDECIDED))
+            return
+        found = self._sort(asked.positions)
+        to_store = []
+        if not asked.ask:
+            self._cancel(found.waiting)
+            persisted = self.host.persisted_mark_delete()
+            to_store = [each for each in sorted(found.waiting | found.acknowledged) if each > persisted]
+        if not to_store:
+            answer(Cancelled(*found.sets()))
+            return
+        standings = {
+            Kept.YES: Standing.SETTLED,
+            Kept.NOT_NOW: Standing.UNSTORED,
+            Kept.NO_ROOM: Standing.NO_ROOM,
+        }
+        self.host.delete_and_store(
+            to_store, look, lambda kept: answer(Cancelled(*found.sets(), standings[kept]))
+        )
+
+    def _cancel(self, positions: set[Position]) -> None:
+        if positions:
+            self.host.note_cancelled(positions)
+            for position in sorted(positions):
+                self._settle(position)
+            self.reported |= positions
+            self.outbox.acknowledge(positions)
+            self._arm()
+            self.host.frames_waiting()
+
+    def on_reschedule(self, asked: Reschedule, answer: Callable[[Rescheduled], None]) -> None:
+        """Somebody wants messages to be due at other times. The answer comes when these are stored."""
+        look = self.seal.generation
+        if self._takes_more:
+            self._notice_reset()
+        may = asked.ask or self.override_log.takes
+        times = {(ledger_id, entry_id): at_ms for at_ms, ledger_id, entry_id in asked.entries}
+        if not (self._takes_more and may and self._holds(look, times)):
+            answer(Rescheduled(*_undecided(), Standing.UNDECIDED))
+            return
+        found = self._sort(times)
+        changes: Times = {}
+        if not asked.ask:
+            overrides = self.overrides
+            changes = {
+                each: times[each]
+                for each in sorted(found.waiting)
+                if each in overrides.moving or overrides.live.get(each) != times[each]
+            }
+        if not changes:
+            answer(Rescheduled(*found.sets()))
+            return
+        for position, at_ms in changes.items():
+            self._leave_near(position)
+            self._find(position)
+            self.overrides.moving[position] = at_ms
+        self.override_log.store(changes, lambda stored: self._on_moved(found, stored, answer))
+
+    def _on_moved(self, found: _Standings, stored: Stored, answer: Callable[[Rescheduled], None]) -> None:
+        if self.has_due():
+            self.host.read_more()
+        self._signal()
+        if stored is Stored.NO:
+            answer(Rescheduled(*_undecided(), Standing.UNDECIDED))
+        else:
+            standing = Standing.SETTLED if stored is Stored.YES else Standing.UNSTORED
+            answer(Rescheduled(*found.sets(), standing))
+
+    def _on_moves_stored(self, records: Times) -> None:
+        """Whoever hands them out does so at the new times."""
+        until_ms = self.host.now_ms() + self.options.horizon_ms
+        for position, at_ms in records.items():
+            if self.overrides.settle(position, at_ms):
+                soon = at_ms <= until_ms and len(self.near) < self.options.near_max
+                if self.stream is not Stream.OPEN or soon:
+                    self._put_near(position, at_ms, credited=False)
+                self._tell_move(position, at_ms)
+        self._arm()
+
+    def _tell_move(self, position: Position, at_ms: int) -> None:
+        """An open stream tells it; one that opens later tells all of them."""
+        if self.stream is Stream.OPEN and not self.finished:
+            here = position in self.near or position in self.handed_out
+            self.outbox.move(position, at_ms, here=here)
+
+    def _on_moves_undone(self, positions: Iterable[Position]) -> None:
+        """They are read again, as nobody else may know when they are due."""
+        self._seek_again({each for each in positions if each in self.contained})
+
+    def _on_overrides_read(self) -> None:
+        """The daemon may be asked, and messages may leave."""
+        self.host.frames_waiting()
+        self.host.read_more()
 
     # ---- near
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from tests.sim.backups import Backups
 from tests.sim.bookkeeper import NO_DELAY, BookKeeper, CursorInfo, CursorRecord, Position, Subscription
 from tests.sim.broker import TOPIC, Broker, ServedSubscription
+from tests.sim.changed import Request
 from tests.sim.client import Client
 from tests.sim.clocks import MachineClock
 from tests.sim.config import Config
@@ -22,7 +23,7 @@ from tests.sim.log_beliefs import LogBeliefs
 from tests.sim.log_home import POINTER, LogBookies, LogDamage, current_ledger
 from tests.sim.objects import SimObjects
 from tests.sim.obligations import Cause, Obligations
-from tests.sim.operator import Operator
+from tests.sim.operator import Changer, Operator
 from tests.sim.promises import Promises
 from tests.sim.rebuild import Rebuild
 from tests.sim.store import Disk, Trouble
@@ -43,7 +44,7 @@ class World:
     def __init__(self, config: Config, seed: int) -> None:
         self.config = config
         self.kernel = kernel = Kernel(seed)
-        self.bookkeeper = BookKeeper(config.first_ledger_id)
+        self.bookkeeper = BookKeeper(kernel, config.first_ledger_id)
         self.skipped: Counter[str] = Counter()
         self.log_beliefs = LogBeliefs()
         self.log_bookies = LogBookies(kernel, config.log_io_us * 1_000, config.log_read_bytes)
@@ -70,6 +71,7 @@ class World:
         self.backups = Backups(self)
         self._rebuilds: list[Rebuild] = []
         self._operators: dict[str, Operator] = {}
+        self._asked: dict[str, Request] = {}  # the last of each subscription
         self._session_ends: dict[Process, Event] = {}
         self.subscriptions = [self._make_subscription(number) for number in range(config.subscriptions)]
         self.clients = [self._make_client(number) for number in range(config.clients * config.subscriptions)]
@@ -169,12 +171,51 @@ class World:
             operator.begin(wire)
 
     def _resume(self) -> None:
-        """Nothing stays paused: asked again until that is answered."""
+        """Nothing stays paused: asked again, as a pause that was asked for before may still come."""
         for number, subscription in enumerate(self.subscriptions):
             operator = self._operators.get(subscription.name)
-            is_done = operator is not None and operator.done and not operator.pauses
-            if subscription.pace.may_be_paused and not is_done and (operator is None or operator.over):
+            if subscription.pace.may_be_paused and (operator is None or operator.over):
                 self.pace(number, pauses=False)
+
+    def change(
+        self, subscription: int, what: str, share: int, count: int, at_ms: int | None, *, again: bool = False
+    ) -> None:
+        """See `actions.cancel` and `actions.reschedule`."""
+        wanted = self.subscriptions[subscription % len(self.subscriptions)]
+        served = next((each for each in self.served() if each.subscription is wanted), None)
+        if served is None or self.backups.down:
+            self.skipped[what] += 1
+            return
+        own_ms = self.bookkeeper.log.deliver_at_ms
+        if again and self._asked.get(wanted.name):
+            request = self._asked[wanted.name]
+            request = Request(request.positions & own_ms.keys(), request.at_ms)
+        else:
+            request = Request(frozenset(self._some_waiting(wanted, share, count)), at_ms)
+        if not request.positions:
+            self.skipped[what] += 1
+            return
+        self._asked[wanted.name] = request
+        daemon = served.broker.daemon
+
+        def done(positions: list[Position]) -> None:
+            if request.at_ms is None:
+                cancelled = filter(wanted.obligations.is_cancelled, positions)
+                daemon.promises.cancelled(wanted.name, list(cancelled))
+
+        changer = Changer(self.kernel, TOPIC, wanted, request, done)
+        wire = daemon.connect(changer, changer.process, self.config.broker_options().wire)
+        if wire is not None:
+            changer.begin(wire)
+
+    def _some_waiting(self, subscription: Subscription, share: int, count: int) -> list[Position]:
+        """Delayed messages, rather those that have not come: from so many thousandths of them on."""
+        fates = subscription.obligations.fates
+        delayed = [each for each, at_ms in self.bookkeeper.log.deliver_at_ms.items() if at_ms != NO_DELAY]
+        waiting = [each for each in delayed if each in fates and not fates[each].receipts]
+        some = waiting or delayed
+        first = len(some) * share // 1_000
+        return some[first : first + count]
 
     def end_rebuilds(self) -> None:
         """Hang up, wherever they are."""
@@ -242,6 +283,7 @@ class World:
         self.bookkeeper.make(subscription, self.bookkeeper.log.before(to), (number,))
         subscription.obligations.complete_reset(number)
         subscription.pace.forget(may_be_paused=False)
+        subscription.changed.forget()
         self.kernel.note(f"{subscription.name} is made again at {to}, reset {number}")
         owner.load_subscription(subscription)
 
@@ -435,6 +477,7 @@ class World:
             for delivery in list(client.unprocessed.values()):
                 kernel.after(kernel.between_ns(0, NS_PER_S), None, client.acknowledge, delivery.position)
         last_ms = max(self.bookkeeper.log.deliver_at_ms.values(), default=0)
+        last_ms = max(last_ms, *(each.changed.latest_ms() for each in self.subscriptions))
         end_ns = max(last_ms * NS_PER_MS, kernel.now_ns) + _FINISH_EXTRA_MS * NS_PER_MS
         while kernel.now_ns < end_ns:
             kernel.run_until(kernel.now_ns + _FINISH_STEP_NS)
@@ -527,7 +570,7 @@ class World:
                 for position in index.held()
             ]
             for position in {*tracker.contained, *held}:
-                ahead_ms = self.bookkeeper.log.deliver_at_ms[position] - served.now_ms()
+                ahead_ms = served.due_ms(position) - served.now_ms()
                 comes_ms = self.config.horizon_ms if served.is_deleted(position) else 0
                 if ahead_ms <= comes_ms - _LEFT_MS:
                     raise Violation(
