@@ -23,8 +23,8 @@ import tidegate.pulsar.wire.Frame;
  * {@code /tidegate/v1/…} on the broker's web port, and the page at {@code /tidegate/}: the guard decides, and the daemon beside
  * the broker answers. It knows nothing of a request but that POST changes something and GET does not.
  *
- * <p>Invariants: no thread of the web service waits here; bodies are bounded, and so is the number of requests under way; each
- * request gets one answer, and nothing is begun or read after it.
+ * <p>Invariants: no thread of the web service waits here; bodies are bounded, and so is the number of requests under way, in all
+ * and of each authenticated role; each request gets one answer, and nothing is begun or read after it.
  */
 public final class ApiServlet extends HttpServlet {
     private static final Logger LOG = LoggerFactory.getLogger(ApiServlet.class);
@@ -36,6 +36,7 @@ public final class ApiServlet extends HttpServlet {
     private final transient DaemonCalls daemon;
     private final long deadlineMs;
     private final transient Semaphore room = new Semaphore(MAX_REQUESTS);
+    private final transient RolePlaces places = new RolePlaces();
 
     /** {@code deadlineMs}: for a whole request; longer than the daemon's. */
     public ApiServlet(Guard guard, DaemonCalls daemon, long deadlineMs) {
@@ -110,6 +111,12 @@ public final class ApiServlet extends HttpServlet {
             return CompletableFuture.completedFuture(new Answer(307, null, new byte[0], location));
         }
         String role = ((Guard.Serve) verdict).role();
+        if (!places.tryTake(role)) {
+            exchange.isNotBegun();
+            return CompletableFuture.failedFuture(new ProblemException(503, "Service Unavailable", "your role has "
+                    + RolePlaces.MAX_PER_ROLE + " requests under way at this broker: ask again, nothing was done"));
+        }
+        exchange.holds(() -> places.giveBack(role));
         CompletionStage<ByteBuffer> body;
         try {
             body = changes ? RequestBody.of(request.getInputStream()) : CompletableFuture.completedFuture(ByteBuffer.allocate(0));
@@ -117,7 +124,7 @@ public final class ApiServlet extends HttpServlet {
             return CompletableFuture.failedFuture(new ProblemException(400, "Bad Request", "the body cannot be read"));
         }
         return body.thenCompose(bytes -> exchange.unlessAnswered(() ->
-                        daemon.call(new Frame.HttpRequest(changes ? "POST" : "GET", target.target(), role, bytes))))
+                        exchange.until(daemon.call(new Frame.HttpRequest(changes ? "POST" : "GET", target.target(), role, bytes)))))
                 .thenApply(told -> new Answer(told.status(), told.contentType(), array(told.body()), null));
     }
 
@@ -172,6 +179,8 @@ public final class ApiServlet extends HttpServlet {
         private boolean answered;
         private volatile boolean mayRepeat = true;
         private volatile String again = "ask again";
+        private Runnable giveBack = () -> { };
+        private CompletableFuture<?> call = CompletableFuture.completedFuture(null);
 
         Exchange(AsyncContext context, Runnable over) {
             this.context = context;
@@ -181,6 +190,22 @@ public final class ApiServlet extends HttpServlet {
         void isOf(String method, String target) {
             mayRepeat = !DaemonCalls.isOnce(method, target);
             again = DaemonCalls.again(method, target);
+        }
+
+        /** Nothing was done, and nothing will be. */
+        void isNotBegun() {
+            mayRepeat = true;
+        }
+
+        /** The role's place. Within {@link #unlessAnswered}, so before the end. */
+        void holds(Runnable place) {
+            giveBack = place;
+        }
+
+        /** The role holds its place until the daemon has answered, too: a client that has gone leaves a call under way. */
+        <T> CompletableFuture<T> until(CompletableFuture<T> begun) {
+            call = begun;
+            return begun;
         }
 
         /** A part of the work, unless the answer is there: after it the container uses the request for another one. */
@@ -244,6 +269,13 @@ public final class ApiServlet extends HttpServlet {
         private void end() {
             if (ended.compareAndSet(false, true)) {
                 over.run();
+                Runnable place;
+                CompletableFuture<?> last;
+                synchronized (this) {
+                    place = giveBack;
+                    last = call;
+                }
+                last.whenComplete((done, error) -> place.run());
             }
         }
     }

@@ -9,10 +9,15 @@ import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.lang.reflect.Proxy;
+import java.net.StandardProtocolFamily;
+import java.net.UnixDomainSocketAddress;
+import java.nio.channels.ServerSocketChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
@@ -43,7 +48,7 @@ class ApiServletTest {
     @TempDir
     Path directory;
 
-    private final CompletableFuture<Guard.Verdict> verdict = new CompletableFuture<>();
+    private CompletableFuture<Guard.Verdict> verdict = new CompletableFuture<>();
     private DaemonCalls calls;
     private ApiServlet servlet;
 
@@ -51,6 +56,92 @@ class ApiServletTest {
     void serve() {
         calls = new DaemonCalls(directory.resolve("d.sock"), new SocketPeer(SocketPeer::ownUserAndRoot), "pulsar", 10_000);
         servlet = new ApiServlet((target, changes, request) -> verdict, calls, 60_000);
+    }
+
+    /** A request of the role, the body of which is still to come. */
+    private Exchange waiting(String role) throws IOException {
+        verdict = CompletableFuture.completedFuture(new Guard.Serve(role));
+        Exchange exchange = new Exchange("cancel");
+        exchange.bodyWaits = true;
+        servlet.service(exchange.request(), exchange.response());
+        return exchange;
+    }
+
+    private static void end(Exchange exchange) throws IOException {
+        exchange.listener.onTimeout(new AsyncEvent(exchange.context()));
+    }
+
+    @Test
+    void oneRoleCannotTakeThePlacesOfAnother() throws Exception {
+        List<Exchange> greedy = new ArrayList<>();
+        for (int i = 0; i < 8; i++) {
+            greedy.add(waiting("greedy"));
+        }
+        for (int i = 0; i < 32; i++) {
+            Exchange refused = waiting("greedy");
+            assertEquals(503, refused.status);
+            assertEquals("1", refused.headers.get("Retry-After"));
+            assertTrue(refused.text().contains("your role has 8 requests under way"), refused.text());
+            assertFalse(refused.bodyTaken);
+        }
+        assertTrue(greedy.stream().allMatch(one -> one.status == 0 && one.bodyTaken));
+        List<Exchange> others = new ArrayList<>();
+        for (int i = 0; i < 8; i++) {
+            others.add(waiting("other"));
+        }
+        assertTrue(others.stream().allMatch(one -> one.status == 0 && one.bodyTaken));
+        end(greedy.get(0));
+        assertEquals(0, waiting("greedy").status, "a place is free again");
+        assertEquals(503, waiting("greedy").status, "only one");
+    }
+
+    @Test
+    void aRefusedMoveMayBeRepeatedAsNothingWasDone() throws Exception {
+        for (int i = 0; i < 8; i++) {
+            waiting("greedy");
+        }
+        Exchange move = new Exchange("reschedule");
+        servlet.service(move.request(), move.response());
+        assertEquals(503, move.status);
+        assertEquals("1", move.headers.get("Retry-After"));
+    }
+
+    @Test
+    void withoutAuthenticationAllPlacesAreForAll() throws Exception {
+        List<Exchange> all = new ArrayList<>();
+        for (int i = 0; i < 32; i++) {
+            all.add(waiting(""));
+        }
+        assertTrue(all.stream().allMatch(one -> one.status == 0 && one.bodyTaken));
+        Exchange refused = waiting("");
+        assertEquals(503, refused.status);
+        assertTrue(refused.text().contains("too many requests are under way"), refused.text());
+        end(all.get(0));
+        assertEquals(0, waiting("").status);
+    }
+
+    /** The client has gone, and the daemon still works: a role that goes and comes back would hold all connections to it. */
+    @Test
+    void aRoleHoldsItsPlacesUntilTheDaemonHasAnswered() throws Exception {
+        try (ServerSocketChannel daemon = ServerSocketChannel.open(StandardProtocolFamily.UNIX)) {
+            daemon.bind(UnixDomainSocketAddress.of(directory.resolve("d.sock")));
+            List<Exchange> gone = new ArrayList<>();
+            for (int i = 0; i < 8; i++) {
+                Exchange exchange = waiting("greedy");
+                exchange.input.listener.onDataAvailable();
+                exchange.input.listener.onAllDataRead();
+                gone.add(exchange);
+            }
+            for (Exchange exchange : gone) {
+                end(exchange);
+            }
+            assertEquals(503, waiting("greedy").status);
+            assertEquals(0, waiting("other").status);
+        }
+        // The daemon ends, and its connections with it.
+        while (waiting("greedy").status == 503) {
+            Thread.sleep(10);
+        }
     }
 
     @AfterEach
@@ -163,6 +254,7 @@ class ApiServletTest {
                 if (name.equals("addListener")) {
                     listener = (AsyncListener) arguments[0];
                 } else if (name.equals("complete")) {
+                    listener.onComplete(new AsyncEvent(context()));
                     complete.countDown();
                 }
                 return name.equals("getResponse") ? response() : null;
