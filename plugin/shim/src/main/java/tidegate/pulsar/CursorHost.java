@@ -22,6 +22,7 @@ import org.apache.bookkeeper.mledger.PositionFactory;
 import org.apache.bookkeeper.mledger.impl.ManagedCursorImpl;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import tidegate.pulsar.cursor.Conflicts;
 import tidegate.pulsar.cursor.CursorProperties;
 import tidegate.pulsar.cursor.CursorRecord;
 import tidegate.pulsar.cursor.SealedWalk;
@@ -49,6 +50,8 @@ class CursorHost implements TrackerHost {
     private final CursorProperties properties;
     private final DaemonLink link;
     private final Executor background;
+    /** Of the writes that nobody else counts. */
+    private final Conflicts conflicts = new Conflicts(this::reopenTopic);
     private final LogLedgers log;
     private final OverrideLedgers overrides;
     private final UndoneResets undone;
@@ -64,7 +67,7 @@ class CursorHost implements TrackerHost {
         this.link = link;
         this.background = background;
         this.undone = undone;
-        log = new LogLedgers(name, properties, logs);
+        log = new LogLedgers(name, properties, conflicts, logs);
         overrides = new OverrideLedgers(name, properties, logs);
     }
 
@@ -178,19 +181,23 @@ class CursorHost implements TrackerHost {
 
     @Override
     public void putPace(ReleasePace next, Consumer<Written> done) {
-        put(CursorRecord.PACE, next.text(), done);
+        put(CursorRecord.PACE, next.text(), conflicts::count, done);
     }
 
     @Override
     public void putOwnership(Ownership next, Consumer<Written> done) {
-        put(CursorRecord.OWNERSHIP, next.toString(), done);
+        // The claim counts its conflicts itself.
+        put(CursorRecord.OWNERSHIP, next.toString(), error -> { }, done);
     }
 
-    private void put(String key, String value, Consumer<Written> done) {
+    private void put(String key, String value, Consumer<Throwable> outcome, Consumer<Written> done) {
         try {
             CompletableFuture.supplyAsync(() -> properties.put(key, value), background)
                     .thenCompose(written -> written)
-                    .whenComplete((nothing, error) -> done.accept(written(error)));
+                    .whenComplete((nothing, error) -> {
+                        outcome.accept(error);
+                        done.accept(written(error));
+                    });
         } catch (RejectedExecutionException e) {
             LOG.debug("[{}] The broker stops; the next one writes what is to be written", name, e);
             done.accept(Written.FAILED);

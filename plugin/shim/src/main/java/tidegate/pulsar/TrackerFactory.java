@@ -28,6 +28,7 @@ import org.apache.pulsar.common.naming.TopicName;
 import org.apache.pulsar.common.util.Codec;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import tidegate.pulsar.cursor.Conflicts;
 import tidegate.pulsar.cursor.CursorProperties;
 import tidegate.pulsar.cursor.CursorRecord;
 import tidegate.pulsar.cursor.IndividualAcks;
@@ -256,7 +257,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
     private CompletableFuture<Void> clearOnce(ManagedCursor cursor, Ownership ownership) {
         CursorProperties properties = CursorProperties.withoutReset(cursor);
         CompletableFuture<Boolean> cleared = clear(cursor, properties, ownership);
-        deletions.expect(cursor, new LogLedgers(cursor.getName(), properties, logs),
+        deletions.expect(cursor, new LogLedgers(cursor.getName(), properties, new Conflicts(() -> { }), logs),
                 new OverrideLedgers(cursor.getName(), properties, logs), cleared);
         return link.isConnected()
                 ? cleared.<Void>thenApply(done -> null).completeOnTimeout(null, CLEAN_TIMEOUT_MS, TimeUnit.MILLISECONDS)

@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.lang.reflect.Proxy;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -30,6 +31,7 @@ import tidegate.pulsar.gate.TrackerHost;
 import tidegate.pulsar.indexlog.LogLedgers;
 import tidegate.pulsar.wire.Frame;
 import tidegate.pulsar.wire.Ownership;
+import tidegate.pulsar.wire.ReleasePace;
 
 /** The calls on Pulsar's cursor; the test plays the cursor. */
 class CursorHostTest {
@@ -46,9 +48,15 @@ class CursorHostTest {
     private int written;
     private Exception refusal;
     private boolean closed;
+    private int reopenings;
     private final CursorHost host = new CursorHost("test", CursorProperties.withoutReset(cursor()), null, Runnable::run,
             new LogLedgers.Shared(LogLedgers.BOOKKEEPER, null, Runnable::run, new AtomicLong()),
-            UndoneResetsTest.withoutSeals(Runnable::run));
+            UndoneResetsTest.withoutSeals(Runnable::run)) {
+        @Override
+        public void reopenTopic() {
+            reopenings++;
+        }
+    };
 
     private ManagedCursor cursor() {
         return (ManagedCursor) Proxy.newProxyInstance(getClass().getClassLoader(), new Class<?>[] {ManagedCursor.class},
@@ -202,6 +210,38 @@ class CursorHostTest {
         closed = false;
         assertEquals(Frame.LogAnswer.OK, point("", "1;7;;bookkeeper").code());
         assertEquals(Map.of("#pulsar.internal.tidegate.log", "1;7;;bookkeeper"), cursorProperties);
+    }
+
+    @Test
+    void aPaceThatIsRefusedFourTimesHasTheTopicReopened() {
+        persistedMarkDelete = markDelete;
+        refusal = new BadVersionException("another version");
+        List<TrackerHost.Written> done = new ArrayList<>();
+        for (int i = 0; i < 3; i++) {
+            host.putPace(ReleasePace.PAUSED, done::add);
+        }
+        assertEquals(0, reopenings);
+        host.putPace(ReleasePace.PAUSED, done::add);
+        assertEquals(1, reopenings);
+        assertEquals(Collections.nCopies(4, TrackerHost.Written.CONFLICT), done);
+    }
+
+    @Test
+    void paceAndPointerHaveOneVersionOfTheMetadata() {
+        persistedMarkDelete = markDelete;
+        refusal = new BadVersionException("another version");
+        for (int i = 0; i < 2; i++) {
+            host.putPace(ReleasePace.PAUSED, written -> { });
+            assertEquals(Frame.LogAnswer.AWAY, point("", "1;7;;bookkeeper").code());
+        }
+        assertEquals(1, reopenings);
+        refusal = null;
+        assertEquals(Frame.LogAnswer.OK, point("", "1;7;;bookkeeper").code());
+        refusal = new BadVersionException("another version");
+        for (int i = 0; i < 3; i++) {
+            host.putPace(ReleasePace.PAUSED, written -> { });
+        }
+        assertEquals(1, reopenings);
     }
 
     private Frame.LogAnswer point(String former, String next) {

@@ -19,6 +19,7 @@ import org.apache.bookkeeper.client.api.WriteHandle;
 import org.apache.bookkeeper.mledger.ManagedCursor;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import tidegate.pulsar.cursor.Conflicts;
 import tidegate.pulsar.cursor.CursorProperties;
 import tidegate.pulsar.cursor.CursorRecord;
 import tidegate.pulsar.gate.LogHome;
@@ -51,14 +52,17 @@ public final class LogLedgers implements LogHome {
     private final String name;
     private final ManagedCursor cursor;
     private final CursorProperties properties;
+    private final Conflicts conflicts;
     private final Shared shared;
     private final Map<Long, WriteHandle> written = new ConcurrentHashMap<>();
     private final Map<Long, LogReading> opened = new ConcurrentHashMap<>();
     private volatile boolean closed;
 
-    public LogLedgers(String name, CursorProperties properties, Shared shared) {
+    /** {@code conflicts} learns the outcome of each write of the pointer. */
+    public LogLedgers(String name, CursorProperties properties, Conflicts conflicts, Shared shared) {
         this.name = name;
         this.properties = properties;
+        this.conflicts = conflicts;
         cursor = properties.cursor();
         this.shared = shared;
     }
@@ -174,16 +178,21 @@ public final class LogLedgers implements LogHome {
                     return CompletableFuture.completedFuture(
                             Frame.LogAnswer.failed(Frame.LogAnswer.STALE, "the pointer is " + pointer()));
                 }
-                return properties.put(POINTER, next).handle((done, error) -> error == null
-                        ? Frame.LogAnswer.ok(-1)
-                        // Another owner wrote, or the cursor itself, whose writes share the version: after the latter another
-                        // try may succeed.
-                        : Frame.LogAnswer.failed(cursor.isClosed() ? Frame.LogAnswer.STALE : Frame.LogAnswer.AWAY,
-                                "the cursor's metadata was written by somebody else at the same time"));
+                return properties.put(POINTER, next).handle(this::pointed);
             }, shared.background()).thenCompose(answer -> answer);
         } catch (RejectedExecutionException e) {
             return CompletableFuture.failedFuture(e);
         }
+    }
+
+    private Frame.LogAnswer pointed(Void done, Throwable error) {
+        conflicts.count(error);
+        if (error == null) {
+            return Frame.LogAnswer.ok(-1);
+        }
+        // Another owner wrote, or the cursor itself, whose writes share the version: after the latter another try may succeed.
+        return Frame.LogAnswer.failed(cursor.isClosed() ? Frame.LogAnswer.STALE : Frame.LogAnswer.AWAY,
+                "the cursor's metadata was written by somebody else at the same time");
     }
 
     private CompletableFuture<Frame.LogAnswer> noLedger(long ledgerId) {

@@ -27,8 +27,11 @@ import org.apache.bookkeeper.client.api.WriteHandle;
 import org.apache.bookkeeper.mledger.ManagedCursor;
 import org.apache.bookkeeper.mledger.ManagedLedger;
 import org.apache.bookkeeper.mledger.ManagedLedgerConfig;
+import org.apache.bookkeeper.mledger.ManagedLedgerException.BadVersionException;
+import org.apache.bookkeeper.mledger.ManagedLedgerException.MetaStoreException;
 import org.apache.bookkeeper.mledger.PositionFactory;
 import org.junit.jupiter.api.Test;
+import tidegate.pulsar.cursor.Conflicts;
 import tidegate.pulsar.cursor.CursorProperties;
 import tidegate.pulsar.cursor.CursorRecord;
 import tidegate.pulsar.wire.Frame;
@@ -43,6 +46,10 @@ class LogLedgersTest {
 
     private final CompletableFuture<Object> made = new CompletableFuture<>();
     private int closed;
+    private int reopenings;
+    private boolean isCursorClosed;
+    /** Of the next write of a property; null: it is done. */
+    private Exception refusal;
     /** The cursor's properties. */
     private final Map<String, String> properties = new HashMap<>();
     private final List<Long> deleted = new ArrayList<>();
@@ -56,7 +63,8 @@ class LogLedgersTest {
     private long nowNs;
     private final LogLedgers.Shared shared =
             new LogLedgers.Shared(LogLedgers.BOOKKEEPER, this::client, Runnable::run, new AtomicLong());
-    private final LogLedgers log = new LogLedgers("test", CursorProperties.withoutReset(cursor), shared);
+    private final LogLedgers log = new LogLedgers("test", CursorProperties.withoutReset(cursor), new Conflicts(() -> reopenings++),
+            shared);
     private final OverrideLedgers overrides = new OverrideLedgers("test", CursorProperties.withoutReset(cursor), shared);
 
     private static <T> T played(Class<T> type, Calls calls) {
@@ -75,9 +83,65 @@ class LogLedgersTest {
         ManagedLedger ledger = played(ManagedLedger.class, (method, arguments) ->
                 is(Map.of("getConfig", new ManagedLedgerConfig(), "getName", "public/default/persistent/t", "getCursors", cursors),
                         method));
-        return played(ManagedCursor.class, (method, arguments) -> is(Map.of("getManagedLedger", ledger, "getName", "sub",
-                "getCursorProperties", Map.copyOf(properties), "getPersistentMarkDeletedPosition", PositionFactory.EARLIEST,
-                "hashCode", 1), method));
+        return played(ManagedCursor.class, (method, arguments) -> method.equals("putCursorProperty") ? put(arguments)
+                : is(Map.of("getManagedLedger", ledger, "getName", "sub", "getCursorProperties", Map.copyOf(properties),
+                "getPersistentMarkDeletedPosition", PositionFactory.EARLIEST, "isClosed", isCursorClosed, "hashCode", 1), method));
+    }
+
+    /** As ManagedCursorImpl: after a refusal it has the properties and the version from before. */
+    private CompletableFuture<Void> put(Object[] arguments) {
+        if (refusal != null) {
+            return CompletableFuture.failedFuture(refusal);
+        }
+        properties.put((String) arguments[0], (String) arguments[1]);
+        return CompletableFuture.completedFuture(null);
+    }
+
+    private int point() {
+        return log.answer(new Frame.LogRequest(Frame.LogRequest.POINT, -1, -1, -1, properties.getOrDefault(POINTER, ""),
+                "1;7;;bookkeeper", ByteBuffer.allocate(0))).join().code();
+    }
+
+    private void refused(int times) {
+        for (int i = 0; i < times; i++) {
+            assertEquals(Frame.LogAnswer.AWAY, point());
+        }
+    }
+
+    @Test
+    void aPointerThatIsRefusedFourTimesHasTheTopicReopenedOnce() {
+        refusal = new BadVersionException("this very write was sent twice");
+        refused(3);
+        assertEquals(0, reopenings, "another writer explains as many");
+        refused(1);
+        assertEquals(1, reopenings);
+        refused(3);
+        assertEquals(1, reopenings);
+        refused(1);
+        assertEquals(2, reopenings, "the first was not carried out");
+    }
+
+    @Test
+    void aPointerThatIsWrittenInBetweenHasNothingReopened() {
+        for (int i = 0; i < 3; i++) {
+            refusal = new BadVersionException("another writer");
+            refused(3);
+            refusal = null;
+            assertEquals(Frame.LogAnswer.OK, point());
+        }
+        assertEquals(0, reopenings);
+    }
+
+    @Test
+    void whatIsNoConflictHasNothingReopened() {
+        refusal = new MetaStoreException("no connection");
+        refused(5);
+        refusal = new BadVersionException("behind the end");
+        isCursorClosed = true;
+        for (int i = 0; i < 5; i++) {
+            assertEquals(Frame.LogAnswer.STALE, point());
+        }
+        assertEquals(0, reopenings);
     }
 
     /** No proxy, as that would load the client's configuration classes. */
