@@ -35,6 +35,8 @@ POSITIONS_MAX = 10_000  # of one query: the broker looks at each with a lock of 
 PARTITIONS_MAX = 1_000  # named in one query
 NAMED_MAX = 1_000  # ids of one answer, by outcome
 PAGE_ENTRIES = 5_000
+FILTERS = ("key", "property")
+"""Restrictions of a query to messages with one content: the broker reads them."""
 WHY_OVER = "one request takes no longer: ask again for these"
 _SET_BYTES_MAX = 45_000  # in base64 a frame's worth
 _BEGINNING = "0:0:0"
@@ -191,11 +193,13 @@ def change_of_due(
 
     A release leaves alone what is due already, and a change to a time what has it: so neither meets what it
     has moved. The answer's `next` is the cursor at which a further course begins, null at the end: there is
-    one once `entries_max` entries were asked about, or it was `over`. If nobody can decide about a page
+    one once `entries_max` entries were read, or it was `over`. If nobody can decide about a page
     and no other partition has more, or a query fails after a change, the course is `stopped`, and `next` is
     before that page.
     """
     left = entries_max
+    kept = {name: query[name] for name in FILTERS if query.get(name) is not None}
+    query = {name: value for name, value in query.items() if name not in FILTERS}
     # A message moved by a span may come again on a later page: such a change begins after the last one.
     found: Positions | None = None if query.get("by_ms") is None else {}
     stuck: set[int | None] = set()
@@ -207,12 +211,13 @@ def change_of_due(
                 return total.answer() | {"next": None}
         limit = PAGE_ENTRIES if left is None else min(left, PAGE_ENTRIES)
         asked = {"what": "waiting", "topic": query["topic"], "subscription": query["subscription"]}
-        asked |= {"from_ms": from_ms, "to_ms": to_ms}
+        asked |= {"from_ms": from_ms, "to_ms": to_ms, **kept}
         try:
             page = yield asked | {"after": after, "limit": limit}
         except UserError as error:
             _raise_unless_late(error, total)
             return total.stop(str(error)) | {"next": after or _BEGINNING}
+        require_read(kept, page)
         entries = page["entries"]
         names = [one["message_id"] for one in entries if one["deliver_at_ms"] != query.get("at_ms")]
         if names:
@@ -226,10 +231,16 @@ def change_of_due(
             else:
                 unite(found, positions)
         after = page["next"]
-        left = None if left is None else left - len(entries)
-        if after is None or left == 0 or (found is None and over()):
+        left = None if left is None else left - int(page.get("read", len(entries)))
+        if after is None or (left is not None and left <= 0) or (found is None and over()):
             yield from _ask_of(query, found or {}, total, over, stuck)
             return total.answer() | {"next": after}
+
+
+def require_read(kept: Query, page: Answer) -> None:
+    """The page is of a daemon that knows the filter. Raises ``UserError``."""
+    if kept and "read" not in page:
+        raise UserError(f"the daemon knows no {' and no '.join(kept)}: upgrade it; nothing was changed")
 
 
 def _others_wait(asked: Query, after: str | None, stuck: set[int | None]) -> Generator[Query, Answer, bool]:
@@ -237,7 +248,7 @@ def _others_wait(asked: Query, after: str | None, stuck: set[int | None]) -> Gen
     if after is None or None in stuck:
         return False
     page = yield asked | {"after": after, "limit": 1, "without": _partitions_text(stuck)}
-    return bool(page["entries"])
+    return bool(page["entries"] or page["next"])
 
 
 def _before(entry: dict[str, Any]) -> str:

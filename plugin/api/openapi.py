@@ -7,7 +7,7 @@ from functools import cache
 from http import HTTPStatus
 from typing import Any
 
-from tidegate.plugin.api.changes import OUTCOMES
+from tidegate.plugin.api.changes import FILTERS, OUTCOMES
 from tidegate.plugin.api.problem import CONTENT_TYPE
 from tidegate.plugin.api.routes import (
     BASE,
@@ -134,7 +134,15 @@ def _body(operation: Operation) -> dict[str, Any]:
     if operation.one_of:
         schema["oneOf"] = [{"required": [one]} for one in operation.one_of]
     if operation.changes:
-        schema["dependentSchemas"] = {"after": {"not": {"required": ["ids"]}}}
+        schema["oneOf"].append(
+            {
+                "anyOf": [{"required": [one]} for one in FILTERS],
+                "not": {"anyOf": [{"required": [one]} for one in operation.one_of]},
+            }
+        )
+        by_list = {"not": {"required": ["ids"]}}
+        schema["dependentSchemas"] = dict.fromkeys(("after", *FILTERS), by_list)
+        schema["not"] = {"required": list(FILTERS)}
     return schema
 
 
@@ -203,7 +211,11 @@ _SCHEMAS = {
                 "items": _object({"message_id": _TEXT, "deliver_at_ms": _DUE}),
             },
             "next": _CURSOR,
-        }
+            "read": {**_COUNT, "description": "Messages that were read for `key` or `property`."},
+            "read_bytes": {**_COUNT, "description": "Their bytes."},
+        },
+        "read",
+        "read_bytes",
     ),
     "Message": _object(
         {
@@ -213,8 +225,12 @@ _SCHEMAS = {
             "message_id": _TEXT,
             "state": {"enum": _STATES},
             "deliver_at_ms": _DUE,
+            "moved_from_ms": _TIME,
+            "key": _TEXT,
+            "properties": {"type": "object", "additionalProperties": _TEXT},
+            "size_bytes": {**_COUNT, "description": "As stored, with its metadata."},
         },
-        "deliver_at_ms",
+        *("deliver_at_ms", "moved_from_ms", "key", "properties", "size_bytes"),
     ),
     "Pace": _object(
         {

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
 from tidegate.plugin.api import fields
-from tidegate.plugin.api.changes import POSITIONS_MAX
+from tidegate.plugin.api.changes import FILTERS, POSITIONS_MAX
 from tidegate.plugin.api.fields import Field, TooManyError
 from tidegate.plugin.api.problem import ProblemError
 from tidegate.plugin.shared.moments import AT_MS_MAX, AT_MS_MIN, RANGE_HELP
@@ -33,6 +33,7 @@ NAMESPACE_DOMAIN = "persistent"
 LIMIT_MAX = 10_000
 CHANGED_MAX = 100_000  # messages of one request that names no ids
 _ID_LENGTH_MAX = 80
+_FILTER_MAX = 8_192
 _NAME_MAX = 8_192
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
@@ -83,15 +84,25 @@ _SPAN = {
     "span_ms": fields.number("How far to look; without: to the last message.", 1),
     "step_ms": fields.number("A bucket's width; without: fits 60.", 1),
 }
+_FILTERS = {
+    "key": fields.words("Only messages with this key. The broker reads messages for that.", _FILTER_MAX),
+    "property": fields.words(
+        "Only messages with this property, NAME=VALUE. The broker reads messages for that.",
+        2 * _FILTER_MAX,
+        r"[^=]+=[\s\S]*",
+        "customer=4711",
+    ),
+}
 _CHOICE = {
     "ids": fields.texts("Messages.", POSITIONS_MAX, MESSAGE_ID, _ID_LENGTH_MAX),
     "due": _DUE,
     "all": fields.only_true("All that wait."),
+    **_FILTERS,
     "after": _AFTER,
     "dry_run": fields.truth("Only count."),
 }
 CHOSEN = ("ids", "due", "all")
-"""The ways to choose messages."""
+"""The ways to choose messages; with one of ``FILTERS`` alone all that wait."""
 _WHEN = {
     "at_ms": fields.number("The new time, in ms since 1970.", AT_MS_MIN, AT_MS_MAX),
     "by_ms": fields.number(
@@ -196,6 +207,7 @@ OPERATIONS = (
             "due": _DUE,
             "limit": fields.number("Messages to answer with at most.", 1, LIMIT_MAX),
             "after": _AFTER,
+            **_FILTERS,
         },
     ),
     Operation(
@@ -320,7 +332,9 @@ def parameters_of(operation: Operation, raw_query: str) -> dict[str, Any]:
             raise ProblemError(HTTPStatus.BAD_REQUEST, f"{name[:80]} is given twice")
         known = operation.parameters.get(name)
         given[name] = text if known is None else _of(name, text, known.text)
-    return _values(operation.parameters, given)
+    values = _values(operation.parameters, given)
+    _check_filters(values)
+    return values
 
 
 def body_of(operation: Operation, given: object) -> dict[str, Any]:
@@ -329,11 +343,16 @@ def body_of(operation: Operation, given: object) -> dict[str, Any]:
         raise ProblemError(HTTPStatus.BAD_REQUEST, "the body must be a JSON object")
     values = _values(operation.body or {}, given)
     chosen = [one for one in operation.one_of if one in values]
+    _check_filters(values)
+    if operation.changes and not chosen and any(one in values for one in FILTERS):
+        chosen = ["all"]
     if operation.one_of and len(chosen) != 1:
         known = ", ".join(operation.one_of)
         raise ProblemError(HTTPStatus.BAD_REQUEST, f"the body needs exactly one of {known}")
-    if operation.changes and "after" in values and chosen == ["ids"]:
-        raise ProblemError(HTTPStatus.BAD_REQUEST, "after goes with due or all")
+    if operation.changes and chosen == ["ids"]:
+        for name in ("after", *FILTERS):
+            if name in values:
+                raise ProblemError(HTTPStatus.BAD_REQUEST, f"{name} goes with due or all")
     if "at_ms" in (operation.body or {}) and ("at_ms" in values) == ("by_ms" in values):
         raise ProblemError(HTTPStatus.BAD_REQUEST, "the body needs exactly one of at_ms, by_ms")
     if "by_ms" in values and chosen != ["ids"]:
@@ -341,6 +360,11 @@ def body_of(operation: Operation, given: object) -> dict[str, Any]:
             HTTPStatus.BAD_REQUEST, "by_ms goes with ids: a message moved on could be met twice"
         )
     return values
+
+
+def _check_filters(values: Mapping[str, object]) -> None:
+    if all(one in values for one in FILTERS):
+        raise ProblemError(HTTPStatus.BAD_REQUEST, f"give one of {', '.join(FILTERS)}")
 
 
 def _values(known: Mapping[str, Field], given: Mapping[str, object]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from tidegate.plugin.api.changes import (
+    FILTERS,
     PAGE_ENTRIES,
     POSITIONS_MAX,
     Answer,
@@ -294,6 +295,8 @@ def change_of_due(query: Query, due: str | None, total: Total) -> Course:
 def _change_of_listed(query: Query, due: str | None, total: Total) -> Course:
     found: Positions = {}
     asked = {"what": "waiting", "topic": query["topic"], "subscription": query["subscription"], "due": due}
+    asked |= {name: query[name] for name in FILTERS if name in query}
+    query = {name: value for name, value in query.items() if name not in FILTERS}
     after = None
     while True:
         page = yield asked | {"after": after, "limit": PAGE_ENTRIES}

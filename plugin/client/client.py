@@ -102,15 +102,24 @@ class Client:
     pace = _blocking(Described.pace)
 
     def waiting(
-        self, topic: str, subscription: str, *, due: str | None = None, page: int = PAGE
+        self,
+        topic: str,
+        subscription: str,
+        *,
+        due: str | None = None,
+        key: str | None = None,
+        property: str | None = None,
+        page: int = PAGE,
     ) -> Iterator[WaitingMessage]:
         """The messages that wait, in due order, overdue ones first; fetched `page` at a time.
 
-        due: ``FROM..TO``, as in ``10m..1h``, read once, at the first page.
+        due: ``FROM..TO``, as in ``10m..1h``, read once, at the first page. key, property (NAME=VALUE): only
+        messages that have it; the broker reads them.
         """
         cursor, due = None, fixed(due)
         while True:
-            messages, cursor = self._run(self._described.page(topic, subscription, due, cursor, page))
+            asking = self._described.page(topic, subscription, due, cursor, page, key=key, property=property)
+            messages, cursor = self._run(asking)
             yield from messages
             if cursor is None:
                 return
@@ -173,12 +182,20 @@ class AsyncClient:
     pace = _awaited(Described.pace)
 
     async def waiting(
-        self, topic: str, subscription: str, *, due: str | None = None, page: int = PAGE
+        self,
+        topic: str,
+        subscription: str,
+        *,
+        due: str | None = None,
+        key: str | None = None,
+        property: str | None = None,
+        page: int = PAGE,
     ) -> AsyncIterator[WaitingMessage]:
         """As ``Client.waiting``."""
         cursor, due = None, fixed(due)
         while True:
-            messages, cursor = await self._run(self._described.page(topic, subscription, due, cursor, page))
+            asking = self._described.page(topic, subscription, due, cursor, page, key=key, property=property)
+            messages, cursor = await self._run(asking)
             for one in messages:
                 yield one
             if cursor is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidegate.plugin.api.changes import Asking, Query, Total, positions_of
+from tidegate.plugin.api.changes import Asking, Query, Total, positions_of, require_read
 from tidegate.plugin.client.messages import Changed, MessageState, Pace, Tide, WaitingMessage, page_of
 from tidegate.plugin.client.reaches import Cutting
 from tidegate.plugin.errors import UserError
@@ -32,11 +32,22 @@ class Described:
         return Tide.of((yield query | {"span_ms": span_ms, "step_ms": step_ms}))
 
     def page(
-        self, topic: str, subscription: str, due: str | None, after: str | None, limit: int
+        self,
+        topic: str,
+        subscription: str,
+        due: str | None,
+        after: str | None,
+        limit: int,
+        *,
+        key: str | None = None,
+        property: str | None = None,
     ) -> Asking[tuple[list[WaitingMessage], str | None]]:
-        """The next `limit` messages that wait, and the cursor behind them."""
-        query = _named("waiting", topic, subscription)
-        return page_of((yield query | {"due": due, "after": after, "limit": limit}))
+        """The next `limit` messages that wait, less those without `key` or `property`; the cursor behind."""
+        kept = _kept(key, property)
+        query = _named("waiting", topic, subscription) | kept
+        answer = yield query | {"due": due, "after": after, "limit": limit}
+        require_read(kept, answer)
+        return page_of(answer)
 
     def show(self, topic: str, subscription: str, message_id: str) -> Asking[MessageState]:
         """The state of one message."""
@@ -50,14 +61,19 @@ class Described:
         ids: Iterable[str] | None = None,
         due: str | None = None,
         all: bool = False,
+        key: str | None = None,
+        property: str | None = None,
         dry_run: bool = False,
     ) -> Asking[Changed]:
         """Take messages back before they are delivered: those of `ids`, those due in `due`, or all.
 
-        `ids` are read and checked in full before the first is cancelled, then sent in batches.
+        `ids` are read and checked in full before the first is cancelled, then sent in batches. key, property
+        (NAME=VALUE): of what is due in `due`, or of all, only messages that have it; the broker reads them.
         """
         query = _named("cancel", topic, subscription)
-        return (yield from self._change(query, ids, due, every=all, dry_run=dry_run))
+        return (
+            yield from self._change(query, ids, due, every=all, dry_run=dry_run, kept=_kept(key, property))
+        )
 
     def release(
         self,
@@ -67,11 +83,15 @@ class Described:
         ids: Iterable[str] | None = None,
         due: str | None = None,
         all: bool = False,
+        key: str | None = None,
+        property: str | None = None,
         dry_run: bool = False,
     ) -> Asking[Changed]:
         """Have messages delivered now; chosen as in ``cancel``, less what `due` or `all` has due already."""
         query = _named("release", topic, subscription)
-        return (yield from self._change(query, ids, due, every=all, dry_run=dry_run))
+        return (
+            yield from self._change(query, ids, due, every=all, dry_run=dry_run, kept=_kept(key, property))
+        )
 
     def reschedule(
         self,
@@ -83,6 +103,8 @@ class Described:
         ids: Iterable[str] | None = None,
         due: str | None = None,
         all: bool = False,
+        key: str | None = None,
+        property: str | None = None,
         dry_run: bool = False,
     ) -> Asking[Changed]:
         """Have messages delivered at `at_ms`, or `by_ms` later than they are due; chosen as in ``cancel``.
@@ -90,7 +112,9 @@ class Described:
         A change by a span is never sent twice.
         """
         query = _named("reschedule", topic, subscription) | {"at_ms": at_ms, "by_ms": by_ms}
-        return (yield from self._change(query, ids, due, every=all, dry_run=dry_run))
+        return (
+            yield from self._change(query, ids, due, every=all, dry_run=dry_run, kept=_kept(key, property))
+        )
 
     def pause(self, topic: str, subscription: str) -> Asking[Pace]:
         """Let no message leave; everything is kept."""
@@ -114,10 +138,22 @@ class Described:
         return Pace.of((yield _named("pace", topic, subscription) | wanted))
 
     def _change(
-        self, query: Query, ids: Iterable[str] | None, due: str | None, *, every: bool, dry_run: bool
+        self,
+        query: Query,
+        ids: Iterable[str] | None,
+        due: str | None,
+        *,
+        every: bool,
+        dry_run: bool,
+        kept: Query,
     ) -> Asking[Changed]:
+        if ids is None and due is None:
+            every = every or bool(kept)
         if sum((ids is not None, due is not None, every)) != 1:
             raise UserError("give one of ids, due and all")
+        if ids is not None and kept:
+            raise UserError("key and property go with due or all")
+        query |= kept
         if query["what"] == "reschedule" and (query["at_ms"] is None) == (query["by_ms"] is None):
             raise UserError("give one of at_ms and by_ms")
         query["dry_run"] = dry_run
@@ -131,3 +167,11 @@ class Described:
 
 def _named(what: str, topic: str, subscription: str) -> Query:
     return {"what": what, "topic": topic, "subscription": subscription}
+
+
+def _kept(key: str | None, given: str | None) -> Query:
+    """A restriction to messages with this key or property. Raises ``UserError``."""
+    if key is not None and given is not None:
+        raise UserError("give one of key and property")
+    kept = {"key": key, "property": given}
+    return {name: value for name, value in kept.items() if value is not None}

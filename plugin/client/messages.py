@@ -31,6 +31,10 @@ class MessageState:
     state: str
     deliver_at_ms: int | None
     """None unless it waits."""
+    key: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    size_bytes: int | None = None
+    """As stored, with its metadata; None, as key and properties, if no broker can tell now."""
 
     @classmethod
     def of(cls, answer: Answer) -> Self:
@@ -42,6 +46,9 @@ class MessageState:
                 message_id=answer["message_id"],
                 state=answer["state"],
                 deliver_at_ms=answer.get("deliver_at_ms"),
+                key=answer.get("key"),
+                properties=answer.get("properties", {}),
+                size_bytes=answer.get("size_bytes"),
             )
 
 

@@ -135,10 +135,14 @@ def pages_merged(answers: list[Answer], limit: int) -> Answer:
     if ends:
         # Behind its end a page has more, that may come before what others have there.
         entries = [one for one in entries if _key(one) <= min(ends)]
-    more = bool(ends) or len(entries) > limit
     page = entries[:limit]
-    following = ":".join(map(str, _key(page[-1]))) if more and page else None
-    return answers[0] | {"entries": page, "next": following}
+    # With a filter a page may be empty, and have others behind it.
+    end = _key(page[-1]) if len(entries) > limit else min(ends, default=())
+    merged: Answer = {"entries": page, "next": ":".join(map(str, end)) or None}
+    for name in ("read", "read_bytes"):
+        if name in answers[0]:
+            merged[name] = sum(one[name] for one in answers)
+    return answers[0] | merged
 
 
 def _key(entry: dict[str, Any]) -> tuple[int, int, int]:

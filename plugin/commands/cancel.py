@@ -8,6 +8,7 @@ from __future__ import annotations
 import typer
 
 from tidegate.plugin.commands.changes import Choice, change
+from tidegate.plugin.commands.filters import Filter
 from tidegate.plugin.commands.groups import with_groups
 from tidegate.plugin.commands.options import Asked, Subscription, Topic
 
@@ -18,10 +19,10 @@ def register(app: typer.Typer) -> None:
 
 
 @with_groups
-def cancel(topic: Topic, subscription: Subscription, *, choice: Choice, asked: Asked) -> None:
+def cancel(topic: Topic, subscription: Subscription, *, choice: Choice, kept: Filter, asked: Asked) -> None:
     """Take messages back before they are delivered.
 
     A cancelled message is acknowledged for this subscription. Exit code 1: not all were done, 3: no daemon
     answers.
     """
-    change(asked, {"what": "cancel", "topic": topic, "subscription": subscription}, choice, "cancelled")
+    change(asked, {"what": "cancel", "topic": topic, "subscription": subscription}, choice, kept, "cancelled")

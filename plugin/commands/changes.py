@@ -19,6 +19,7 @@ import typer
 
 from tidegate.plugin.api.changes import OUTCOMES, Answer, Course, Query, Total, positions_of, run_blocking
 from tidegate.plugin.client.reaches import Reach
+from tidegate.plugin.commands.filters import Filter, tell_cost
 from tidegate.plugin.commands.moments import RANGE_HELP, due_range
 from tidegate.plugin.commands.options import Asked
 from tidegate.plugin.errors import UserError
@@ -42,9 +43,13 @@ class Choice:
     every: Annotated[bool, typer.Option("--all", help="All that wait.")] = False
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count; nothing is changed.")] = False
 
-    def course(self, reach: Reach, query: Query, total: Total) -> Course:
-        """The course that the options choose. Raises ``UserError`` and ``typer.BadParameter``."""
-        if sum((bool(self.ids), self.ids_file is not None, self.due is not None, self.every)) != 1:
+    def course(self, reach: Reach, query: Query, total: Total, kept: Query) -> Course:
+        """The course that the options choose, with a filter. Raises ``UserError``, ``typer.BadParameter``."""
+        named = bool(self.ids) or self.ids_file is not None
+        if named and kept:
+            raise typer.BadParameter("--key and --property go with --due or --all")
+        every = self.every or bool(kept and self.due is None)
+        if sum((bool(self.ids), self.ids_file is not None, self.due is not None, every)) != 1:
             raise typer.BadParameter("give one of --id, --ids, --due and --all")
         if self.ids:
             return reach.change(query, positions_of(enumerate(self.ids, start=1), "--id"), total)
@@ -52,17 +57,20 @@ class Choice:
             return _of_file(reach, query, total, self.ids_file)
         if self.due is not None:
             due_range(self.due, time.time_ns() // 1_000_000)  # a mistake is one of usage
-        return reach.change_of_due(query, self.due, total)
+        if kept:
+            names = {name: query[name] for name in ("topic", "subscription")}
+            tell_cost(reach, {"what": "waiting", **names, "due": self.due, **kept})
+        return reach.change_of_due(query | kept, self.due, total)
 
 
-def change(asked: Asked, query: Query, choice: Choice, done: str) -> None:
+def change(asked: Asked, query: Query, choice: Choice, kept: Filter, done: str) -> None:
     """Ask `query` of the chosen messages; `done` says what happened, as in ``cancelled``.
 
     Raises ``UserError``, ``typer.BadParameter``, and ``typer.Exit`` unless all were done.
     """
     reach = asked.reach()
     total = Total(choice.dry_run)
-    course = choice.course(reach, query | {"dry_run": choice.dry_run}, total)
+    course = choice.course(reach, query | {"dry_run": choice.dry_run}, total, kept.query)
     _run(reach, course, total, done, json_output=asked.json_output)
 
 

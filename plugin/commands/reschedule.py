@@ -12,6 +12,7 @@ import typer
 
 from tidegate.plugin.api.changes import Query
 from tidegate.plugin.commands.changes import Choice, change
+from tidegate.plugin.commands.filters import Filter
 from tidegate.plugin.commands.groups import with_groups
 from tidegate.plugin.commands.moments import moment
 from tidegate.plugin.commands.options import Asked, Subscription, Topic
@@ -38,6 +39,7 @@ def reschedule(
     by: By = None,
     *,
     choice: Choice,
+    kept: Filter,
     asked: Asked,
 ) -> None:
     """Have messages delivered at another time.
@@ -47,7 +49,7 @@ def reschedule(
     """
     query: Query = {"what": "reschedule", "topic": topic, "subscription": subscription}
     query |= _wanted(at, by)
-    change(asked, query, choice, "rescheduled")
+    change(asked, query, choice, kept, "rescheduled")
 
 
 def _wanted(at: str | None, by: str | None) -> Query:

@@ -14,9 +14,11 @@ from typing import Annotated, Any
 import typer
 
 from tidegate.plugin.api.known_form import known_form
+from tidegate.plugin.commands.filters import Filter, tell_cost
 from tidegate.plugin.commands.groups import with_groups
 from tidegate.plugin.commands.moments import RANGE_HELP, due_utc, fixed_range
 from tidegate.plugin.commands.options import Asked, Subscription, Topic
+from tidegate.plugin.shared.message_ids import cursor_of
 from tidegate.plugin.shared.shown import one_line
 
 _PAGE = 5_000
@@ -41,6 +43,7 @@ def list_waiting(
         str | None, typer.Option(metavar="CURSOR", help="Go on behind the page that ended with it.")
     ] = None,
     *,
+    kept: Filter,
     asked: Asked,
 ) -> None:
     """List the messages that wait, in due order.
@@ -52,15 +55,21 @@ def list_waiting(
         due = fixed_range(due, time.time_ns() // 1_000_000)  # all pages mean the same times
     reach = asked.reach()
     request: dict[str, Any] = {"what": "waiting", "topic": topic, "subscription": subscription, "due": due}
+    request |= kept.query
+    if kept.query:
+        tell_cost(reach, request)
     cursor, left = after, limit
     with known_form():
         while left:
-            answer = reach.ask(request | {"after": cursor, "limit": min(left, _PAGE)})
-            for one in answer["entries"]:
+            page = _PAGE if kept.query else min(left, _PAGE)  # a filter leaves few of a page
+            answer = reach.ask(request | {"after": cursor, "limit": page})
+            for one in answer["entries"][:left]:
                 line = f"{due_utc(one['deliver_at_ms']):19}  {one['message_id']}"
                 print(json.dumps(one) if asked.json_output else line)
-            left -= len(answer["entries"])
             cursor = answer["next"]
+            if len(answer["entries"]) > left:
+                cursor = cursor_of(answer["entries"][left - 1])
+            left = max(0, left - len(answer["entries"]))
             if cursor is None:
                 return
     print(f"more: --after {one_line(cursor or '')}", file=sys.stderr)
@@ -86,3 +95,8 @@ def show(
     with known_form():
         due = f", due {due_utc(answer['deliver_at_ms'], ' UTC')}" if "deliver_at_ms" in answer else ""
         print(f"{one_line(answer['message_id'])}: {one_line(answer['state'])}{due}")
+        if "size_bytes" in answer:
+            key = f", key {one_line(answer['key'])}" if "key" in answer else ""
+            print(f"{answer['size_bytes']:,} bytes{key}")
+            for name, value in answer.get("properties", {}).items():
+                print(f"{one_line(name)}={one_line(value)}")

@@ -56,6 +56,7 @@ from tidegate.plugin.wire.messages import (
     Move,
     Open,
     Paced,
+    Peeked,
     Ping,
     Pong,
     Query,
@@ -382,7 +383,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._on_request(frame.seq, message)
             case Error():
                 self._on_error(frame.stream, message)
-            case LogAnswer() | Cancelled() | Rescheduled() if self.hello.role == Role.BROKER:
+            case LogAnswer() | Cancelled() | Rescheduled() | Peeked() if self.hello.role == Role.BROKER:
                 self._on_answer(frame, message)
             case Bypassed() if self.hello.role == Role.BROKER:
                 self._engine.bypasses.tell(self, message)
@@ -408,7 +409,7 @@ class Connection(asyncio.BufferedProtocol):
             case HttpRequest():
                 self._engine.queries.respond(self, request, partial(self.send, stream_id=0, seq=seq))
 
-    def _on_answer(self, frame: Frame, answer: LogAnswer | Cancelled | Rescheduled) -> None:
+    def _on_answer(self, frame: Frame, answer: LogAnswer | Cancelled | Rescheduled | Peeked) -> None:
         if isinstance(answer, LogAnswer):
             self.log_requests.answered(frame.stream, frame.seq, answer)
         else:

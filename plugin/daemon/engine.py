@@ -47,6 +47,7 @@ from tidegate.plugin.daemon.looking import Looking
 from tidegate.plugin.daemon.maintenance import Maintenance
 from tidegate.plugin.daemon.ownership import Ownership
 from tidegate.plugin.daemon.pacing import Pacing
+from tidegate.plugin.daemon.peeking import Peeking
 from tidegate.plugin.daemon.queries import Queries
 from tidegate.plugin.daemon.reading_pace import ReadingPace
 from tidegate.plugin.daemon.rescheduling import Rescheduling
@@ -67,6 +68,7 @@ from tidegate.plugin.wire.messages import (
     Hello,
     Move,
     Paced,
+    Peeked,
     Rescheduled,
     Role,
     Welcome,
@@ -119,6 +121,7 @@ class DaemonEngine:
         self._rescheduling = Rescheduling(catalog, clock, self.ownership, self, looking.find_entries)
         self.count_due = looking.count_due
         self._pacing = Pacing(catalog, clock, self.ownership, looking.count_due)
+        self._peeking = Peeking(clock, self.ownership)
         self.queries = Queries(
             self,
             Ingestion(catalog, self, executor=commit_executor, log=log),
@@ -135,6 +138,7 @@ class DaemonEngine:
                 log=log,
             ),
             pacing=self._pacing,
+            peeking=self._peeking,
             log=log,
         )
         self._handing_out = HandingOut(
@@ -338,6 +342,7 @@ class DaemonEngine:
         self._cancelling.ended(stream)
         self._rescheduling.ended(stream)
         self._pacing.ended(stream)
+        self._peeking.ended(stream)
         self._committer.forget(stream)
         if self._logs is not None:
             self._logs.end(stream)
@@ -392,9 +397,11 @@ class DaemonEngine:
         """A connection was not read for ``seconds``, because the engine wished it."""
         self._metrics.read_pause_seconds.inc(seconds)
 
-    def decided(self, stream: Stream, seq: int, answer: Cancelled | Rescheduled) -> None:
-        """The broker has answered a CANCEL or RESCHEDULE."""
-        if isinstance(answer, Cancelled):
+    def decided(self, stream: Stream, seq: int, answer: Cancelled | Rescheduled | Peeked) -> None:
+        """The broker has answered a CANCEL, RESCHEDULE or PEEK."""
+        if isinstance(answer, Peeked):
+            self._peeking.answered(stream, seq, answer)
+        elif isinstance(answer, Cancelled):
             self._cancelling.answered(stream, seq, answer)
         else:
             self._rescheduling.answered(stream, seq, answer)

@@ -25,6 +25,7 @@ from tidegate.plugin.daemon.cancelling import Cancelling, with_state
 from tidegate.plugin.daemon.ingestion import Ingestion, refusal
 from tidegate.plugin.daemon.looking import Looking
 from tidegate.plugin.daemon.pacing import Pacing
+from tidegate.plugin.daemon.peeking import PAGE_MAX, Peeking, sought_of
 from tidegate.plugin.daemon.recorder import Recorder
 from tidegate.plugin.daemon.rescheduling import Rescheduling
 from tidegate.plugin.daemon.selection import name_of, named, of_partition, partitions_of
@@ -87,6 +88,7 @@ class Queries:
         *,
         audit_log: AuditLog,
         pacing: Pacing,
+        peeking: Peeking,
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         self._asked = asked
@@ -96,6 +98,7 @@ class Queries:
         self._audit_log = audit_log
         self._rescheduling = rescheduling
         self._pacing = pacing
+        self._peeking = peeking
         self._loop = loop
         self._log = log
         self._seldom = Seldom(asked.clock.monotonic_ns)
@@ -270,7 +273,7 @@ class Queries:
             case "tide":
                 return await self._looking.tide(request)
             case "waiting":
-                return await self._looking.entries(request)
+                return await self._waiting(request)
             case "show":
                 return await self._show(request)
             case _:
@@ -299,6 +302,15 @@ class Queries:
         except Exception as error:
             reply(self._refused(error))
 
+    async def _waiting(self, request: dict[str, object]) -> dict[str, Any]:
+        sought = sought_of(request)
+        if sought is None:
+            return await self._looking.entries(request)
+        limit = request.get("limit")
+        bounded = min(limit, PAGE_MAX) if isinstance(limit, int) else PAGE_MAX
+        page = await self._looking.entries(request | {"limit": bounded})
+        return await self._peeking.select(named(self._asked.catalog, *name_of(request)), sought, page)
+
     async def _show(self, request: dict[str, object]) -> dict[str, Any]:
         indexes, position = self._looking.find(request)
         unknown: dict[str, Any] = {}
@@ -311,7 +323,11 @@ class Queries:
 
     async def _shown(self, index: DelayIndex, position: Position) -> dict[str, Any]:
         known = await self._looking.show(index, position)
-        return with_state(known, await self._cancelling.states(index, PositionSet.of([position])))
+        states = await self._cancelling.states(index, PositionSet.of([position]))
+        answer = with_state(known, states)
+        if answer["state"] == "unknown":
+            return answer
+        return answer | await self._peeking.content(index, position)
 
     async def _change(
         self,

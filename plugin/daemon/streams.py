@@ -23,7 +23,7 @@ from tidegate.plugin.daemon.session import Change
 from tidegate.plugin.daemon.stream import Link, Stream
 from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
 from tidegate.plugin.wire.frames import Frame
-from tidegate.plugin.wire.messages import Cancelled, Close, Credit, Error, Open, Paced, Rescheduled
+from tidegate.plugin.wire.messages import Cancelled, Close, Credit, Error, Open, Paced, Peeked, Rescheduled
 
 if TYPE_CHECKING:
     import structlog
@@ -185,8 +185,8 @@ class Streams:
         else:
             self.change(stream, frame.seq, message, received_ns)
 
-    def decided(self, stream_id: int, seq: int, answer: Cancelled | Rescheduled) -> None:
-        """The broker has answered a CANCEL or RESCHEDULE; on a stream that has ended nobody waits for it."""
+    def decided(self, stream_id: int, seq: int, answer: Cancelled | Rescheduled | Peeked) -> None:
+        """The broker has answered a CANCEL, RESCHEDULE or PEEK; nobody waits on a stream that has ended."""
         stream = self._open.get(stream_id)
         if stream is not None:
             self._engine.decided(stream, seq, answer)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from tidegate.index import ENTRY_ID_MAX, Position
 from tidegate.plugin.errors import UserError
@@ -33,3 +35,9 @@ def parse_id(text: str) -> tuple[Position, int | None]:
             f"{text[:80]!r} is one message of a batch, which waits as one: give ledger:entry of all of it"
         )
     return (ledger_id, entry_id), None if partition == _NONE else partition
+
+
+def cursor_of(entry: Mapping[str, Any]) -> str:
+    """The cursor behind an entry of a page: its time and position. Raises ``UserError``."""
+    (ledger_id, entry_id), _ = parse_id(str(entry["message_id"]))
+    return f"{int(entry['deliver_at_ms'])}:{ledger_id}:{entry_id}"

@@ -65,6 +65,9 @@ from tidegate.plugin.wire.messages import (
     Open,
     Pace,
     Paced,
+    Peek,
+    Peeked,
+    PeekKind,
     Ping,
     Pong,
     Query,
@@ -72,6 +75,7 @@ from tidegate.plugin.wire.messages import (
     Reschedule,
     Rescheduled,
     Role,
+    Sought,
     Standing,
     Unack,
     Unheld,
@@ -90,6 +94,8 @@ RECORDS_MAX = (SET_CUT_BYTES - 4) // RECORD_BYTES  # in a frame that this side s
 _U16 = struct.Struct("<H")
 _U32 = struct.Struct("<I")
 _POSITION = struct.Struct("<qq")
+_BYTES = struct.Struct("<Q")
+_PEEK_KIND = struct.Struct("<B")
 _DELAYED = struct.Struct("<q")
 _LEDGER = struct.Struct("<qI")
 _HELLO = struct.Struct("<4sHHB")
@@ -136,6 +142,8 @@ _WITH_SEQ = {
     FrameType.MOVE,
     FrameType.PACE,
     FrameType.PACED,
+    FrameType.PEEK,
+    FrameType.PEEKED,
 }
 
 
@@ -293,6 +301,15 @@ def _read_decided(reader: _Reader, flags: int) -> tuple[PositionSet, PositionSet
     return reader.positions(), reader.positions(), reader.positions(), standing
 
 
+def _read_peek(reader: _Reader, _: int) -> Peek:
+    (kind,) = reader.unpack(_PEEK_KIND)
+    try:
+        sought = Sought(PeekKind(kind), reader.string(), reader.string())
+    except ValueError:
+        raise reader.malformed(f"kind {kind}") from None
+    return Peek(reader.positions(), sought)
+
+
 _DECODERS: dict[FrameType, Callable[[_Reader, int], Message]] = {
     FrameType.HELLO: _read_hello,
     FrameType.WELCOME: _read_welcome,
@@ -319,6 +336,8 @@ _DECODERS: dict[FrameType, Callable[[_Reader, int], Message]] = {
     FrameType.PACE: lambda r, flags: Pace(r.pace(), ask=bool(flags & FLAG_ASK)),
     FrameType.PACED: lambda r, _: Paced(r.pace(), r.u32(), r.string()),
     FrameType.BEHIND: lambda r, _: Behind(r.u32()),
+    FrameType.PEEK: _read_peek,
+    FrameType.PEEKED: lambda r, _: Peeked(r.positions(), r.positions(), int(r.unpack(_BYTES)[0]), r.rest()),
     FrameType.LOG_REQUEST: _read_log_request,
     FrameType.LOG_ANSWER: _read_log_answer,
     FrameType.BYPASSED: _read_bypassed,
@@ -408,6 +427,8 @@ def encode(message: Message, stream: int = 0, seq: int = 0) -> bytes:  # noqa: P
         case Pace() | Paced():
             payload = _pace(message)
             flags = FLAG_ASK if isinstance(message, Pace) and message.ask else 0
+        case Peek() | Peeked():
+            payload = _peek(message)
         case MarkDelete():
             payload = _POSITION.pack(*message.position)
         case LogRequest() | LogAnswer():
@@ -455,6 +476,15 @@ def _pace(message: Pace | Paced) -> bytes:
     if isinstance(message, Pace):
         return head
     return head + _U32.pack(message.held_back) + _string(message.why)
+
+
+def _peek(message: Peek | Peeked) -> bytes:
+    if isinstance(message, Peek):
+        sought = message.sought
+        head = _PEEK_KIND.pack(sought.kind) + _string(sought.name) + _string(sought.value)
+        return head + message.positions.serialize()
+    sets = message.matching.serialize() + message.unread.serialize()
+    return sets + _BYTES.pack(message.read_bytes) + message.content
 
 
 def _http(message: HttpRequest | HttpResponse) -> bytes:

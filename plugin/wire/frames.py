@@ -21,7 +21,7 @@ from enum import IntEnum
 from tidegate.plugin.errors import ErrorCode, ProtocolError
 
 VERSION_MIN = 3
-VERSION_MAX = 6
+VERSION_MAX = 7
 LENGTH_MIN = 20
 LENGTH_MAX = 4 * 1024 * 1024
 FLAG_LAST = 0x01  # HELD: the last frame of the answer to OPEN
@@ -72,6 +72,8 @@ class FrameType(IntEnum):
     PACE = 0x44
     PACED = 0x45
     BEHIND = 0x46
+    PEEK = 0x47
+    PEEKED = 0x48
 
 
 _TYPES = {int(kind): kind for kind in FrameType}

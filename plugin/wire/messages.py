@@ -21,6 +21,7 @@ QUERY_BYTES_MAX = 65_536
 BYPASSED_MAX = 32
 CANCEL_VERSION = 5  # the first in which a broker is asked to cancel
 PACE_VERSION = 6  # the first in which a broker keeps a pace
+PEEK_VERSION = 7  # the first in which it looks into messages
 RESCHEDULE_VERSION = 6  # the first in which it is asked to reschedule
 
 
@@ -283,6 +284,47 @@ class Paced:
     why: str = ""
 
 
+class PeekKind(IntEnum):
+    """The messages that a PEEK seeks among its own."""
+
+    ANY = 0
+    KEY = 1
+    PROPERTY = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """Any messages, those with key `value`, or those with property `name`=`value`."""
+
+    kind: PeekKind = PeekKind.ANY
+    name: str = ""
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Peek:
+    """Stored messages to look into, without reading them for a consumer."""
+
+    type: ClassVar[FrameType] = FrameType.PEEK
+    positions: PositionSet
+    sought: Sought = Sought()
+
+
+@dataclass(frozen=True, slots=True)
+class Peeked:
+    """The answer to a PEEK; a position in none of the sets is another message, or its ledger is gone.
+
+    unread: not readable now. read_bytes: of all that were read. content: of one message, if any is sought,
+    as a JSON object; empty otherwise.
+    """
+
+    type: ClassVar[FrameType] = FrameType.PEEKED
+    matching: PositionSet
+    unread: PositionSet
+    read_bytes: int = 0
+    content: bytes = b""
+
+
 @dataclass(frozen=True, slots=True)
 class Behind:
     """So many due entries wait with the daemon for credit; a spread counts them, too."""
@@ -462,6 +504,8 @@ Message = (
     | Pace
     | Paced
     | Behind
+    | Peek
+    | Peeked
     | LogRequest
     | LogAnswer
     | Bypassed

@@ -44,6 +44,8 @@ from tidegate.plugin.wire.messages import (
     Open,
     Pace,
     Paced,
+    Peek,
+    Peeked,
     Ping,
     Pong,
     Reschedule,
@@ -93,6 +95,8 @@ class ClientStream:
         self.paces: list[tuple[int, Pace]] = []
         self.on_pace: Callable[[Pace], Paced] | None = None  # None: nothing is answered
         self.on_cancel: Callable[[Cancel], Cancelled] | None = None  # None: nothing is answered
+        self.peeks: list[Peek] = []
+        self.on_peek: Callable[[Peek], Peeked] = lambda _: Peeked(PositionSet(), PositionSet())
         self.reschedules: list[tuple[int, Reschedule]] = []
         self.on_reschedule: Callable[[Reschedule], Rescheduled] | None = None  # None: nothing is answered
 
@@ -179,6 +183,9 @@ class ClientStream:
                 self.reschedules.append((seq, message))
                 if self.on_reschedule is not None:
                     self.client.send(self.on_reschedule(message), self.stream_id, seq)
+            case Peek():
+                self.peeks.append(message)
+                self.client.send(self.on_peek(message), self.stream_id, seq)
             case Behind():
                 self.behind.append(message.entries)
             case Pace():

@@ -158,6 +158,13 @@ def test_a_course_goes_on_though_its_first_pages_are_of_a_partition_without_a_br
     assert (answer["done"], answer["undecided"], answer["stopped"]) == (0, 60, True)
 
 
+def test_an_older_daemon_that_knows_no_filter_changes_nothing() -> None:
+    world = World(10)
+    with pytest.raises(UserError, match="the daemon knows no key: upgrade it"):
+        world.change("cancel", key="k")
+    assert not world.changes
+
+
 def test_what_has_no_room_does_not_end_a_course() -> None:
     world = World(30)
     world.no_room = {None}

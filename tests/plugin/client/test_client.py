@@ -82,7 +82,8 @@ async def test_a_client_of_an_event_loop(served: Served, reach: Reach) -> None:
 def test_help_shows_a_call_with_its_result() -> None:
     for client in (Client, AsyncClient):
         cancel = inspect.signature(client.cancel)
-        assert list(cancel.parameters) == ["self", "topic", "subscription", "ids", "due", "all", "dry_run"]
+        chosen = ["ids", "due", "all", "key", "property", "dry_run"]
+        assert list(cancel.parameters) == ["self", "topic", "subscription", *chosen]
         assert cancel.return_annotation == "Changed"
         assert "before they are delivered" in (client.cancel.__doc__ or "")
 

@@ -338,7 +338,7 @@ async def test_a_client_that_does_not_read_stops_nobody_else_and_costs_bounded_m
 async def test_the_greeting(start: StartDaemon, socket_path: Path) -> None:
     async with start(heartbeat_ms=1_234) as daemon, await ShimClient.connect(socket_path) as client:
         assert client.welcome is not None
-        assert client.welcome.version == 6
+        assert client.welcome.version == 7
         assert client.welcome.heartbeat_ms == 1_234
         assert client.welcome.daemon_id == daemon.engine.daemon_id
         assert client.welcome.product.startswith("tidegate ")
@@ -346,12 +346,12 @@ async def test_the_greeting(start: StartDaemon, socket_path: Path) -> None:
 
 async def test_another_version_is_refused_with_both_ranges(start: StartDaemon, socket_path: Path) -> None:
     async with start(), await ShimClient.raw(socket_path) as client:
-        client.send(Hello(7, 9, Role.BROKER, "b", "p"))
+        client.send(Hello(8, 10, Role.BROKER, "b", "p"))
         error = await client.ended()
         assert error is not None
         assert error.code == ErrorCode.VERSION
-        assert "3 to 6" in error.message
-        assert "7 to 9" in error.message
+        assert "3 to 7" in error.message
+        assert "8 to 10" in error.message
 
 
 async def test_a_wider_range_agrees_on_the_common_version(start: StartDaemon, socket_path: Path) -> None:
@@ -359,7 +359,7 @@ async def test_a_wider_range_agrees_on_the_common_version(start: StartDaemon, so
         client.send(Hello(0, 9, Role.BROKER, "b", "p"))
         await client.until(lambda: client.welcome is not None)
         assert client.welcome is not None
-        assert client.welcome.version == 6
+        assert client.welcome.version == 7
 
 
 async def test_nothing_is_accepted_before_hello(start: StartDaemon, socket_path: Path) -> None:

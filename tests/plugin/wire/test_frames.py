@@ -43,6 +43,9 @@ from tidegate.plugin.wire.messages import (
     Open,
     Pace,
     Paced,
+    Peek,
+    Peeked,
+    PeekKind,
     Ping,
     Pong,
     Query,
@@ -50,6 +53,7 @@ from tidegate.plugin.wire.messages import (
     Reschedule,
     Rescheduled,
     Role,
+    Sought,
     Standing,
     Unack,
     Unheld,
@@ -165,6 +169,8 @@ on_stream = st.one_of(
     st.builds(Rescheduled, positions, positions, positions, st.sampled_from(Standing)),
     st.builds(Pace, paces, st.booleans()),
     st.builds(Behind, u32),
+    st.builds(Peek, positions, st.builds(Sought, st.sampled_from(PeekKind), strings, strings)),
+    st.builds(Peeked, positions, positions, st.integers(0, 2**64 - 1), st.binary(max_size=40)),
     st.builds(Paced, paces, u32, strings),
 )
 on_stream_with_seq = st.one_of(

@@ -38,6 +38,7 @@ import tidegate.pulsar.indexlog.LogLedgers;
 import tidegate.pulsar.indexlog.OverrideLedgers;
 import tidegate.pulsar.link.DaemonLink;
 import tidegate.pulsar.wire.Ownership;
+import tidegate.pulsar.wire.Frame;
 import tidegate.pulsar.wire.Position;
 import tidegate.pulsar.wire.ReleasePace;
 
@@ -323,6 +324,11 @@ class CursorHost implements TrackerHost {
                 done.accept(readable(ledger, position, e));
             }
         }, null);
+    }
+
+    @Override
+    public void peek(Frame.Peek peek, Consumer<Frame.Peeked> done) {
+        new Peeking(cursor.getManagedLedger(), peek, background, done).go();
     }
 
     /** Goes by the same exceptions as a normal read of the managed ledger, which then skips the lost entries. */

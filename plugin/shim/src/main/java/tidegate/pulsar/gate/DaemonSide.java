@@ -339,6 +339,13 @@ public final class DaemonSide {
         host.readMore();
     }
 
+    /** Somebody wants to know of stored messages, whatever their state. The answer comes on any thread. */
+    public CompletableFuture<Frame.Peeked> onPeek(Frame.Peek peek) {
+        CompletableFuture<Frame.Peeked> answer = new CompletableFuture<>();
+        host.peek(peek, answer::complete);
+        return answer;
+    }
+
     // ---- the pace of release --------------------------------------------------------------------------------------
 
     /** Tells the pace in force, for a stream that has just opened; null if everything leaves as it comes. */

@@ -5,6 +5,7 @@ import java.util.Map;
 import java.util.function.Consumer;
 import tidegate.pulsar.position.PositionSet;
 import tidegate.pulsar.wire.Ownership;
+import tidegate.pulsar.wire.Frame;
 import tidegate.pulsar.wire.Position;
 import tidegate.pulsar.wire.ReleasePace;
 
@@ -211,6 +212,9 @@ public interface TrackerHost {
 
     /** Reads the position by itself. {@code done} is called on any thread, within this call perhaps. */
     void read(Position position, Consumer<Readable> done);
+
+    /** Reads the messages of a PEEK, a few at a time. {@code done} is called on any thread, within this call perhaps. */
+    void peek(Frame.Peek peek, Consumer<Frame.Peeked> done);
 
     /** True if the broker is at present configured to skip lost data (autoSkipNonRecoverableData). */
     boolean skipsLost();

@@ -314,6 +314,8 @@ public final class LinkSession {
             answer(envelope, core.daemon().onReschedule(reschedule));
         } else if (frame instanceof Frame.Pace pace) {
             answer(envelope, core.daemon().onPace(pace));
+        } else if (frame instanceof Frame.Peek peek) {
+            answer(envelope, core.daemon().onPeek(peek));
         } else if (frame instanceof Frame.Behind behind) {
             core.daemon().onBehind(behind);
         } else if (frame instanceof Frame.LogRequest request) {

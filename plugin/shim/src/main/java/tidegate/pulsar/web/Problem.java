@@ -3,6 +3,7 @@ package tidegate.pulsar.web;
 import java.nio.charset.StandardCharsets;
 import java.util.Map;
 import java.util.TreeMap;
+import tidegate.pulsar.wire.JsonText;
 
 /**
  * An error as RFC 9457 has it ({@code application/problem+json}); the daemon's own have the same members.
@@ -35,33 +36,17 @@ public record Problem(int status, String title, String detail, Map<String, Objec
 
     byte[] json() {
         StringBuilder text = new StringBuilder("{\"type\":\"about:blank\",\"title\":");
-        quote(title, text);
+        JsonText.quote(title, text);
         text.append(",\"status\":").append(status).append(",\"detail\":");
-        quote(detail, text);
+        JsonText.quote(detail, text);
         more.forEach((name, value) -> {
             text.append(",\"").append(name).append("\":");
             if (value instanceof Integer number) {
                 text.append(number.intValue());
             } else {
-                quote((String) value, text);
+                JsonText.quote((String) value, text);
             }
         });
         return text.append('}').toString().getBytes(StandardCharsets.UTF_8);
-    }
-
-    /** In ASCII: half a surrogate pair, which a client may send in a name, has no UTF-8. */
-    private static void quote(String value, StringBuilder out) {
-        out.append('"');
-        for (int i = 0; i < value.length(); i++) {
-            char one = value.charAt(i);
-            if (one == '"' || one == '\\') {
-                out.append('\\').append(one);
-            } else if (one < 0x20 || one > 0x7e) {
-                out.append(String.format("\\u%04x", (int) one));
-            } else {
-                out.append(one);
-            }
-        }
-        out.append('"');
     }
 }

@@ -352,6 +352,35 @@ public sealed interface Frame {
         }
     }
 
+    /**
+     * The daemon wants to know of stored messages: which have a key ({@code value}) or a property ({@code property} with {@code value}),
+     * or, with {@link #ANY}, what is in one.
+     */
+    record Peek(int kind, String property, String value, Positions positions) implements Frame {
+        static final int TYPE = 0x47;
+        public static final int ANY = 0;
+        public static final int KEY = 1;
+        public static final int PROPERTY = 2;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
+    /**
+     * Answers PEEK, with the same seq. {@code unread}: not readable now; a position in none of the two sets is another message, or
+     * its ledger is gone. {@code content}: of one message, as JSON, if any is sought.
+     */
+    record Peeked(Positions matching, Positions unread, long readBytes, ByteBuffer content) implements Frame {
+        static final int TYPE = 0x48;
+
+        @Override
+        public int type() {
+            return TYPE;
+        }
+    }
+
     /** The daemon requests an operation on the index log; the answer carries the same seq. */
     record LogRequest(int op, long ledgerId, long first, long last, String oldPointer, String newPointer, ByteBuffer entry)
             implements Frame {

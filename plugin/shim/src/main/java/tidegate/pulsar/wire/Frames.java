@@ -13,7 +13,7 @@ import tidegate.pulsar.wire.Frame.Envelope;
 /** The frame codec: bytes to frames and back, without I/O. The grammar is docs/protocol.md. */
 public final class Frames {
     /** The newest and the oldest protocol that the shim speaks. */
-    public static final int VERSION = 6;
+    public static final int VERSION = 7;
     public static final int VERSION_MIN = 3;
     /** A daemon that speaks an older version than this takes no BYPASSED. */
     public static final int VERSION_WITH_BYPASSED = 4;
@@ -156,6 +156,10 @@ public final class Frames {
             return Integer.BYTES;
         } else if (frame instanceof Frame.Paced f) {
             return PACE_BYTES + Integer.BYTES + stringBytes(f.why());
+        } else if (frame instanceof Frame.Peek f) {
+            return 1 + stringBytes(f.property()) + stringBytes(f.value()) + f.positions().sizeBytes();
+        } else if (frame instanceof Frame.Peeked f) {
+            return f.matching().sizeBytes() + f.unread().sizeBytes() + Long.BYTES + f.content().remaining();
         } else if (frame instanceof Frame.MarkDelete) {
             return 16;
         } else if (frame instanceof Frame.LogRequest f) {
@@ -233,6 +237,15 @@ public final class Frames {
             writePace(f.pace(), out);
             out.putInt(f.heldBack());
             writeString(f.why(), out);
+        } else if (frame instanceof Frame.Peek f) {
+            out.put((byte) f.kind());
+            writeString(f.property(), out);
+            writeString(f.value(), out);
+            f.positions().write(out);
+        } else if (frame instanceof Frame.Peeked f) {
+            f.matching().write(out);
+            f.unread().write(out);
+            out.putLong(f.readBytes()).put(f.content().duplicate());
         } else if (frame instanceof Frame.MarkDelete f) {
             out.putLong(f.ledgerId()).putLong(f.entryId());
         } else if (frame instanceof Frame.LogRequest f) {
@@ -307,6 +320,9 @@ public final class Frames {
             case Frame.Pace.TYPE -> new Frame.Pace((flags & Frame.Pace.ASK) != 0, readPace(in));
             case Frame.Behind.TYPE -> new Frame.Behind(Integer.toUnsignedLong(in.getInt()));
             case Frame.Paced.TYPE -> new Frame.Paced(readPace(in), in.getInt(), readString(in));
+            case Frame.Peek.TYPE -> readPeek(in);
+            case Frame.Peeked.TYPE -> new Frame.Peeked(Positions.read(in), Positions.read(in), in.getLong(),
+                    readBytes(in, in.remaining()));
             case Frame.LogRequest.TYPE -> new Frame.LogRequest(Byte.toUnsignedInt(in.get()), in.getLong(), in.getLong(),
                     in.getLong(), readString(in), readString(in), readBytes(in, in.remaining()));
             case Frame.LogAnswer.TYPE -> new Frame.LogAnswer(Byte.toUnsignedInt(in.get()), in.getLong(), readString(in),
@@ -355,6 +371,14 @@ public final class Frames {
             // Out of its bounds, as below.
         }
         throw malformed("a pace of kind " + kind + " with " + Integer.toUnsignedLong(amount));
+    }
+
+    private static Frame.Peek readPeek(ByteBuffer in) throws ProtocolException {
+        int kind = Byte.toUnsignedInt(in.get());
+        if (kind > Frame.Peek.PROPERTY) {
+            throw malformed("a PEEK of kind " + kind);
+        }
+        return new Frame.Peek(kind, readString(in), readString(in), Positions.read(in));
     }
 
     private static Frame.Bypassed readBypassed(ByteBuffer in) throws ProtocolException {

@@ -22,6 +22,7 @@ import tidegate.pulsar.position.PositionSet;
 import tidegate.pulsar.wire.Frame;
 import tidegate.pulsar.wire.Ownership;
 import tidegate.pulsar.wire.Position;
+import tidegate.pulsar.wire.Positions;
 import tidegate.pulsar.wire.ReleasePace;
 
 /**
@@ -760,6 +761,12 @@ public class ToyBroker implements TrackerHost {
         Readable answer = log.keySet().stream().anyMatch(one -> one.ledgerId() == position.ledgerId())
                 ? readable : Readable.LEDGER_NOT_OURS;
         cursorCalls.add(() -> done.accept(answer));
+    }
+
+    /** Its messages have no content that could be told. */
+    @Override
+    public void peek(Frame.Peek peek, Consumer<Frame.Peeked> done) {
+        done.accept(new Frame.Peeked(new Positions(), peek.positions(), 0, ByteBuffer.allocate(0)));
     }
 
     @Override

@@ -240,7 +240,7 @@ class DaemonLinkTest {
         link.register(core);
         accept();
         Envelope hello = receive();
-        assertEquals(new Envelope(0, 0, new Frame.Hello(3, 6, 1, "127.0.0.1:6650", "pulsar test")), hello);
+        assertEquals(new Envelope(0, 0, new Frame.Hello(3, 7, 1, "127.0.0.1:6650", "pulsar test")), hello);
         send(0, 0, new Frame.Welcome(Frames.VERSION, 2000, 7, "test"));
         Frame.Open open = open(1);
         assertEquals("topic", open.topic());

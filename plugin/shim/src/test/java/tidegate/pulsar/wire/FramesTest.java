@@ -101,6 +101,10 @@ class FramesTest {
         frames.put("45_paced", frame(7, 0, new Frame.Paced(ReleasePace.spread(600_000), 17, "")));
         frames.put("45_paced_not", frame(7, 63, new Frame.Paced(ReleasePace.NONE, 0, "no room")));
         frames.put("46_behind", frame(7, 0, new Frame.Behind(1_000_000)));
+        frames.put("47_peek", frame(7, 70, new Frame.Peek(Frame.Peek.PROPERTY, "customer", "4711", positions(12, 5))));
+        frames.put("48_peeked", frame(7, 70, new Frame.Peeked(positions(12, 5), positions(13, 6), 300, ByteBuffer.allocate(0))));
+        frames.put("48_peeked_content", frame(7, 71, new Frame.Peeked(positions(12, 5), new Positions(), 300,
+                ByteBuffer.wrap("{\"size_bytes\":300,\"properties\":{}}".getBytes(StandardCharsets.UTF_8)))));
         return frames;
     }
 

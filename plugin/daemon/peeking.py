@@ -1,0 +1,170 @@
+"""Stored messages looked into: the content of one, and those with a key or a property.
+
+The broker that serves the subscription reads them, beside its consumers. Invariants:
+
+- one read of a daemon is under way at a time, of at most ``PIECE`` messages, and a rest of twice its time
+  follows, as after a piece that the shim reads ahead (``docs/decisions/read-ahead.md``);
+- an answer is exact: a message that cannot be read now makes an error, never a guess.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from tidegate.index import Clock, DelayIndex, Position, PositionSet
+from tidegate.plugin.daemon.ownership import Ownership
+from tidegate.plugin.daemon.selection import parse_id, partition_of
+from tidegate.plugin.daemon.stream import Stream
+from tidegate.plugin.errors import NotNowError, UserError
+from tidegate.plugin.wire.messages import PEEK_VERSION, Peek, Peeked, PeekKind, Sought
+
+PIECE = 512
+PAGE_MAX = 2_048  # messages read for one answer
+TRIES = 3
+PATIENCE_S = 10.0
+CONTENT_PATIENCE_S = 2.0
+REST = 2  # times as long as the read
+REST_MAX_S = 1.0
+NAME_LENGTH_MAX = 8_192
+CONTENT = ("key", "properties", "size_bytes")
+NS_PER_SECOND = 1_000_000_000
+
+
+class Peeking:
+    """The reads that are under way."""
+
+    def __init__(self, clock: Clock, ownership: Ownership[Stream]) -> None:
+        self._clock = clock
+        self._ownership = ownership
+        self._one_a_time = asyncio.Lock()
+        self._waiting: dict[tuple[Stream, int], asyncio.Future[Peeked | None]] = {}
+        self._last_seq = 0
+
+    # ---- what the broker says
+
+    def answered(self, stream: Stream, seq: int, answer: Peeked) -> None:
+        """The broker has read."""
+        asked = self._waiting.get((stream, seq))
+        if asked is not None and not asked.done():
+            asked.set_result(answer)
+
+    def ended(self, stream: Stream) -> None:
+        """It answers nothing more on this stream."""
+        for (of, _), asked in self._waiting.items():
+            if of is stream and not asked.done():
+                asked.set_result(None)
+
+    # ---- requests
+
+    async def content(self, index: DelayIndex, position: Position) -> dict[str, Any]:
+        """`key`, `properties` and `size_bytes` of a message; empty if no broker can tell now."""
+        stream = self._stream(index)
+        if stream is None or stream.connection.version < PEEK_VERSION:
+            return {}
+        answer = await self._ask(stream, Peek(PositionSet.of([position])), CONTENT_PATIENCE_S)
+        if answer is None or not answer.content:
+            return {}
+        try:
+            found = json.loads(answer.content)
+        except ValueError:
+            return {}
+        return {name: found[name] for name in CONTENT if name in found} if isinstance(found, dict) else {}
+
+    async def select(self, indexes: list[DelayIndex], sought: Sought, page: dict[str, Any]) -> dict[str, Any]:
+        """A page of waiting messages, less those that are not sought. Raises ``UserError``.
+
+        It says how many messages were `read` for it, and how many bytes (`read_bytes`).
+        """
+        of = {partition_of(index.name): index for index in indexes}
+        positions: dict[int | None, PositionSet] = {}
+        for entry in page["entries"]:
+            position, partition = parse_id(entry["message_id"])
+            positions.setdefault(partition, PositionSet()).update(PositionSet.of([position]))
+        matching: dict[int | None, PositionSet] = {}
+        read_bytes = 0
+        for partition, some in positions.items():
+            matching[partition], size = await self._matching(of[partition], some, sought)
+            read_bytes += size
+        kept = [one for one in page["entries"] if _is_in(matching, one["message_id"])]
+        return page | {"entries": kept, "read": len(page["entries"]), "read_bytes": read_bytes}
+
+    async def _matching(
+        self, index: DelayIndex, positions: PositionSet, sought: Sought
+    ) -> tuple[PositionSet, int]:
+        found, read_bytes = PositionSet(), 0
+        wanted = list(positions)
+        for at in range(0, len(wanted), PIECE):
+            left = PositionSet.of(wanted[at : at + PIECE])
+            for _ in range(TRIES):
+                answer = await self._read(index, left, sought)
+                found.update(answer.matching)
+                read_bytes += answer.read_bytes
+                left = answer.unread
+                if not left:
+                    break
+            else:
+                raise NotNowError(f"{len(left)} messages of {index.name} cannot be read now: ask again")
+        return found, read_bytes
+
+    async def _read(self, index: DelayIndex, positions: PositionSet, sought: Sought) -> Peeked:
+        async with self._one_a_time:
+            stream = self._stream(index)
+            if stream is None:
+                raise NotNowError(
+                    f"no broker that could read serves {index.name} now: subscribe a consumer, and ask again"
+                )
+            if stream.connection.version < PEEK_VERSION:
+                raise NotNowError(
+                    "the broker has a shim that looks into no message: restart it with this version's jar"
+                )
+            began_ns = self._clock.monotonic_ns()
+            answer = await self._ask(stream, Peek(positions, sought), PATIENCE_S)
+            if answer is None:
+                raise NotNowError(f"the broker of {index.name} has not read its messages in time: ask again")
+            took_s = (self._clock.monotonic_ns() - began_ns) / NS_PER_SECOND
+            await asyncio.sleep(min(REST * took_s, REST_MAX_S))
+            return answer
+
+    def _stream(self, index: DelayIndex) -> Stream | None:
+        stream = self._ownership.get(index.name)
+        serves = stream is not None and stream.answer_sent and not stream.session.closing
+        return stream if serves else None
+
+    async def _ask(self, stream: Stream, request: Peek, patience_s: float) -> Peeked | None:
+        """The broker's answer; None if there is none."""
+        self._last_seq += 1
+        key = stream, self._last_seq
+        answer: asyncio.Future[Peeked | None] = asyncio.get_running_loop().create_future()
+        self._waiting[key] = answer
+        stream.send(request, seq=key[1])
+        try:
+            async with asyncio.timeout(patience_s):
+                return await answer
+        except TimeoutError:
+            return None
+        finally:
+            del self._waiting[key]
+
+
+def _is_in(found: dict[int | None, PositionSet], message_id: str) -> bool:
+    position, partition = parse_id(message_id)
+    return position in found[partition]
+
+
+def sought_of(request: dict[str, object]) -> Sought | None:
+    """The messages that a request looks for; None if it takes any. Raises ``UserError``."""
+    key, given = request.get("key"), request.get("property")
+    if key is None and given is None:
+        return None
+    if key is not None and given is not None:
+        raise UserError("give one of key and property")
+    if key is not None:
+        if not isinstance(key, str) or len(key.encode()) > NAME_LENGTH_MAX:
+            raise UserError(f"key must be a text of {NAME_LENGTH_MAX} bytes at most")
+        return Sought(PeekKind.KEY, "", key)
+    name, sign, value = given.partition("=") if isinstance(given, str) else ("", "", "")
+    if not sign or not name or len(name.encode()) > NAME_LENGTH_MAX or len(value.encode()) > NAME_LENGTH_MAX:
+        raise UserError(f"property must be NAME=VALUE, each of {NAME_LENGTH_MAX} bytes at most")
+    return Sought(PeekKind.PROPERTY, name, value)

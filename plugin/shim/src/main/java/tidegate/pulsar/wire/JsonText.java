@@ -1,0 +1,22 @@
+package tidegate.pulsar.wire;
+
+/** Texts as JSON has them. */
+public final class JsonText {
+    private JsonText() {}
+
+    /** Appends a text with its quotes, in ASCII: half a surrogate pair, which a client may send in a name, has no UTF-8. */
+    public static void quote(String value, StringBuilder out) {
+        out.append('"');
+        for (int i = 0; i < value.length(); i++) {
+            char one = value.charAt(i);
+            if (one == '"' || one == '\\') {
+                out.append('\\').append(one);
+            } else if (one < 0x20 || one > 0x7e) {
+                out.append(String.format("\\u%04x", (int) one));
+            } else {
+                out.append(one);
+            }
+        }
+        out.append('"');
+    }
+}
