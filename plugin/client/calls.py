@@ -30,7 +30,7 @@ from tidegate.plugin.api.changes import (
 )
 from tidegate.plugin.api.routes import OPERATIONS, Scope, path_of
 from tidegate.plugin.client import partitions
-from tidegate.plugin.client.partitions import PartitionedError
+from tidegate.plugin.client.partitions import PartitionedError, full_topic
 from tidegate.plugin.errors import ConfigError, DaemonAwayError, NotNowError, UnknownNameError, UserError
 from tidegate.plugin.shared.message_ids import message_id
 from tidegate.plugin.shared.shown import one_line, without_passwords
@@ -52,7 +52,6 @@ _REDIRECTS = (HTTPStatus.TEMPORARY_REDIRECT, HTTPStatus.PERMANENT_REDIRECT)
 _DETAIL_MAX = 500
 NO_DAEMON = "no-daemon"
 """The ``reason`` in the problem document of a broker without a daemon."""
-_SHORT = "persistent://public/default/"
 _STAR = "*"
 _ALL_OF_NAMESPACE = re.compile(r"(?:persistent://)?([^/*]+/[^/*]+)/\*")
 
@@ -111,13 +110,6 @@ def base_of(url: str) -> str:
     if parts.username is not None or parts.password is not None:
         raise ConfigError("the URL has a user or a password: give a token instead")
     return base
-
-
-def full_topic(topic: str) -> str:
-    """A topic with what Pulsar's tools leave out."""
-    if "://" in topic:
-        return topic
-    return f"persistent://{topic}" if topic.count("/") == 2 else f"{_SHORT}{topic}"
 
 
 def call_of(base: str, query: Query) -> Call:

@@ -4,13 +4,15 @@ A broker that is asked for a partitioned topic by its own name tells how many pa
 asked at its owner, one after the other. Invariants:
 
 - a message is in one partition, a ledger too: ids, cursors and times of partitions do not meet;
-- a partition whose index is not there has nothing that waits; if that is so of all, the name is unknown;
+- a partition without an index at its owner may have messages: it has just moved, or nobody consumes there. No
+  answer takes it for an empty one; if all are so, the name is unknown;
 - a page has what comes first over all partitions, and its cursor is good for each of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate.plugin.api.changes import (
@@ -23,13 +25,16 @@ from tidegate.plugin.api.changes import (
     Query,
     Total,
 )
-from tidegate.plugin.errors import UnknownNameError, UserError
+from tidegate.plugin.errors import NotNowError, UnknownNameError, UserError
 from tidegate.plugin.shared.message_ids import message_id, parse_id
 
 _PAGE_LEAST = 256
 _PAGE_DEFAULT = 1_000
 _BUCKETS_MAX = 1_000
 _STEP_LEAST_MS = 1_000
+_STATES = ("waiting", "handed_out", "acknowledged", "unknown")
+"""Of a message: one partition has it, and others may have acknowledged beyond its id."""
+_SHORT = "persistent://public/default/"
 
 
 class PartitionedError(UserError):
@@ -38,6 +43,13 @@ class PartitionedError(UserError):
     def __init__(self, said: str, partitions: int) -> None:
         super().__init__(said)
         self.partitions = partitions
+
+
+def full_topic(topic: str) -> str:
+    """A topic with what Pulsar's tools leave out."""
+    if "://" in topic:
+        return topic
+    return f"persistent://{topic}" if topic.count("/") == 2 else f"{_SHORT}{topic}"
 
 
 def name_of(topic: str, partition: int) -> str:
@@ -60,33 +72,53 @@ def looked(query: Query) -> Course:
         raise UserError(f"the answer has a form that this version does not know: {error!r}") from error
 
 
-def _of_each(query: Query, partitions: int) -> Generator[Query, Answer, list[Answer]]:
-    """The answers of the partitions that are known. Raises ``UnknownNameError`` if none is."""
-    answers: list[Answer] = []
-    unknown: UserError | None = None
+@dataclass
+class _Told:
+    """The answers of the partitions, and why the others have none, each by its number."""
+
+    answers: list[Answer] = field(default_factory=list)
+    unknown: dict[int, UnknownNameError] = field(default_factory=dict)
+
+    def why(self) -> str:
+        """Why the answers are not of all partitions."""
+        return _why(*next(iter(self.unknown.items())))
+
+
+def _why(partition: int, error: UnknownNameError) -> str:
+    return (
+        f"partition {partition} has no index at its owner, and may have messages: "
+        f"ask again when a consumer is there ({error})"
+    )
+
+
+def _of_each(query: Query, partitions: int) -> Generator[Query, Answer, _Told]:
+    """The answers of the partitions. Raises ``UnknownNameError`` if all are unknown."""
+    told = _Told()
     for one in range(partitions):
         try:
-            answers.append((yield query | {"topic": name_of(query["topic"], one)}))
+            told.answers.append((yield query | {"topic": name_of(query["topic"], one)}))
         except UnknownNameError as error:
-            unknown = unknown or error
-    if not answers and unknown is not None:
-        raise unknown
-    return answers
+            told.unknown[one] = error
+    if not told.answers:
+        raise next(iter(told.unknown.values()))
+    return told
 
 
 # ---- tide
 
 
 def _tide(query: Query, partitions: int) -> Course:
-    answers = yield from _of_each(query, partitions)
+    told = yield from _of_each(query, partitions)
+    answers = told.answers
     if len(answers) > 1 and query.get("span_ms") is None:
         # Of the longest one, with its step: others do not add up.
         step_ms = query.get("step_ms") or max(map(_step_ms, answers))
         now_ms = min(one["now_ms"] for one in answers)
         last_ms = max(one["buckets"][-1]["until_ms"] for one in answers)
         span_ms = min(last_ms - now_ms, (_BUCKETS_MAX - 1) * step_ms)
-        answers = yield from _of_each(query | {"step_ms": step_ms, "span_ms": span_ms}, partitions)
-    return tides_added(answers)
+        told = yield from _of_each(query | {"step_ms": step_ms, "span_ms": span_ms}, partitions)
+    tide = tides_added(told.answers)
+    return tide | {"subscriptions_away": tide["subscriptions_away"] + len(told.unknown)}
 
 
 def _step_ms(answer: Answer) -> int:
@@ -124,8 +156,11 @@ def tides_added(answers: list[Answer]) -> Answer:
 def _waiting(query: Query, partitions: int) -> Course:
     limit = query.get("limit") or _PAGE_DEFAULT
     part = min(limit, max(_PAGE_LEAST, -(-2 * limit // partitions)))
-    answers = yield from _of_each(query | {"limit": part}, partitions)
-    return pages_merged(answers, limit)
+    told = yield from _of_each(query | {"limit": part}, partitions)
+    if told.unknown:
+        # A page without it would have a cursor that passes its messages over.
+        raise NotNowError(told.why())
+    return pages_merged(told.answers, limit)
 
 
 def pages_merged(answers: list[Answer], limit: int) -> Answer:
@@ -162,16 +197,22 @@ def _show(query: Query, partitions: int) -> Course:
     if partition is not None:
         _require(partition, partitions)
         return (yield query | {"topic": name_of(query["topic"], partition)})
-    answers = yield from _of_each(query, partitions)
-    return next((one for one in answers if one["state"] != "unknown"), answers[0])
+    told = yield from _of_each(query, partitions)
+    return min(told.answers, key=lambda one: _STATES.index(one["state"]))
 
 
 def _pace(query: Query, partitions: int) -> Course:
-    answers = yield from _of_each(query, partitions)
-    return answers[0] | {
-        "done": all(one["done"] for one in answers),
-        "held_back": sum(one["held_back"] for one in answers),
-        "subscriptions": [each for one in answers for each in one["subscriptions"]],
+    told = yield from _of_each(query, partitions)
+    subscriptions = [each for one in told.answers for each in one["subscriptions"]]
+    topic = full_topic(query["topic"])
+    subscriptions += [
+        {"topic": name_of(topic, one), "subscription": query["subscription"], "why": _why(one, error)}
+        for one, error in told.unknown.items()
+    ]
+    return told.answers[0] | {
+        "done": not told.unknown and all(one["done"] for one in told.answers),
+        "held_back": sum(one["held_back"] for one in told.answers),
+        "subscriptions": subscriptions,
     }
 
 
@@ -192,24 +233,23 @@ def change_of(query: Query, positions: Positions, total: Total, partitions: int)
         if partition is not None:
             _require(partition, partitions)
     known = False
-    unknown: UserError | None = None
+    unknown: list[tuple[UnknownNameError, str, list[str]]] = []
     for partition, some in positions.items():
         ids = [message_id(partition, *one) for one in some]
-        try:
-            if partition is None:
-                for batch in _batches(ids, NAMED_MAX):
+        for batch in _batches(ids, NAMED_MAX if partition is None else POSITIONS_MAX):
+            try:
+                if partition is None:
                     total.add((yield from _change_anywhere(query, batch, partitions)))
-            else:
-                for batch in _batches(ids, POSITIONS_MAX):
-                    asked = query | {"topic": name_of(query["topic"], partition), "ids": batch}
-                    total.add((yield asked))
-            known = True
-        except UnknownNameError as error:
-            unknown = unknown or error
-            for batch in _batches(ids, POSITIONS_MAX):
-                total.add(_all("unknown", batch))
-    if not known and unknown is not None:
-        raise unknown
+                else:
+                    total.add((yield query | {"topic": name_of(query["topic"], partition), "ids": batch}))
+                known = True
+            except UnknownNameError as error:
+                why = str(error) if partition is None else _why(partition, error)
+                unknown.append((error, why, batch))
+    if not known and unknown:
+        raise unknown[0][0]
+    for _, why, batch in unknown:
+        total.add(_all("undecided", batch) | {"why": why})
     return total.answer()
 
 
@@ -226,15 +266,15 @@ def _change_anywhere(query: Query, ids: list[str], partitions: int) -> Course:
     found = Total(dry_run=False)
     left = {_bare(one): one for one in ids}
     undecided: dict[str, str] = {}
-    error: UserError | None = None
+    unknown: dict[int, UnknownNameError] = {}
     answers = 0
     for one in range(partitions):
         if not left:
             break
         try:
             answer = yield query | {"topic": name_of(query["topic"], one), "ids": list(left.values())}
-        except UnknownNameError as unknown:
-            error = error or unknown
+        except UnknownNameError as error:
+            unknown[one] = error
             continue
         answers += 1
         elsewhere = {_bare(named) for named in answer["ids"].get("unknown", [])}
@@ -242,12 +282,15 @@ def _change_anywhere(query: Query, ids: list[str], partitions: int) -> Course:
         undecided |= unsure
         found.add(answer | {"unknown": 0, "undecided": 0, "ids": _decided(answer["ids"])})
         left = {bare: named for bare, named in left.items() if bare in elsewhere or bare in unsure}
-    if not answers and error is not None:
-        raise error
-    found.add(_all("undecided", [undecided[bare] for bare in left if bare in undecided]))
-    found.add(_all("unknown", [named for bare, named in left.items() if bare not in undecided]))
+    if not answers and unknown:
+        raise next(iter(unknown.values()))
+    sure = {} if unknown else {bare: named for bare, named in left.items() if bare not in undecided}
+    found.add(_all("unknown", list(sure.values())))
+    found.add(_all("undecided", [undecided.get(bare, left[bare]) for bare in left if bare not in sure]))
     if not found.counts["undecided"]:
         found.why = ""
+    elif unknown and not found.why:
+        found.why = _why(*next(iter(unknown.items())))
     return found.answer()
 
 
@@ -262,7 +305,7 @@ def _decided(ids: dict[str, list[str]]) -> dict[str, list[str]]:
 def change_of_due(query: Query, chosen: dict[str, Any], total: Total, partitions: int) -> Course:
     """Ask `query`, with what is `chosen`, of one partition after the other; one that stops is passed over."""
     known = False
-    unknown: UserError | None = None
+    unknown: dict[int, UnknownNameError] = {}
     for one in range(partitions):
         of_one = query | chosen | {"topic": name_of(query["topic"], one)}
         after = None
@@ -270,13 +313,15 @@ def change_of_due(query: Query, chosen: dict[str, Any], total: Total, partitions
             try:
                 answer = yield of_one | {"after": after}
             except UnknownNameError as error:
-                unknown = unknown or error
+                unknown[one] = error
                 break
             known = True
             total.add(answer)
             after = answer.get("next")
             if after is None or answer.get("stopped"):
                 break
-    if not known and unknown is not None:
-        raise unknown
+    if unknown:
+        if not known:
+            raise next(iter(unknown.values()))
+        total.stop(_why(*next(iter(unknown.items()))))
     return total.answer()

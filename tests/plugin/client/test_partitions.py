@@ -12,7 +12,7 @@ from tidegate.plugin.api.changes import OUTCOMES, Total, positions_of, run_block
 from tidegate.plugin.client import calls, partitions
 from tidegate.plugin.client.calls import Reply, answer_of, call_of
 from tidegate.plugin.client.partitions import PartitionedError
-from tidegate.plugin.errors import DaemonAwayError, UnknownNameError, UserError
+from tidegate.plugin.errors import DaemonAwayError, NotNowError, UnknownNameError, UserError
 
 NAMED = {"topic": "orders", "subscription": "billing"}
 NOW_MS = 1_790_000_000_000
@@ -28,6 +28,7 @@ class World:
         ]
         self.asked: list[dict[str, Any]] = []
         self.unserved: set[int] = set()
+        self.states: dict[int, str] = {}
         self.fails: dict[int, UserError] = {}
 
     def ask(self, query: dict[str, Any]) -> dict[str, Any]:
@@ -76,7 +77,8 @@ class World:
     def _show(self, query: dict[str, Any], of: int, part: list[Any]) -> dict[str, Any]:
         ledger_id, entry_id = map(int, query["id"].split(":")[:2])
         known = any(one[1:] == (ledger_id, entry_id) for one in part)
-        return {"state": "waiting" if known else "unknown", "topic": query["topic"], "of": of}
+        state = self.states.get(of, "waiting" if known else "unknown")
+        return {"state": state, "topic": query["topic"], "of": of}
 
     def _pace(self, query: dict[str, Any], of: int, part: list[Any]) -> dict[str, Any]:
         told = [{"topic": query["topic"]}]
@@ -128,7 +130,7 @@ def test_a_broker_tells_how_many_partitions_there_are() -> None:
 
 @pytest.mark.parametrize("limit", [1, 7, 300, 1_000])
 def test_pages_are_in_due_order_and_have_each_message_once(limit: int) -> None:
-    world = World(list(range(0, 900, 3)), None, list(range(0, 900, 2)), [5] * 40, [])
+    world = World(list(range(0, 900, 3)), list(range(0, 900, 2)), [5] * 40, [])
     found: list[tuple[int, str]] = []
     after, pages = None, 0
     while True:
@@ -147,11 +149,17 @@ def test_a_page_of_empty_partitions_is_empty() -> None:
     assert World([], []).looked("waiting") == {"entries": [], "next": None}
 
 
+def test_no_page_leaves_out_a_partition_without_an_index() -> None:
+    with pytest.raises(NotNowError, match=r"partition 1 has no index .* ask again .*orders-partition-1"):
+        World([NOW_MS], None, [NOW_MS]).looked("waiting")
+
+
 @pytest.mark.parametrize("asked", [{}, {"step_ms": 1_000}, {"span_ms": 10_000, "step_ms": 1_000}])
 def test_tides_are_added_bucket_by_bucket(asked: dict[str, int]) -> None:
     world = World([NOW_MS - 5, NOW_MS + 100, NOW_MS + 8_500], [NOW_MS + 2_500], None, [NOW_MS + 500] * 3)
     tide = world.looked("tide", **asked)
     assert (tide["subscriptions"], tide["entries"], tide["overdue"], tide["later"]) == (3, 7, 1 + 3, 0)
+    assert tide["subscriptions_away"] == 1
     assert sum(one["entries"] for one in tide["buckets"]) == 3
     untils = [one["until_ms"] for one in tide["buckets"]]
     steps = {b - a for a, b in itertools.pairwise(untils)}
@@ -182,12 +190,31 @@ def test_a_message_is_found_in_its_partition() -> None:
         world.looked("show", id="12:0:3")
 
 
+@pytest.mark.parametrize(
+    "states", list(itertools.pairwise(("waiting", "handed_out", "acknowledged", "unknown"))), ids="-".join
+)
+def test_the_partition_that_has_a_message_tells_its_state(states: tuple[str, str]) -> None:
+    world = World([], [])
+    for said in (states, states[::-1]):
+        world.states = dict(enumerate(said))
+        assert world.looked("show", id="10:0")["state"] == states[0]
+
+
 def test_a_pace_is_in_force_where_all_partitions_have_it() -> None:
     world = World([NOW_MS], [NOW_MS] * 4)
     pace = world.looked("pace", kind="paused")
     assert (pace["done"], pace["held_back"], len(pace["subscriptions"])) == (True, 5, 2)
     world.unserved = {1}
     assert world.looked("pace", kind="paused")["done"] is False
+
+
+def test_a_pace_is_not_in_force_where_a_partition_has_no_index() -> None:
+    pace = World([NOW_MS], None).looked("pace", kind="paused")
+    assert (pace["done"], pace["held_back"]) == (False, 1)
+    told = pace["subscriptions"][1]
+    assert told["topic"] == "persistent://public/default/orders-partition-1"
+    assert told["subscription"] == "billing"
+    assert "partition 1 has no index" in told["why"]
 
 
 @pytest.mark.parametrize("what", ["waiting", "tide", "pace"])
@@ -197,11 +224,30 @@ def test_a_name_that_no_partition_knows_is_unknown(what: str) -> None:
 
 
 def test_each_id_is_changed_in_its_partition_and_others_are_looked_for() -> None:
-    world = World([NOW_MS] * 5, None, [NOW_MS] * 5)
+    world = World([NOW_MS] * 5, [], [NOW_MS] * 5)
     answer = world.cancel(["10:0:0", "12:1:2", "12:2", "10:1", "99:9", "99:8:0", "11:0:1"])
     assert (answer["done"], answer["unknown"], answer["undecided"]) == (4, 3, 0)
     assert sorted(answer["ids"]["unknown"]) == ["11:0:1", "99:8:0", "99:9"]
     assert [len(one or []) for one in world.parts] == [3, 0, 3]
+
+
+def test_ids_that_a_partition_without_an_index_may_have_are_undecided() -> None:
+    world = World([NOW_MS] * 5, None, [NOW_MS] * 5)
+    answer = world.cancel(["10:0:0", "12:1:2", "12:2", "10:1", "99:9", "99:8:0", "11:0:1"])
+    assert (answer["done"], answer["unknown"], answer["undecided"]) == (4, 1, 2)
+    assert answer["ids"] == {"unknown": ["99:8:0"], "undecided": ["99:9", "11:0:1"]}
+    assert "partition 1 has no index" in answer["why"]
+    assert "partition 1 has no index" in world.cancel(["99:9"])["why"]
+    assert "why" not in world.cancel(["10:2"])
+
+
+@pytest.mark.parametrize("ids", [["11:0:1"], ["11:0:1", "11:1:1"]])
+def test_ids_of_partitions_without_an_index_alone_are_an_error(ids: list[str]) -> None:
+    with pytest.raises(UnknownNameError):
+        World([NOW_MS], None).cancel(ids)
+    for some in (ids, ["1:1"]):
+        with pytest.raises(UnknownNameError):
+            World(None, None).cancel(some)
 
 
 def test_an_id_without_a_partition_is_undecided_where_one_that_may_have_it_is_unserved() -> None:
@@ -220,11 +266,19 @@ def test_an_id_of_no_partition_changes_nothing() -> None:
 
 
 def test_a_range_is_changed_in_all_partitions_though_one_is_unserved() -> None:
-    world = World([NOW_MS] * 25, [NOW_MS] * 5, None, [NOW_MS] * 3)
+    world = World([NOW_MS] * 25, [NOW_MS] * 5, [], [NOW_MS] * 3)
     world.unserved = {1}
     answer = world.cancel()
     assert (answer["done"], answer["undecided"], answer["stopped"]) == (28, 5, True)
     assert answer["why"] == "no broker"
+
+
+def test_a_range_is_not_all_changed_where_a_partition_has_no_index() -> None:
+    answer = World([NOW_MS] * 25, None, [NOW_MS] * 3).cancel()
+    assert (answer["done"], answer["undecided"], answer["stopped"]) == (28, 0, True)
+    assert "partition 1 has no index" in answer["why"]
+    with pytest.raises(UnknownNameError):
+        World(None, None).cancel()
 
 
 def test_a_partition_whose_broker_goes_away_ends_a_change_with_its_counts() -> None:
