@@ -52,7 +52,14 @@ class DaemonAwayError(UserError):
 
 
 class UnknownNameError(UserError):
-    """There is no topic or subscription of this name."""
+    """There is no topic or subscription of this name.
+
+    bare: the line without the names of others, for those who may not see them.
+    """
+
+    def __init__(self, said: str, bare: str | None = None) -> None:
+        super().__init__(said)
+        self.bare = bare or said
 
 
 class NotNowError(UserError):

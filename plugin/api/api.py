@@ -4,7 +4,7 @@ The daemon's HTTP side calls it (``over_http``), and for the broker's web servic
 have checked who asks. Invariants:
 
 - a request is read and checked in full before anything is changed;
-- every error is a problem document, a bug one without its details;
+- every error is a problem document, a bug one without its details, and without others' names over the broker;
 - at most ``AT_ONCE`` requests run at a time, the others wait, and are refused after ``REQUEST_SECONDS``;
 - a change begins no query after ``REQUEST_SECONDS``, and answers before the servlet's 40 s: a query takes
   10 s if no broker decides.
@@ -36,7 +36,7 @@ from tidegate.plugin.api.changes import (
 from tidegate.plugin.api.openapi import description
 from tidegate.plugin.api.problem import CONTENT_TYPE, ProblemError
 from tidegate.plugin.api.routes import Operation, body_of, parameters_of, place_of
-from tidegate.plugin.errors import UserError
+from tidegate.plugin.errors import UnknownNameError, UserError
 from tidegate.plugin.shared.moments import due_range
 
 if TYPE_CHECKING:
@@ -54,13 +54,17 @@ REQUEST_SECONDS = 15.0
 
 @dataclass(frozen=True)
 class Request:
-    """A request. read: its body, raises ``ProblemError``. role: the client, for the audit log."""
+    """A request. read: its body, raises ``ProblemError``. role: the client, for the audit log.
+
+    hints: an error may name subscriptions beyond the one that was asked for.
+    """
 
     method: str
     raw_path: str
     raw_query: str
     read: Callable[[], Awaitable[bytes]]
     role: str
+    hints: bool = True
 
 
 @dataclass(frozen=True)
@@ -119,7 +123,8 @@ class Api:
                 if operation.what == "status":
                     found = await self._status[query.get("sort", "held")]()
                     return Response(HTTPStatus.OK, _JSON, found)
-                return _json(await self._answer(operation, query, until_s))
+                ask = self._ask if request.hints else _without_hints(self._ask)
+                return _json(await self._answer(operation, query, until_s, ask))
             finally:
                 self._at_once.release()
         except ProblemError as error:
@@ -144,12 +149,12 @@ class Api:
                 Retry_After="1",
             ) from None
 
-    async def _answer(self, operation: Operation, query: Query, until_s: float) -> Answer:
+    async def _answer(self, operation: Operation, query: Query, until_s: float, ask: Ask) -> Answer:
         if operation.what == "openapi":
             return description()
         if operation.changes:
             clock = asyncio.get_running_loop().time
-            return await run(self._change(query, lambda: clock() >= until_s), self._ask)
+            return await run(self._change(query, lambda: clock() >= until_s), ask)
         if operation.what == "tide":
             query["exact"] = operation.scope is not routes.Scope.EVERYTHING
         elif operation.what == "pace":
@@ -158,7 +163,7 @@ class Api:
         elif operation.what == "waiting":
             from_ms, to_ms = self._due(query.pop("due", None))
             query |= {"from_ms": from_ms, "to_ms": to_ms, "limit": query.get("limit", PAGE_ENTRIES)}
-        return await self._ask(query)
+        return await ask(query)
 
     def _change(self, query: Query, over: Over) -> Course:
         """The course that a body asks for. Raises ``UserError`` before anything is asked."""
@@ -186,6 +191,18 @@ class Api:
             return due_range(due, self._now_ms())
         except ValueError as error:
             raise ProblemError(HTTPStatus.BAD_REQUEST, f"due: {error}") from None
+
+
+def _without_hints(ask: Ask) -> Ask:
+    """`ask`, with errors that name nothing beyond what was asked."""
+
+    async def asked(query: Query) -> Answer:
+        try:
+            return await ask(query)
+        except UnknownNameError as error:
+            raise UnknownNameError(error.bare) from error
+
+    return asked
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -107,8 +107,9 @@ def named(indexes: Iterable[DelayIndex], topic: str, subscription: str) -> list[
         and topic in width.topic_spellings(_PARTITION.sub("", index.name.topic))
     ]
     if not partitions:
-        width.find(known, f"{topic}:{subscription}")
-        raise UnknownNameError(f"{topic}:{subscription} is a pattern: name one subscription")
+        text = f"{topic}:{subscription}"
+        width.find(known, text)
+        raise UnknownNameError(f"{text} is a pattern: name one subscription", width.bare(text))
     return sorted(partitions, key=lambda index: partition_of(index.name) or 0)
 
 

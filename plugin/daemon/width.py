@@ -86,7 +86,8 @@ def find(indexes: Iterable[DelayIndex], text: str) -> list[DelayIndex]:
         return found
     if not known:
         raise UnknownNameError(
-            f"no subscription {text!r}: the daemon has none yet, not before its first delayed message"
+            f"no subscription {text!r}: the daemon has none yet, not before its first delayed message",
+            bare(text),
         )
     tail = text.rpartition(":")[2]
     # The same subscription of another topic is the likeliest.
@@ -98,8 +99,14 @@ def find(indexes: Iterable[DelayIndex], text: str) -> list[DelayIndex]:
         near = difflib.get_close_matches(text, comparable, _NEAR, cutoff=0.4)
     hint = f"is it {' or '.join(near)}? " if near else ""
     raise UnknownNameError(
-        f"no subscription {text!r}: {hint}tidegate status lists them, as topic and subscription"
+        f"no subscription {text!r}: {hint}tidegate status lists them, as topic and subscription",
+        bare(text),
     )
+
+
+def bare(text: str) -> str:
+    """The refusal of an unknown subscription, the same whatever others there are."""
+    return f"no subscription {text!r} here: check its name; it begins with its first delayed message"
 
 
 def _glob(text: str) -> Glob:

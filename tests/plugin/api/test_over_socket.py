@@ -109,6 +109,31 @@ async def test_what_is_wrong_is_a_problem(start: StartDaemon, socket_path: Path)
             assert document["status"] == status
 
 
+async def test_an_unknown_name_tells_nothing_of_other_topics(start: StartDaemon, socket_path: Path) -> None:
+    async with start(), await ShimClient.connect(socket_path) as broker:
+        details = []
+        for step in ("before any", "beside orders:sub"):
+            for method, action, body in (
+                ("GET", "tide", None),
+                ("GET", "waiting", None),
+                ("GET", "messages/5:1", None),
+                ("GET", "pace", None),
+                ("POST", "cancel", {"ids": ["5:0"]}),
+                ("POST", "release", {"all": True}),
+                ("POST", "pause", {}),
+            ):
+                # Similar to orders, and one that orders matches as a pattern.
+                for topic in ("order", "%2Arders"):
+                    target = f"/tidegate/v1/persistent/public/default/{topic}/sub/{action}"
+                    status, _, said = await ask(socket_path, method, target, body)
+                    assert status == 404, (step, target)
+                    details.append(said["detail"])
+            if step == "before any":
+                await waiting(broker)
+        assert not [one for one in details if "orders" in one.replace("*rders", "")]
+        assert len(set(details)) == 2, set(details)
+
+
 async def test_several_requests_of_a_connection_are_answered_each(
     start: StartDaemon, socket_path: Path
 ) -> None:
