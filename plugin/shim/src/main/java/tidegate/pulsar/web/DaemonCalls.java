@@ -99,7 +99,7 @@ public final class DaemonCalls implements AutoCloseable {
         } catch (IOException e) {
             LOG.debug("The daemon at {} does not answer", socket, e);
             if (asked) {
-                throw unavailable("the daemon beside this broker went away: " + again(request.method(), request.target()));
+                throw unanswered(request, "the daemon beside this broker went away");
             }
             throw new ProblemException(new Problem(503, "Service Unavailable",
                     "no daemon answers beside this broker: see that `tidegate serve` runs there").with("reason", "no-daemon"));
@@ -125,9 +125,10 @@ public final class DaemonCalls implements AutoCloseable {
                     write(channel, Frames.encode(0, envelope.seq(), new Frame.Pong()));
                 } else if (envelope.frame() instanceof Frame.Error error) {
                     LOG.warn("The daemon refuses a request of the web service: {}", error.message());
-                    throw unavailable(error.code() == ProtocolException.MALFORMED
-                            ? "the daemon beside this broker is older than its shim: upgrade it"
-                            : "the daemon beside this broker is busy or stops: " + again(request.method(), request.target()));
+                    if (error.code() == ProtocolException.MALFORMED) {
+                        throw unavailable("the daemon beside this broker is older than its shim: upgrade it");
+                    }
+                    throw unanswered(request, "the daemon beside this broker is busy or stops");
                 }
             }
             if (channel.read(buffer.clear()) < 0) {
@@ -154,6 +155,12 @@ public final class DaemonCalls implements AutoCloseable {
             return "it may be done or not, and messages/ID tells: do not ask again with by_ms, which may move twice; at_ms is safe";
         }
         return method.equals("POST") ? "it may be done or not; ask again, which is safe" : "ask again";
+    }
+
+    /** For a request that was sent: a change may be done, and 503 would say that nothing was. */
+    private static ProblemException unanswered(Frame.HttpRequest request, String why) {
+        String detail = why + ": " + again(request.method(), request.target());
+        return request.method().equals("POST") ? new ProblemException(504, "Gateway Timeout", detail) : unavailable(detail);
     }
 
     private static ProblemException unavailable(String detail) {

@@ -29,6 +29,7 @@ import tidegate.pulsar.link.SocketPeer;
 import tidegate.pulsar.wire.Frame;
 import tidegate.pulsar.wire.FrameReader;
 import tidegate.pulsar.wire.Frames;
+import tidegate.pulsar.wire.ProtocolException;
 
 /** Calls to a daemon that the test plays itself, over a real Unix domain socket. */
 @Timeout(30)
@@ -155,8 +156,29 @@ class DaemonCallsTest {
             client.next();
         }
         Problem problem = refusal(call);
-        assertEquals(503, problem.status());
+        assertEquals(504, problem.status());
         assertTrue(problem.detail().contains("may be done or not"), problem.detail());
+    }
+
+    /** The answer to a request that the daemon refuses with an ERROR frame. */
+    private Problem refused(Frame.HttpRequest request, int code) throws Exception {
+        var call = calls(10_000).call(request);
+        try (Client client = accept()) {
+            client.next();
+            client.next();
+            client.send(0, WELCOME);
+            client.send(0, new Frame.Error(code, "the daemon is shutting down"));
+            return refusal(call);
+        }
+    }
+
+    @Test
+    void aDaemonThatStopsLeavesAChangeUndecided() throws Exception {
+        Problem stopped = refused(request("POST"), 9);
+        assertEquals(504, stopped.status());
+        assertTrue(stopped.detail().contains("may be done or not"), stopped.detail());
+        assertEquals(503, refused(request("POST"), ProtocolException.MALFORMED).status());
+        assertEquals(503, refused(GET, 9).status());
     }
 
     @Test
