@@ -90,6 +90,7 @@ class _Subscription:
         self.given_anew: set[int] = set()  # ids of log ledgers that the index may take for others
         self.made: set[int] = set()  # log ledgers that the daemon made since it last lost its data
         self.former: Belief | None = None  # before it was restored: there again after a crash before a commit
+        self.went_without: set[int] = set()  # log ledgers that could not be read; the next OPEN tries again
         self.complete: int | None = None  # the log ledger that had all when its writer was abandoned
 
     def forget_before(self, stream: StreamWatch) -> None:
@@ -298,10 +299,12 @@ class Promises:
         self.logs.began(ledger_id, self, found.after_a_crash(), found.told)
 
     def has_made(self, name: str, ledger_id: int) -> bool:
-        """True if the daemon made the ledger, and has not lost its data since, nor has another gone on from
-        it."""
+        """True if the daemon made the ledger, has not lost its data since, nor gone on without it, nor
+        has another gone on from it."""
         found = self._subscriptions.get(name)
-        if found is None or ledger_id not in found.made or self.logs.has_other_reader(ledger_id, self):
+        if found is None or ledger_id not in found.made - found.went_without:
+            return False
+        if self.logs.has_other_reader(ledger_id, self):
             return False
         return self.logs.writer(ledger_id) is self
 
@@ -322,8 +325,11 @@ class Promises:
 
     def log_unreadable(self, name: str) -> None:
         """The daemon goes on with what it has."""
-        for stream in self._subscriptions[name].unanswered():
+        found = self._subscriptions[name]
+        for stream in found.unanswered():
             stream.log_unreadable = True
+            if stream.log_ledger is not None:
+                found.went_without.add(stream.log_ledger)
 
     def restored(self, name: str, ledger_id: int, *, cut: bool) -> None:
         """The daemon has taken a subscription's index from a log: what it had of it is gone."""
