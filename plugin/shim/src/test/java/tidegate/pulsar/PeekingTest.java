@@ -40,7 +40,7 @@ class PeekingTest {
         for (int i = 0; i < properties.length; i += 2) {
             metadata.addProperty().setKey(properties[i]).setValue(properties[i + 1]);
         }
-        ByteBuf bytes = Commands.serializeMetadataAndPayload(Commands.ChecksumType.Crc32c, metadata, Unpooled.wrappedBuffer(new byte[10]));
+        ByteBuf bytes = Commands.serializeMetadataAndPayload(Commands.ChecksumType.None, metadata, Unpooled.wrappedBuffer(new byte[10]));
         byte[] copy = new byte[bytes.readableBytes()];
         bytes.readBytes(copy);
         stored.put(entryId, copy);
