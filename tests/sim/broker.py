@@ -425,8 +425,12 @@ class ServedSubscription:
 
     def due_ms(self, position: Position) -> int:
         """The last of the times that may hold for it."""
-        own_ms = self.broker.bookkeeper.log.deliver_at_ms[position]
-        return own_ms if own_ms == NO_DELAY else max(self.subscription.changed.times_of(position, own_ms))
+        changed, own_ms = self.subscription.changed, self.broker.bookkeeper.log.deliver_at_ms[position]
+        if own_ms == NO_DELAY:
+            return own_ms
+        latest_ms = max(changed.times_of(position, own_ms))
+        # With its acknowledgement its override has left; a crash may have brought back the message alone.
+        return max(latest_ms, own_ms) if changed.was_acknowledged(position) else latest_ms
 
     def _judge_lateness(self, position: Position) -> None:
         """A message is sent. Raises Violation if that comes too late, or from a paused subscription, and it
