@@ -148,7 +148,7 @@ def test_what_is_made_on_the_way_is_synced(tmp_path: Path) -> None:
     """Durable data is lost with its directory."""
     code = (
         "import os, sys, pathlib\n"
-        "from tidegate.index import directory\n"
+        "from tidegate.index.rocks import directory\n"
         "real, synced = os.fsync, set()\n"
         "os.fsync = lambda handle: (synced.add(os.readlink(f'/proc/self/fd/{handle}')), real(handle))\n"
         "directory.prepare(pathlib.Path(sys.argv[1]))\n"
