@@ -115,6 +115,7 @@ class AuditLog:
         }
         known |= {name: answer[name] for name in (*OUTCOMES, "outcome") if name in answer}
         known["error"] = _cut(answer.get("error"), _TEXT_MAX)
+        known["why"] = _cut(_why(answer), _TEXT_MAX)
         more = {name: request[name] for name in ("at_ms", "by_ms", "kind", "amount") if name in request}
         line = json.dumps({name: value for name, value in (known | more).items() if value is not None})
         with_ids = json.dumps(json.loads(line) | {"ids": ids[:IDS_MAX]}) if ids else line
@@ -148,6 +149,12 @@ class AuditLog:
             return True
         finally:
             os.close(file)
+
+
+def _why(answer: Mapping[str, Any]) -> object:
+    """The reason that not all is done, of the whole or of its first part that has one."""
+    parts = (one.get("why") for one in answer.get("subscriptions", ()))
+    return answer.get("why") or next((why for why in parts if why), None)
 
 
 def _cut(value: object, length_max: int) -> str | None:

@@ -382,7 +382,7 @@ class Queries:
         if "kind" in request:
             asked = {name: request.get(name) for name in ("topic", "subscription", "kind", "amount")}
             self._log.info("pace of release set", done=answer["done"], **asked)
-            await self._audit_log.write(request, [], {"done": answer["done"]}, peer)
+            await self._audit_log.write(request, [], answer, peer)
         return answer
 
     async def _entries(self, request: dict[str, object]) -> AsyncIterator[bytes]:
