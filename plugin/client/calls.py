@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import quote, urljoin, urlsplit
 
 from tidegate.plugin.api.changes import (
     FILTERS,
@@ -116,6 +116,8 @@ def call_of(base: str, query: Query) -> Call:
     """The call for a query, which may have `ids` but no `positions`. Raises ``UserError``."""
     given = {name: value for name, value in query.items() if value is not None}
     what = str(given.pop("what"))
+    if what == partitions.BACKLOG:
+        return Call("GET", base + _statistics_path(full_topic(given["topic"])), {}, None)
     scope = _scope(what, given)
     name = _pace(given) if what == "pace" else ""
     operation = next(
@@ -138,6 +140,13 @@ def call_of(base: str, query: Query) -> Call:
     if operation.body is not None:
         return Call(operation.method, url, {}, json.dumps(given).encode())
     return Call(operation.method, url, {name: str(value) for name, value in given.items()}, None)
+
+
+def _statistics_path(topic: str) -> str:
+    """The path of Pulsar's statistics of a topic."""
+    domain, _, rest = topic.partition("://")
+    names = [quote(one, safe="") for one in rest.split("/", 2)]
+    return "/".join(["", "admin", "v2", domain, *names, "stats"])
 
 
 def _scope(what: str, given: dict[str, Any]) -> Scope:

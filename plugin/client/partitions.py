@@ -5,7 +5,7 @@ asked at its owner, one after the other. Invariants:
 
 - a message is in one partition, a ledger too: ids, cursors and times of partitions do not meet;
 - a partition without an index at its owner may have messages: it has just moved, or nobody consumes there. No
-  answer takes it for an empty one; if all are so, the name is unknown;
+  answer takes it for an empty one, unless Pulsar counts no backlog; if all are so, the name is unknown;
 - a page has what comes first over all partitions, and its cursor is good for each of them.
 """
 
@@ -32,6 +32,8 @@ _PAGE_LEAST = 256
 _PAGE_DEFAULT = 1_000
 _BUCKETS_MAX = 1_000
 _STEP_LEAST_MS = 1_000
+BACKLOG = "backlog"
+"""The query for Pulsar's own statistics of a topic, which only a broker answers."""
 _STATES = ("waiting", "handed_out", "acknowledged", "unknown")
 """Of a message: one partition has it, and others may have acknowledged beyond its id."""
 _SHORT = "persistent://public/default/"
@@ -79,10 +81,6 @@ class _Told:
     answers: list[Answer] = field(default_factory=list)
     unknown: dict[int, UnknownNameError] = field(default_factory=dict)
 
-    def why(self) -> str:
-        """Why the answers are not of all partitions."""
-        return _why(*next(iter(self.unknown.items())))
-
 
 def _why(partition: int, error: UnknownNameError) -> str:
     return (
@@ -104,6 +102,28 @@ def _of_each(query: Query, partitions: int) -> Generator[Query, Answer, _Told]:
     return told
 
 
+def _without_empty(
+    query: Query, unknown: dict[int, UnknownNameError]
+) -> Generator[Query, Answer, dict[int, UnknownNameError]]:
+    """The partitions without an index where something may wait."""
+    left: dict[int, UnknownNameError] = {}
+    for one, error in unknown.items():
+        if not (yield from _is_empty(query, one)):
+            left[one] = error
+    return left
+
+
+def _is_empty(query: Query, partition: int) -> Generator[Query, Answer, bool]:
+    """True if Pulsar's statistics of a partition count no message that is not acknowledged."""
+    name, subscription = name_of(query["topic"], partition), query.get("subscription") or "*"
+    try:
+        found = (yield {"what": BACKLOG, "topic": name})["subscriptions"]
+    except (UserError, KeyError):
+        return False
+    counted = found.values() if "*" in subscription else [found.get(subscription, {"msgBacklog": 0})]
+    return all(one["msgBacklog"] == 0 for one in counted)
+
+
 # ---- tide
 
 
@@ -118,7 +138,8 @@ def _tide(query: Query, partitions: int) -> Course:
         span_ms = min(last_ms - now_ms, (_BUCKETS_MAX - 1) * step_ms)
         told = yield from _of_each(query | {"step_ms": step_ms, "span_ms": span_ms}, partitions)
     tide = tides_added(told.answers)
-    return tide | {"subscriptions_away": tide["subscriptions_away"] + len(told.unknown)}
+    away = yield from _without_empty(query, told.unknown)
+    return tide | {"subscriptions_away": tide["subscriptions_away"] + len(away)}
 
 
 def _step_ms(answer: Answer) -> int:
@@ -157,9 +178,10 @@ def _waiting(query: Query, partitions: int) -> Course:
     limit = query.get("limit") or _PAGE_DEFAULT
     part = min(limit, max(_PAGE_LEAST, -(-2 * limit // partitions)))
     told = yield from _of_each(query | {"limit": part}, partitions)
-    if told.unknown:
+    unknown = yield from _without_empty(query, told.unknown)
+    if unknown:
         # A page without it would have a cursor that passes its messages over.
-        raise NotNowError(told.why())
+        raise NotNowError(_why(*next(iter(unknown.items()))))
     return pages_merged(told.answers, limit)
 
 
@@ -320,8 +342,9 @@ def change_of_due(query: Query, chosen: dict[str, Any], total: Total, partitions
             after = answer.get("next")
             if after is None or answer.get("stopped"):
                 break
+    if unknown and not known:
+        raise next(iter(unknown.values()))
+    unknown = yield from _without_empty(query, unknown)
     if unknown:
-        if not known:
-            raise next(iter(unknown.values()))
         total.stop(_why(*next(iter(unknown.items()))))
     return total.answer()

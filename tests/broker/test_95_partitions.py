@@ -87,6 +87,19 @@ def test_all_partitions_are_looked_at_and_changed_as_one_topic(
     assert_exactly(inbox.arrivals, sent[4:])
 
 
+def test_partitions_that_never_had_a_delayed_message_are_empty(lane: Lane, client: Client) -> None:
+    lane.subscribe(Inbox())
+    producer = lane.client.create_producer(f"{lane.topic}-partition-1")
+    sent = producer.send(b"", deliver_at=now_ms() + MINUTES_10_MS)
+    wait_until(lambda: entries(client, lane) == 1, "its partition is in the index")
+    tide = client.tide(lane.topic, "sub")
+    assert (tide.entries, tide.subscriptions_away) == (1, 0)
+    (listed,) = client.waiting(lane.topic, "sub")
+    assert listed.message_id == f"{sent.ledger_id()}:{sent.entry_id()}:1"
+    told = client.cancel(lane.topic, "sub", all=True)
+    assert (told.done, told.all_done) == (1, True)
+
+
 def test_a_client_of_an_event_loop_does_the_same(cluster: Cluster, lane: Lane, client: Client) -> None:
     inbox = Inbox()
     lane.subscribe(inbox)

@@ -30,6 +30,7 @@ class World:
         self.unserved: set[int] = set()
         self.states: dict[int, str] = {}
         self.fails: dict[int, UserError] = {}
+        self.backlogs: dict[int, dict[str, int]] = {}
 
     def ask(self, query: dict[str, Any]) -> dict[str, Any]:
         self.asked.append(query)
@@ -38,6 +39,10 @@ class World:
         if not is_partition:
             raise PartitionedError("a partitioned topic", len(self.parts))
         of = int(number)
+        if query["what"] == partitions.BACKLOG:
+            if of not in self.backlogs:
+                raise UserError("no statistics")
+            return {"subscriptions": {name: {"msgBacklog": n} for name, n in self.backlogs[of].items()}}
         if of in self.fails:
             raise self.fails[of]
         part = self.parts[of]
@@ -215,6 +220,40 @@ def test_a_pace_is_not_in_force_where_a_partition_has_no_index() -> None:
     assert told["topic"] == "persistent://public/default/orders-partition-1"
     assert told["subscription"] == "billing"
     assert "partition 1 has no index" in told["why"]
+
+
+@pytest.mark.parametrize(
+    ("backlogs", "is_empty"),
+    [
+        ({"billing": 0, "other": 7}, True),
+        ({"other": 7}, True),
+        ({"billing": 1}, False),
+        (None, False),
+    ],
+)
+def test_a_partition_without_an_index_is_empty_where_pulsar_counts_no_backlog(
+    backlogs: dict[str, int] | None, is_empty: bool
+) -> None:
+    world = World([NOW_MS] * 3, None)
+    world.backlogs = {} if backlogs is None else {1: backlogs}
+    assert world.looked("tide")["subscriptions_away"] == (0 if is_empty else 1)
+    if is_empty:
+        assert len(world.looked("waiting")["entries"]) == 3
+        answer = world.cancel()
+        assert (answer["done"], answer.get("stopped")) == (3, None)
+    else:
+        with pytest.raises(NotNowError, match="partition 1 has no index"):
+            world.looked("waiting")
+        assert world.cancel()["stopped"]
+    # A message that comes there later would leave at once.
+    assert world.looked("pace", kind="paused")["done"] is False
+
+
+def test_the_statistics_are_asked_of_pulsar() -> None:
+    query = {"what": partitions.BACKLOG, "topic": "acme/shop/a b-partition-1"}
+    call = call_of("http://127.0.0.1:8080", query)
+    assert (call.method, call.body) == ("GET", None)
+    assert call.url == "http://127.0.0.1:8080/admin/v2/persistent/acme/shop/a%20b-partition-1/stats"
 
 
 @pytest.mark.parametrize("what", ["waiting", "tide", "pace"])
