@@ -197,6 +197,7 @@ class Obligations:
     def decided(self, position: Position, chain: Chain, *, owner: object, at_ns: int) -> None:
         """A broker has decided that a message is cancelled: it need not come, and still may."""
         fate = self.fates[position]
+        self.pushed_out.discard(position)
         fate.acknowledged.append(
             Acknowledged(chain, True, owner, at_ns, Cancel.DECIDED, fate.receipts, len(self.reset_to))
         )
@@ -210,14 +211,15 @@ class Obligations:
         if last.cancel is Cancel.DECIDED:
             last.cancel, last.raced = Cancel.DONE, False
             self._has_cancelled = True
-            self.pushed_out.discard(position)
         if fate.receipts > last.receipts and last is fate.acknowledged[-1] and not self._reset_since(last):
             raise Violation(f"{position} is cancelled, and came after that was decided")
 
     def is_cancelled(self, position: Position) -> bool:
-        """True if that was answered, and nobody has asked for a reset since."""
+        """True if that was answered, nobody has asked for a reset since, and Pulsar's record has it still."""
         last = _last_cancel(self.fates[position])
-        return last is not None and last.cancel is Cancel.DONE and not self._reset_since(last)
+        if last is None or last.cancel is not Cancel.DONE or position in self.pushed_out:
+            return False
+        return not self._reset_since(last)
 
     def was_skipped(self, position: Position, since: int = 0) -> bool:
         """True if some reset may have gone beyond it, after that one."""
