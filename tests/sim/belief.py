@@ -125,6 +125,8 @@ class Belief:
         ]
         before = self.copy()
         self._hear(perhaps[0], perhaps[1], former, request)
+        for position in perhaps[0].intersection(perhaps[1]):  # either, so perhaps forgotten
+            self._set(position, self.of(position) | NEITHER)
         self.join(before)
 
     def _pasts(self, request: Open) -> set[Past]:

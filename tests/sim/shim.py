@@ -400,6 +400,7 @@ class Tracker:
         self._credit_back += len(self.credited)
         self.credited.clear()
         self.near.clear()
+        self.soon.clear()
         self.undecided.clear()
         self.outbox.clear()
         self.host.frames_waiting()
@@ -845,6 +846,7 @@ class Tracker:
         if self.stream in (Stream.OPEN, Stream.OPENING) or not self.outbox.is_empty:
             self.outbox.close()
         self.near.clear()
+        self.soon.clear()
         self.credited.clear()
         self.host.frames_waiting()
 
