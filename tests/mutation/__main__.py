@@ -2,6 +2,7 @@
 
     python -m tests.mutation run --count 100            # goes on where it was ended
     python -m tests.mutation run --only 17 --hunt-s 600 # one of them again
+    python -m tests.mutation run --by either            # the simulator only where the tests find nothing
     python -m tests.mutation list                       # the sample
     python -m tests.mutation report                     # the table of what is in results.jsonl
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import shutil
 import sys
 import tempfile
@@ -41,12 +43,21 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--hunt-s", type=float, default=600, help="processor time of the simulator for each (600)"
     )
-    parser.add_argument("--tests-s", type=float, default=120, help="of each stage of the tests (120)")
+    parser.add_argument("--tests-s", type=float, default=120, help="of each file of tests (120)")
+    parser.add_argument(
+        "--hang-s", type=int, default=120, help="of the clock, after which one test counts as hanging (120)"
+    )
     parser.add_argument(
         "--reach", type=int, default=30, metavar="N", help="histories that tell what runs (30)"
     )
     parser.add_argument(
-        "--by", choices=("both", "simulator", "tests"), default="both", help="who judges (both)"
+        "--by",
+        choices=("both", "either", "simulator", "tests"),
+        default="both",
+        help="who judges (both); either: the tests, and the simulator where they find nothing",
+    )
+    parser.add_argument(
+        "--before", type=Path, metavar="FILE", help="JSON: the tests to ask before the nearest, by number"
     )
     parser.add_argument("--stages", type=int, default=4, metavar="N", help="of the tests, nearest first (4)")
     parser.add_argument("--only", type=int, nargs="*", help="these of the sample, even if there is a result")
@@ -91,22 +102,19 @@ class _Run:
         self._copy = copy
         self._log = folder / "log"
         self._chosen = chosen
-        self._reached: set[tuple[str, int]] = set()
+        self._reached: set[tuple[str, int]] | None = None
+        before = chosen.before
+        self._before: dict[str, list[str]] = {} if before is None else json.loads(before.read_text("utf-8"))
 
     def run(self, wanted: list[tuple[int, Mutant]]) -> None:
         """Judge them one after the other, and keep each result at once."""
-        if self._chosen.by != "tests":
-            told = self._call(
-                "reached", (self._chosen.first, self._chosen.reach, str(self._copy.folder)), 600
-            )
-            self._reached = cast("set[tuple[str, int]]", told)
+        by = self._chosen.by
         for number, mutant in wanted:
-            with self._copy.mutated(mutant):
-                result = Result(number, mutant)
-                if self._chosen.by != "tests":
-                    result.simulator = self._hunted(mutant)
-                if self._chosen.by != "simulator":
-                    self._test(result)
+            result = Result(number, mutant)
+            if by != "simulator":
+                self._test(result)
+            if by in ("both", "simulator") or (by == "either" and result.test is None):
+                result.simulator = self._hunted(mutant)
             with self._chosen.results.open("a", encoding="utf-8") as file:
                 file.write(result.to_json() + "\n")
             found = result.simulator and result.simulator["failure"]
@@ -118,25 +126,47 @@ class _Run:
             return found
         limit_s = self._chosen.hunt_s
         try:
-            return cast("dict[str, Any]", self._call("hunt", (self._chosen.first, limit_s), limit_s + 100))
+            with self._copy.mutated(mutant):
+                told = self._call("hunt", (self._chosen.first, limit_s), limit_s + 100)
+            return cast("dict[str, Any]", told)
         except children.ChildError as error:
             return {**found, "failure": str(error)}
 
     def _test(self, result: Result) -> None:
-        for files in stages(ROOT, result.mutant)[: self._chosen.stages]:
-            if not files:
-                continue
+        """Ask the tests, stage by stage, until one fails that passes without the mutant."""
+        began_s = _of_children_s()
+        nearest = stages(ROOT, result.mutant)[: self._chosen.stages]
+        for files in (self._before.get(str(result.number), []), *nearest):
             result.tested += len(files)
-            try:
-                failed = self._call("run_tests", (str(self._copy.folder), files), self._chosen.tests_s)
-            except children.ChildError as error:
-                failed = f"{files[0]}: {error}"
-            if failed is not None:
-                result.test = str(failed)
-                return
+            left_out: list[str] = []
+            while files and result.test is None:
+                with self._copy.mutated(result.mutant):
+                    failed = self._first_failure(files, left_out)
+                if failed is None:
+                    break
+                without = [failed.removesuffix(" (collecting)")] if ".py" in failed else files
+                if self._first_failure(without, left_out) != failed:
+                    result.test = failed
+                elif without is files:
+                    break
+                left_out.append(failed)
+            if result.test is not None:
+                break
+        result.tests_s = round(_of_children_s() - began_s, 1)
+
+    def _first_failure(self, tests: list[str], left_out: list[str]) -> str | None:
+        limit_s = self._chosen.tests_s * len(tests)
+        arguments = (str(self._copy.folder), tests, left_out, self._chosen.hang_s)
+        try:
+            return cast("str | None", self._call("run_tests", arguments, limit_s))
+        except children.ChildError as error:
+            return str(error)
 
     def _is_reached(self, mutant: Mutant) -> bool:
         """True if a history reaches its function. Code in no function runs as its module is imported."""
+        if self._reached is None:
+            arguments = (self._chosen.first, self._chosen.reach, str(self._copy.folder))
+            self._reached = cast("set[tuple[str, int]]", self._call("reached", arguments, 600))
         source = (ROOT / mutant.path).read_bytes()
         lines = functions_of(source, mutant.line)
         return not lines or any((mutant.path, line) in self._reached for line in lines)
@@ -150,6 +180,12 @@ class _Run:
             elapsed_s=processor_s * _SLOWER,
             log=self._log,
         )
+
+
+def _of_children_s() -> float:
+    """Processor time of all children that have ended, and of theirs."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 if __name__ == "__main__":

@@ -43,8 +43,9 @@ def hunt(first_seed: int, processor_s: float) -> dict[str, Any]:
     return {"failure": _line(failure), "histories": seed - first_seed, "steps": steps, "processor_s": used_s}
 
 
-def run_tests(folder: str, files: list[str]) -> str | None:
-    """The first test of these files that fails, None if all pass."""
+def run_tests(folder: str, tests: list[str], left_out: list[str], hang_s: int) -> str | None:
+    """The first of these tests that fails, None if all pass. `tests`: files or tests, without those left out;
+    `hang_s`: seconds of the clock after which a test has failed."""
     import pytest  # noqa: PLC0415 not for the simulator
 
     first = _FirstFailure()
@@ -58,11 +59,12 @@ def run_tests(folder: str, files: list[str]) -> str | None:
         "-p",
         "no:cacheprovider",
         "-o",
-        "timeout=120",
+        f"timeout={hang_s}",
+        *(f"--deselect={name}" for name in left_out),
         "--rootdir",
         folder,
     ]
-    code = pytest.main([*arguments, "-c", f"{folder}/pyproject.toml", *files], plugins=[first])
+    code = pytest.main([*arguments, "-c", f"{folder}/pyproject.toml", *tests], plugins=[first])
     if first.name is None and code not in (0, 5):
         return f"pytest ends with {int(code)}"
     return first.name

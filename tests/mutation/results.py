@@ -16,14 +16,15 @@ REASONS = Path(__file__).parent / "unchanged.json"
 @dataclass
 class Result:
     """`number`: its place in the sample. `simulator`: see `judges.hunt`, of no histories if none comes to it;
-    None if it was not asked. `test`: which one failed first, None if none did. `tested`: how many files were
-    run, 0 if the tests were not asked."""
+    None if it was not asked. `test`: which one failed first, None if none did. `tested`: how many files or
+    tests were asked, 0 if none; `tests_s`: their processor time in seconds."""
 
     number: int
     mutant: Mutant
     simulator: dict[str, Any] | None = None
     test: str | None = None
     tested: int = 0
+    tests_s: float = 0.0
 
     @property
     def by_simulator(self) -> bool:
@@ -36,7 +37,9 @@ class Result:
         return self.by_simulator or self.test is not None
 
     def is_judged(self, by: str) -> bool:
-        """True if nothing is left to ask of the simulator, the tests, or both."""
+        """True if nothing is left to ask of the simulator, the tests, both, or either until one finds it."""
+        if by == "either" and self.killed:
+            return True
         return (by == "tests" or self.simulator is not None) and (by == "simulator" or self.tested > 0)
 
     def with_more(self, later: Result) -> Result:
@@ -49,6 +52,7 @@ class Result:
             later.simulator or self.simulator,
             later.test if later.tested else self.test,
             later.tested or self.tested,
+            later.tests_s if later.tested else self.tests_s,
         )
 
     def to_json(self) -> str:
@@ -89,6 +93,7 @@ def table(results: list[Result], reasons: dict[str, str]) -> str:
             f"| {part or 'both'} | {len(of) + same} | {same} | {sum(tested)} of {len(tested)} "
             f"| {sum(hunted)} of {len(hunted)} | {sum(each.killed for each in of)} of {len(of)} |\n"
         )
+    text += f"\n{_asked(results)}\n"
     if equal:
         text += "\n| changes nothing | since |\n|---|---|\n"
         text += "".join(f"| {_cell(each)} | {reasons[str(each.mutant)]} |\n" for each in equal)
@@ -96,6 +101,24 @@ def table(results: list[Result], reasons: dict[str, str]) -> str:
     if alive:
         text += "\nFound by nothing:\n\n" + "".join(f"- {_cell(each)}\n" for each in alive)
     return text
+
+
+def _asked(results: list[Result]) -> str:
+    """How each judge was asked, in a line."""
+    tested = [each for each in results if each.tested]
+    hunted = [each.simulator for each in results if each.simulator is not None]
+    fairly = any(each.simulator is not None and each.test is not None for each in results)
+    used_s = sum(each.tests_s for each in tested)
+    text = f"Asked: the tests, about {len(tested)}, {used_s:.0f} s of processor time"
+    if not hunted:
+        return f"{text}; not the simulator."
+    whom = "" if fairly else ", none of which a test had found"
+    passed_s = [each["processor_s"] for each in hunted if each["failure"] is None and each["histories"]]
+    unreached = sum(each["failure"] is None and not each["histories"] for each in hunted)
+    text += f"; the simulator, about {len(hunted)}{whom}"
+    if passed_s:
+        text += f", and where it found nothing for {min(passed_s):.0f} to {max(passed_s):.0f} s"
+    return f"{text}; of these it never comes to {unreached}."
 
 
 def _cell(result: Result) -> str:

@@ -130,6 +130,7 @@ def test_the_table_counts_who_has_found_what(tmp_path: Path) -> None:
     text = table(load(path), {str(mutants[2]): "it is a text"})
 
     assert "| index/ | 4 | 1 | 2 of 3 | 1 of 2 | 2 of 3 |" in text
+    assert "the tests, about 4, 0 s of processor time; the simulator, about 2, and where it" in text
     assert text.index("it is a text") < text.index("Found by nothing") < text.index(f"- {mutants[3]}")
 
 
@@ -147,3 +148,19 @@ def test_a_mutant_is_judged_when_everybody_was_asked(tmp_path: Path) -> None:
     assert both.is_judged("both")
     assert both.killed
     assert not both.by_simulator
+
+
+def test_a_mutant_that_a_test_has_found_is_not_asked_of_the_simulator() -> None:
+    mutant = Mutant("index/a.py", 1, 0, 1, "constant", "1", "0")
+    found = Result(5, mutant, test="test_a", tested=2, tests_s=3.0)
+    passed = Result(6, mutant, tested=2, tests_s=4.0)
+    hunted = Result(6, mutant, {"failure": None, "histories": 3, "steps": 9, "processor_s": 60.0})
+
+    assert found.is_judged("either")
+    assert not passed.is_judged("either")
+    both = passed.with_more(hunted)
+    assert both.is_judged("either")
+    assert (
+        "the tests, about 2, 7 s of processor time; the simulator, about 1, none of which a test had found, "
+        "and where it found nothing for 60 to 60 s; of these it never comes to 0."
+    ) in table([found, both], {})
