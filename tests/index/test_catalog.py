@@ -175,6 +175,7 @@ def test_an_old_or_a_large_journal_is_persisted() -> None:
     for options, now_ms in (
         (dataclasses.replace(OPTIONS, persist_age_ms=1_000), START_MS + 1_000),
         (dataclasses.replace(OPTIONS, journal_budget_bytes=100), START_MS),
+        (dataclasses.replace(OPTIONS, journal_budget_bytes=0), START_MS),
     ):
         store = MemoryStore()
         catalog, index = opened(store, options)
@@ -188,6 +189,19 @@ def test_an_old_or_a_large_journal_is_persisted() -> None:
         assert index.stats().journal_bytes == catalog.stats().journal_bytes == 0
         catalog.maintain(now_ms + 1)
         assert catalog.stats().persists == 1
+
+
+def test_nothing_is_persisted_of_a_subscription_that_the_store_does_not_know_yet() -> None:
+    """Killed then, its blocks would be nobody's."""
+    store = MemoryStore()
+    catalog, _ = opened(store, dataclasses.replace(OPTIONS, staging_budget_bytes=0))
+    other = catalog.subscription(OTHER, INCARNATION)
+    other.add(spread(100, 1_000))
+    catalog.maintain(START_MS)
+    assert not stored(store, keys.BLOCK)
+    catalog.commit()
+    catalog.maintain(START_MS)
+    assert stored(store, keys.BLOCK)
 
 
 @pytest.mark.parametrize("late", ["acknowledge", "clear", "persist fails"])

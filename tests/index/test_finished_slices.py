@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.catalogs import NAME, START_MS, drained, opened, positions_of
+from tests.support.catalogs import NAME, START_MS, drained, opened, positions_of, spread
 from tests.support.operations import operations
 from tidegate.index.entries.entry import Entries
 from tidegate.index.state.positions import PositionSet
@@ -49,3 +49,15 @@ def test_slices_are_finished_in_whatever_order_they_are_acknowledged() -> None:
         index.acknowledge(positions_of((0, number, at) for at in range(PER_SLICE)))
         index.check()
     assert {each.state for each in index.stats().slices} == {"finished"}
+
+
+def test_a_slice_of_which_one_block_is_dead_is_not_finished() -> None:
+    catalog, index = opened(MemoryStore())
+    for ledger_id in (5, 9):
+        index.add(spread(100, WIDTH_MS, ledger_id=ledger_id))
+        catalog.persist(NAME)
+    assert (index.stats().slices_on_disk, index.stats().blocks) == (1, 2)
+    index.mark_delete(5, 100)
+    catalog.persist(NAME)
+    assert {ledger_id for _, ledger_id, _ in drained(index)} == {9}
+    index.check()

@@ -450,6 +450,28 @@ def test_a_failed_store_whose_directory_is_gone_is_lost(tmp_path: Path) -> None:
         store.close()
 
 
+def test_lost_commits_are_counted(tmp_path: Path) -> None:
+    """`tidegate_lost_commits` and the log say how many."""
+
+    def commit(path: Path, count: int) -> None:
+        store = RocksStore.open(path)
+        for _ in range(count):
+            batch = Batch()
+            batch.put(b"a", b"1")
+            store.write(batch, sync=False)
+            store.write(batch, sync=True)
+        store.close()
+
+    commit(tmp_path / "now", 4)
+    before = Path(shutil.copytree(tmp_path / "now", tmp_path / "before"))
+    commit(tmp_path / "now", 3)
+    shutil.copy(tmp_path / "now" / WITNESS_NAME, before)
+    store = RocksStore.open(before)
+    loss = store.loss()
+    assert loss is not None and loss.commits == 3
+    store.close()
+
+
 def test_a_failed_write_is_no_loss(tmp_path: Path) -> None:
     """Its number is not given again, whether the batch is there or not."""
     store = RocksStore.open(tmp_path)

@@ -159,3 +159,22 @@ def test_a_large_pop_of_one_instant_is_exact() -> None:
     while len(heap):
         sizes.append(len(heap.pop(FOREVER_MS, 2_000, FOREVER_MS, everything)))
     assert sizes == [2_000, 2_000, 2_000, 2_000, 1_000]
+
+
+def test_a_dense_run_among_sparse_ones_is_popped_in_one_round() -> None:
+    """Each round looks at all runs: a pop in many small ones would cost a multiple."""
+    heap = RunHeap()
+    dense = Keeper((at, 0, at) for at in range(10_000))
+    heap.push_run(Run(dense.entries, dense))
+    for run in range(1, 10):
+        sparse = Keeper((1_000 * at, run, at) for at in range(100))
+        heap.push_run(Run(sparse.entries, sparse))
+    rounds = 0
+
+    def counted(taken: Taken) -> Entries:
+        nonlocal rounds
+        rounds += 1
+        return everything(taken)
+
+    assert len(heap.pop(FOREVER_MS, 5_000, FOREVER_MS, counted)) >= 4_600
+    assert rounds <= 2

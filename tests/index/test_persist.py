@@ -29,7 +29,7 @@ from tidegate.index.blocks import persister
 from tidegate.index.blocks.persist import PersistJob
 from tidegate.index.catalog.catalog import Catalog
 from tidegate.index.clock import ManualClock
-from tidegate.index.entries.entry import Entries
+from tidegate.index.entries.entry import ENTRY_BYTES, Entries
 from tidegate.index.entries.sort import sort_entries
 from tidegate.index.errors import StorageError
 from tidegate.index.format import keys
@@ -57,6 +57,19 @@ def test_a_persist_moves_the_journal_into_blocks() -> None:
     assert (stats.staged, stats.journal_bytes, stats.slices_on_disk) == (0, 0, 5)
     assert stats.blocks == len(stored(store, keys.BLOCK))
     assert [each.start_ms for each in stats.slices] == [START_MS + 1_000 * at for at in range(5)]
+
+
+def test_entries_count_as_staged_until_a_persist_has_written_them() -> None:
+    catalog, index = opened(MemoryStore())
+    index.add(spread(500, 5_000))
+    catalog.commit()
+    job = index.upkeep.begin_persist(START_MS)
+    index.add(spread(10, 5_000, ledger_id=6))
+    assert index.stats().staged == 510
+    assert index.stats().memory_bytes >= 510 * ENTRY_BYTES
+    job.run()
+    index.upkeep.finish_persist()
+    assert index.stats().staged == 10
 
 
 def test_short_delays_stay_staged_and_survive() -> None:

@@ -7,10 +7,11 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyroaring import BitMap
+from pyroaring import BitMap, BitMap64
 
 from tidegate.index.entries.entry import Entries
 from tidegate.index.errors import CorruptRecordError
+from tidegate.index.state import positions as positions_module
 from tidegate.index.state.positions import Position, PositionSet
 
 positions = st.tuples(
@@ -247,3 +248,23 @@ def test_few_ledgers_of_many_are_copied_and_most_of_them_are_a_snapshot() -> Non
     mine, _ = wide()
     assert mine.of_ledgers({3, 5, LEDGERS + 1}) == PositionSet.of([(3, 7), (5, 7)])
     assert mine.of_ledgers(set(range(LEDGERS))) == mine
+
+
+def test_a_set_filled_after_a_clear_is_not_copied_for_a_snapshot_of_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A copy takes as long as the bitmap is large."""
+    copied: list[BitMap64] = []
+    mine, known = wide()
+    before = mine.snapshot()
+    mine.clear()
+    mine.add(entries_at(sorted(known)))
+
+    def noted(bitmap: BitMap64) -> BitMap64:
+        copied.append(bitmap)
+        return bitmap.copy()
+
+    monkeypatch.setattr(positions_module, "_copied", noted)
+    mine.add(entries_at([(5, 8)]))
+    assert not copied
+    assert set(before) == known

@@ -46,3 +46,15 @@ def test_the_values_of_some_ledgers() -> None:
     values = [0, 5, LEDGER - 1, LEDGER, LEDGER + 9, 3 * LEDGER, 4 * LEDGER - 1]
 
     assert list(of_highs(BitMap64(values), [0, 3])) == [0, 5, LEDGER - 1, 3 * LEDGER, 4 * LEDGER - 1]
+
+
+def test_containers_are_counted_now_and_then() -> None:
+    """Not each time, which examines all of them; and a bitmap that has shrunk is not long taken for large."""
+    there, bitmap = Containers(), BitMap64(ledger * LEDGER for ledger in range(4_000))
+    assert there.about(bitmap) == 4_000
+    bitmap.remove_range(1, 4_000 * LEDGER)
+
+    told = [there.about(bitmap) for _ in range(200)]
+
+    assert told[0] == 4_000
+    assert told[-1] == 1

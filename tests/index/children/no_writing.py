@@ -47,7 +47,13 @@ def write_until_refused(store: RocksStore) -> int:
     with contextlib.suppress(StorageError):
         write(store, number)  # opens the database again, which needs to write, too
         raise SystemExit("it was not refused again")
+    read_all(store, number)
     return number
+
+
+def read_all(store: RocksStore, count: int) -> None:
+    """Everything written is there, also while the store takes nothing more."""
+    assert all(store.get(keys.block_key(1, SliceId(1_000, at), 1)) for at in range(count))
 
 
 how, above = sys.argv[1], Path(sys.argv[2])
@@ -83,6 +89,6 @@ else:
     refused = write_until_refused(store)
     subprocess.run(["umount", str(path)], check=True)
 write(store, refused)
-assert all(store.get(keys.block_key(1, SliceId(1_000, at), 1)) for at in range(refused + 1))
+read_all(store, refused + 1)
 store.close()
 print("goes on", flush=True)

@@ -18,6 +18,7 @@ from tests.support.object_homes import ObjectWorld
 from tests.support.s3_server import S3Server
 from tidegate.index.log.home import (
     ENTRY_BYTES_MAX,
+    AwayError,
     FencedError,
     Home,
     HomeError,
@@ -92,6 +93,23 @@ def test_an_empty_ledger_is_there_and_one_that_was_never_made_is_not(world: AnyW
         assert await home.open(ledger_id) == -1
         with pytest.raises(NoLedgerError):
             await home.open(ledger_id + 1)
+
+    run(check())
+
+
+def test_a_home_in_memory_goes_away_after_so_many_appends() -> None:
+    """By it tests and the simulator break off a log at any place."""
+
+    async def check() -> None:
+        world = World(appends_left=2)
+        home = world.new_owner()
+        ledger_id = await home.create()
+        for number in range(2):
+            assert await home.append(ledger_id, b"kept") == number
+        with pytest.raises(AwayError):
+            await home.append(ledger_id, b"late")
+        world.away, world.appends_left = False, None
+        assert await world.new_owner().open(ledger_id) == 1
 
     run(check())
 

@@ -213,6 +213,26 @@ def test_what_the_next_log_misses_is_said_while_it_may_be_the_one_that_counts() 
     assert stand.logged() == stand.held()
 
 
+def test_what_an_append_has_failed_for_is_in_the_next_log() -> None:
+    """The log that lacks a write ends: the next owner would miss it."""
+    stand = Stand(LogOptions())
+    stand.add(1)
+    run(stand.shipper.ship())
+    former, append = stand.counting(), stand.shipper.home.append
+    stand.lose(former)
+    stand.add(100)
+    with pytest.raises(AwayError, match="no bookie"):
+        run(stand.shipper.ship())
+    assert stand.shipper.writer.since_ns is not None and stand.shipper.writer.wants_to_ship
+    stand.shipper.home.append = append  # type: ignore[method-assign]
+    stand.add(101)
+
+    run(stand.shipper.ship())
+
+    assert stand.counting() != former
+    assert stand.logged() == stand.held() == {1, 100, 101}
+
+
 @pytest.mark.parametrize("inline_bytes", [0, 1 << 20])
 def test_where_no_ledger_can_be_made_the_former_one_is_gone_on_with(inline_bytes: int) -> None:
     stand = Stand(LogOptions(tail_bytes=100, inline_bytes=inline_bytes))
