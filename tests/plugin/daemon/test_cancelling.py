@@ -352,6 +352,15 @@ async def test_partitions_get_what_is_theirs(start: StartDaemon, socket_path: Pa
             await ask(socket_path, some(7), partition=4)
 
 
+async def test_partitions_of_another_topic_are_not_meant(start: StartDaemon, socket_path: Path) -> None:
+    async with start(), await ShimClient.connect(socket_path) as client:
+        stream = await opened(client, f"{TOPIC}-partition-0")
+        stream.on_cancel = Shim()
+        with pytest.raises(UserError, match="no subscription 'other:sub'"):
+            await ask(socket_path, some(7), topic="other")
+        assert not stream.cancels
+
+
 async def test_ids_of_several_partitions_go_over_the_socket(start: StartDaemon, socket_path: Path) -> None:
     async with start(), await ShimClient.connect(socket_path) as client:
         for number in range(2):

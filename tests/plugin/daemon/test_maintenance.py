@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import time
 from pathlib import Path
@@ -184,6 +185,30 @@ async def test_what_a_persist_writes_of_a_subscription_that_is_gone_is_deleted_a
             store.release()
         await until(lambda: catalog.running is None)
         await until(lambda: not is_stored())
+
+
+async def test_nothing_is_looked_after_once_it_has_stopped(start: StartDaemon, socket_path: Path) -> None:
+    """Nobody applies a finished persist then: the catalog may be closed."""
+    store = FlakyStore()
+    async with start(store=store), await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC)
+        stream.add(entries(2 * BUDGET_BYTES // ENTRY_BYTES, now_ms() + HOUR_MS))
+        await stream.durable()
+    store.memory = store.memory.reopen()
+    store.stick(persists_only=True)
+    async with start(store=store, staging_bytes=BUDGET_BYTES, maintain_interval_ms=60_000) as daemon:
+        catalog = daemon.engine.catalog
+        try:
+            await until(store.arrived.is_set)
+            daemon.engine._maintenance.stop()
+        finally:
+            store.release()
+        running = catalog.running
+        assert running is not None
+        await until(running.done)
+        for _ in range(10):
+            await asyncio.sleep(0.01)
+        assert catalog.stats().persists == 0
 
 
 # --- what nobody asks for any more ------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ from tests.support.daemons import StartDaemon
 from tests.support.shim_client import READ_BYTES, ShimClient
 from tests.support.waiting import until
 from tidegate.index import Entries
+from tidegate.plugin.daemon.connection import Connection
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.wire.codec import decode, encode
 from tidegate.plugin.wire.frames import VERSION_MAX, VERSION_MIN, FrameDecoder
@@ -130,3 +132,18 @@ async def test_who_goes_without_reading_leaves_nothing(start: StartDaemon, socke
         await until(lambda: not queries._tasks)
         assert not queries._room
         assert not queries.recorder.active
+
+
+async def test_who_asks_and_goes_leaves_nothing(start: StartDaemon, socket_path: Path) -> None:
+    async with start():
+        async with connected(socket_path) as client:
+            client.ask(range(1, 4), "status")
+            for _ in range(3):
+                await client.reply()
+        await until(lambda: not links())
+
+
+def links() -> list[Connection]:
+    """Connections in memory."""
+    gc.collect()
+    return [one for one in gc.get_objects() if isinstance(one, Connection)]

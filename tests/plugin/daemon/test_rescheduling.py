@@ -119,6 +119,8 @@ async def test_a_span_is_added_once(start: StartDaemon, socket_path: Path) -> No
         assert moved(daemon) == shim.overrides == {(5, 1): at_ms + 1_000, (5, 2): at_ms + 500}
         assert counts(await ask(socket_path, "reschedule", some(3), by_ms=-(10**12))) == {"done": 1}
         assert shim.overrides[5, 3] == at_ms - 10**12
+        assert counts(await ask(socket_path, "reschedule", some(4), by_ms=0)) == {"done": 1}
+        assert shim.overrides.get((5, 4), at_ms) == at_ms
 
 
 async def test_two_spans_at_once_are_both_added(start: StartDaemon, socket_path: Path) -> None:

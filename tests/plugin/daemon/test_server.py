@@ -370,6 +370,18 @@ async def test_nothing_is_accepted_before_hello(start: StartDaemon, socket_path:
         assert error.code == ErrorCode.MALFORMED
 
 
+async def test_a_peer_that_reports_an_error_is_let_go(
+    start: StartDaemon, socket_path: Path, log: io.StringIO
+) -> None:
+    """The peer has given the connection up: later frames would be lost."""
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        await client.open(TOPIC)
+        client.send(Error(ErrorCode.MALFORMED, "a frame makes no sense"))
+        assert await client.ended() is None
+        await until(lambda: not daemon.engine.brokers)
+    assert "a frame makes no sense" in log.getvalue()
+
+
 async def test_the_same_broker_again_replaces_its_old_connection(
     start: StartDaemon, socket_path: Path
 ) -> None:
@@ -479,6 +491,16 @@ async def test_a_greater_epoch_takes_over_and_a_smaller_one_is_refused(
         assert list(PositionSet.of_entries(await new.take_due(1))) == [(2, 0)]
         other = await a.open(f"{TOPIC}-2")
         await other.close()
+
+
+async def test_what_a_former_stream_adds_and_the_broker_has_is_not_handed_out_on_its_successor(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    async with start(), await ShimClient.connect(socket_path) as client:
+        former = await client.open(TOPIC, epoch=1)
+        stream = await client.open(TOPIC, epoch=2, in_flight=PositionSet.of([(1, 1)]))
+        former.add(entries(3, now_ms()))
+        assert list(PositionSet.of_entries(await stream.take_due(2))) == [(1, 0), (1, 2)]
 
 
 async def test_brokers_of_two_clusters_with_one_topic_are_told_apart_in_the_log(

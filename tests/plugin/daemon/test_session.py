@@ -17,7 +17,7 @@ from tidegate.index.store import MemoryStore
 from tidegate.plugin.daemon.histories import Break
 from tidegate.plugin.daemon.session import Change, Session
 from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
-from tidegate.plugin.wire.messages import Ack, Add, Clear, Close, MarkDelete, Open, Unack
+from tidegate.plugin.wire.messages import Ack, Add, Clear, Close, MarkDelete, Move, Open, Unack
 
 NAME = SubscriptionName("persistent://public/default/orders", "billing")
 T0 = 1_800_000_000_000
@@ -149,6 +149,15 @@ def test_that_ends_with_any_other_change_of_it_so_that_it_is_never_stuck(
     session.apply(4, MarkDelete(NO_POSITION), 0)
     session.apply(5, Add(entries(3, T0), near=False), 0)
     assert positions(session.pop_due(T0, 10)) == [(1, 0), (1, 1), (1, 2)]
+
+
+def test_what_was_in_flight_and_is_moved_is_handed_out_at_its_new_time(catalog: Catalog) -> None:
+    """Also if the entry of its former time comes after the move."""
+    session = open_session(catalog, request(in_flight=PositionSet.of([(1, 1)])))
+    session.apply(1, Move(Entries.of([(T0 + 5, 1, 1)]), near=False), 0)
+    session.apply(2, Add(entries(3, T0), near=False), 0)
+    assert positions(session.pop_due(T0, 10)) == [(1, 0), (1, 2)]
+    assert positions(session.pop_due(T0 + 5, 10)) == [(1, 1)]
 
 
 def test_the_answer_tells_what_is_held_and_acknowledged(catalog: Catalog) -> None:

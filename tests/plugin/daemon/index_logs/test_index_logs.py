@@ -93,6 +93,23 @@ async def test_another_daemon_knows_what_the_first_one_did(
         await until(lambda: up_to_date(daemon) and set(world.ledgers) == {pointed_to(world)} != before)
 
 
+async def test_no_commit_is_asked_for_once_it_has_stopped(start: StartDaemon, socket_path: Path) -> None:
+    """The last one is made then, and the catalog closed."""
+    asked: list[None] = []
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, World())
+        logs, index = daemon.engine._logs, daemon.engine.catalog.get(NAME)
+        assert logs is not None and index is not None
+        logs.on_change(
+            lambda: asked.append(None), when_durable=lambda _, tell: tell(None), landed=lambda _: None
+        )
+        logs.doubt(index)
+        assert asked == [None]
+        logs.stop()
+        logs.doubt(index)
+        assert asked == [None]
+
+
 async def test_a_log_counts_as_written_to_while_there_is_something_to_ship(
     start: StartDaemon, socket_path: Path
 ) -> None:
