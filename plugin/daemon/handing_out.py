@@ -75,12 +75,8 @@ class HandingOut:
         """The stream has changed: look at it when its next entry is due."""
         self._timer.set(stream, self._next_look(stream))
 
-    def discard(self, stream: Stream) -> None:
-        """Do not look at the stream any more."""
-        self._timer.discard(stream)
-
     def end(self, stream: Stream) -> None:
-        """The stream is gone."""
+        """The stream is gone, or has a successor: do not look at it any more."""
         self._timer.discard(stream)
         self._readable(stream)
         blocked = self._blocked.get(stream.connection)

@@ -110,7 +110,7 @@ class StreamOpener:
         previous = self._ownership.take_over(stream)
         self._retention.served(name)
         if previous is not None:
-            self._handing_out.discard(previous)
+            self._handing_out.end(previous)
             self._takeover.replace(previous, stream)
         self._committer.note(stream, 0)
         self._log.debug(

@@ -152,6 +152,26 @@ async def test_one_subscription_that_can_be_read_does_not_hide_another_that_cann
     assert log.getvalue().count("due entries cannot be read, trying again") == 1, "not once for each try"
 
 
+async def test_a_stream_that_was_replaced_keeps_nobody_unready(
+    start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its successor can read the entries. The broker may close the former one much later."""
+
+    def fail(now_ms: int, limit: int) -> None:
+        raise StorageError("input/output error")
+
+    async with start(storage_retry_ms=60_000) as daemon, await ShimClient.connect(socket_path) as client:
+        former = await client.open(TOPIC, epoch=1)
+        index = daemon.engine.catalog.get(SubscriptionName(TOPIC, "sub"))
+        with monkeypatch.context() as patched:
+            patched.setattr(index, "pop_due", fail)
+            former.add(entries(1, now_ms()))
+            await until(lambda: not daemon.health.ready)
+        stream = await client.open(TOPIC, epoch=2)
+        await stream.take_due(1)
+        assert daemon.health.ready
+
+
 async def test_what_a_persist_writes_of_a_subscription_that_is_gone_is_deleted_at_once(
     start: StartDaemon, socket_path: Path
 ) -> None:
