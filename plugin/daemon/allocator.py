@@ -20,19 +20,17 @@ _ARENAS = 2
 _COLLECT_AFTER = (10_000, 20, 100)
 
 
-def give_back_memory() -> bool:
-    """Set the limits for this process; False if the C library is not glibc and has none."""
+def give_back_memory() -> None:
+    """Set the limits for this process, unless its C library is not glibc and has none."""
     if platform.libc_ver()[0] != "glibc":
-        return False
+        return
     mallopt = ctypes.CDLL(None).mallopt
-    done = True
     for name, value in (
         (_M_MMAP_THRESHOLD, _MMAP_BYTES),
         (_M_TRIM_THRESHOLD, _TRIM_BYTES),
         (_M_ARENA_MAX, _ARENAS),
     ):
-        done = mallopt(name, value) == 1 and done
-    return done
+        mallopt(name, value)
 
 
 def collect_nothing_yet() -> None:
