@@ -181,7 +181,7 @@ class Broker:
             self.after(each.close_delay_ns(), each.cursor.close, closed)
 
     def reopen_topic(self) -> None:
-        """The shim's `TopicReopening`: have the topic closed, which loads it anew; once in a while."""
+        """The shim's `TopicUnloader`: have the topic closed, which loads it anew; once in a while."""
         now_ns = self.clock.monotonic_ns()
         if self._reopened_ns is None or now_ns - self._reopened_ns >= _REOPEN_REST_NS:
             self._reopened_ns = now_ns

@@ -85,8 +85,8 @@ final class AckWatch implements AutoCloseable {
         try {
             if (core.isFinished()) {
                 cores.remove(core);
-            } else if (slow || core.watch().isBusy()) {
-                core.watch().look();
+            } else if (slow || core.monitor().isBusy()) {
+                core.monitor().look();
             }
         } catch (Throwable e) {
             // Any error is survived: without this thread nobody would notice an acknowledgement again.

@@ -11,7 +11,7 @@ import org.apache.pulsar.broker.service.persistent.PersistentSubscription;
 import org.apache.pulsar.common.api.proto.MessageMetadata;
 import tidegate.pulsar.cursor.CursorRecord;
 import tidegate.pulsar.cursor.UndoneResets;
-import tidegate.pulsar.timing.Lookout;
+import tidegate.pulsar.timing.BackoffPoller;
 
 /**
  * Makes a tracker before its dispatcher reads for the first time, where an index may hold the messages of that read.
@@ -28,15 +28,15 @@ final class EarlyTrackers implements TopicEventsListener {
     private static final long NOWHERE = -1;
 
     private final BrokerService broker;
-    private final Lookout lookout;
+    private final BackoffPoller poller;
     private final UndoneResets undone;
     private final Consumer<PersistentSubscription> known;
 
     /** {@code known} gets each subscription of a topic just loaded that has had a tracker. */
-    EarlyTrackers(BrokerService broker, Lookout lookout, UndoneResets undone, Consumer<PersistentSubscription> known) {
+    EarlyTrackers(BrokerService broker, BackoffPoller poller, UndoneResets undone, Consumer<PersistentSubscription> known) {
         this.known = known;
         this.broker = broker;
-        this.lookout = lookout;
+        this.poller = poller;
         this.undone = undone;
     }
 
@@ -59,7 +59,7 @@ final class EarlyTrackers implements TopicEventsListener {
                 known.accept(subscription);
             }
             if (mayBeHeld(subscription.getCursor())) {
-                lookout.lookFor(() -> isMade(subscription));
+                poller.pollUntil(() -> isMade(subscription));
             }
         }
     }

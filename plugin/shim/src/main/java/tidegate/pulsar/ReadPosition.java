@@ -106,7 +106,7 @@ final class ReadPosition {
     }
 
     /**
-     * As {@code TrackerHost.isAtTerminatedEnd}. The dispatcher's lock is held.
+     * As {@code TrackerContext.isAtTerminatedEnd}. The dispatcher's lock is held.
      *
      * <p>Pulsar leaves the read that has failed at the end waiting, and the next one fails because of it: with an error in the
      * log, and a retry 15 to 60 s later that fails again, for each round of the dispatcher.

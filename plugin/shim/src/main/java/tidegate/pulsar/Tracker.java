@@ -33,17 +33,17 @@ public final class Tracker extends BucketDelayedDeliveryTracker {
     private final AbstractPersistentDispatcherMultipleConsumers subscribed;
     private final TrackerCore core;
     private final DaemonLink link;
-    private final CursorHost host;
+    private final CursorContext context;
     private final LogDeletions deletions;
     private final StoredSeals seals;
 
-    Tracker(AbstractPersistentDispatcherMultipleConsumers dispatcher, TrackerCore core, DaemonLink link, CursorHost host,
+    Tracker(AbstractPersistentDispatcherMultipleConsumers dispatcher, TrackerCore core, DaemonLink link, CursorContext context,
             LogDeletions deletions, Timer unusedTimer, BucketSnapshotStorage leftovers, StoredSeals seals) throws RecoverDelayedDeliveryTrackerException {
         super(dispatcher, unusedTimer, 1, true, leftovers, Long.MAX_VALUE, Long.MAX_VALUE, 1, -1);
         subscribed = dispatcher;
         this.core = core;
         this.link = link;
-        this.host = host;
+        this.context = context;
         this.deletions = deletions;
         this.seals = seals;
     }
@@ -51,34 +51,34 @@ public final class Tracker extends BucketDelayedDeliveryTracker {
     @Override
     public boolean addMessage(long ledgerId, long entryId, long deliverAt) {
         // Where Pulsar (5.0) has gathered entries that it read before there was a tracker, false would have it deliver the wish.
-        return EarlyTrackers.isWish(ledgerId) || core.dispatcher().addMessage(ledgerId, entryId, deliverAt);
+        return EarlyTrackers.isWish(ledgerId) || core.queue().addMessage(ledgerId, entryId, deliverAt);
     }
 
     @Override
     public boolean hasMessageAvailable() {
-        return core.dispatcher().hasDue();
+        return core.queue().hasDue();
     }
 
     @Override
     public NavigableSet<Position> getScheduledMessages(int maxMessages) {
         NavigableSet<Position> positions = new TreeSet<>();
-        core.dispatcher().popDue(maxMessages, (ledgerId, entryId) -> positions.add(PositionFactory.create(ledgerId, entryId)));
+        core.queue().popDue(maxMessages, (ledgerId, entryId) -> positions.add(PositionFactory.create(ledgerId, entryId)));
         return positions;
     }
 
     @Override
     public boolean containsMessage(long ledgerId, long entryId) {
-        return core.dispatcher().contains(ledgerId, entryId);
+        return core.queue().contains(ledgerId, entryId);
     }
 
     @Override
     public boolean shouldPauseAllDeliveries() {
-        return core.dispatcher().shouldPause();
+        return core.queue().shouldPause();
     }
 
     @Override
     public long getNumberOfDelayedMessages() {
-        return core == null ? 0 : core.dispatcher().delayedMessages();
+        return core == null ? 0 : core.queue().delayedMessages();
     }
 
     @Override
@@ -88,7 +88,7 @@ public final class Tracker extends BucketDelayedDeliveryTracker {
 
     @Override
     protected long nextDeliveryTime() {
-        return core.dispatcher().nextDueMs();
+        return core.queue().nextDueMs();
     }
 
     /** Entries are gated by the millisecond; there is no tick. */
@@ -106,9 +106,9 @@ public final class Tracker extends BucketDelayedDeliveryTracker {
     public CompletableFuture<Void> clear() {
         // With consumers connected only the backlog goes; without, perhaps the subscription.
         if (!subscribed.isConsumerConnected()) {
-            deletions.expect(subscribed.getCursor(), host.log(), host.overrides(), core.whenClosed());
+            deletions.expect(subscribed.getCursor(), context.log(), context.overrides(), core.whenClosed());
         }
-        return core.dispatcher().clear();
+        return core.queue().clear();
     }
 
     /**

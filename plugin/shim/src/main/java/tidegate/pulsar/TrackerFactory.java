@@ -28,7 +28,6 @@ import org.apache.pulsar.common.naming.TopicName;
 import org.apache.pulsar.common.util.Codec;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
-import tidegate.pulsar.cursor.Conflicts;
 import tidegate.pulsar.cursor.CursorProperties;
 import tidegate.pulsar.cursor.CursorRecord;
 import tidegate.pulsar.cursor.IndividualAcks;
@@ -36,6 +35,7 @@ import tidegate.pulsar.cursor.LedgerThread;
 import tidegate.pulsar.cursor.RefusedResets;
 import tidegate.pulsar.cursor.StoredSeals;
 import tidegate.pulsar.cursor.UndoneResets;
+import tidegate.pulsar.cursor.WriteConflicts;
 import tidegate.pulsar.gate.PendingBudget;
 import tidegate.pulsar.gate.TrackerCore;
 import tidegate.pulsar.gate.TrackerSettings;
@@ -45,9 +45,9 @@ import tidegate.pulsar.indexlog.OverrideLedgers;
 import tidegate.pulsar.link.DaemonLink;
 import tidegate.pulsar.link.SocketPeer;
 import tidegate.pulsar.readahead.LedgerReader;
-import tidegate.pulsar.readahead.Pace;
 import tidegate.pulsar.readahead.ReadAhead;
-import tidegate.pulsar.timing.Lookout;
+import tidegate.pulsar.readahead.ReadAheadLimiter;
+import tidegate.pulsar.timing.BackoffPoller;
 import tidegate.pulsar.timing.Wakeups;
 import tidegate.pulsar.wire.Ownership;
 
@@ -72,11 +72,11 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
     private AckWatch watch;
     private Wakeups wakeups;
     private ReadAhead readAhead;
-    private Lookout lookout;
+    private BackoffPoller poller;
     private volatile BypassWatch bypassWatch;
     private BookKeeper bookKeeper;
     private LeftoverSnapshots leftovers;
-    private TopicReopening reopening;
+    private TopicUnloader unloader;
     private UndoneResets undone;
     private StoredSeals seals;
     private ExecutorService background;
@@ -103,7 +103,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         IndividualAcks individual = new IndividualAcks(pulsar.getConfig().isAcknowledgmentAtBatchIndexLevelEnabled());
         seals = new StoredSeals(random, individual, LedgerThread::of, System::nanoTime);
         undone = new UndoneResets(individual, seals, background);
-        reopening = new TopicReopening(background, System::nanoTime);
+        unloader = new TopicUnloader(background, System::nanoTime);
         unusedTimer = new HashedWheelTimer();
         wakeups = new Wakeups(clock);
         watch = new AckWatch(config.ackPollMs(), seals, this::lookEachSecond);
@@ -113,17 +113,17 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         link.start();
         bookKeeper = config.readAhead() ? readableLedgers(pulsar) : null;
         if (bookKeeper != null) {
-            Pace pace = new Pace(config.readAheadPerSecond(), System.nanoTime());
-            readAhead = new ReadAhead(clock, System::nanoTime, ReadAhead.STRIDE, pace, new BrokerFigures(pulsar),
+            ReadAheadLimiter limiter = new ReadAheadLimiter(config.readAheadPerSecond(), System.nanoTime());
+            readAhead = new ReadAhead(clock, System::nanoTime, ReadAhead.STRIDE, limiter, new BrokerLatency(pulsar),
                     config.readAheadEntries());
             readAhead.start();
         }
-        lookout = new Lookout(System::nanoTime);
-        lookout.start();
+        poller = new BackoffPoller(System::nanoTime);
+        poller.start();
         // The broker's service does not exist yet.
         pulsar.runWhenReadyForIncomingRequests(() -> {
             BrokerService broker = pulsar.getBrokerService();
-            broker.addTopicEventListener(new EarlyTrackers(broker, lookout, undone, this::watchLoaded));
+            broker.addTopicEventListener(new EarlyTrackers(broker, poller, undone, this::watchLoaded));
             bypassWatch = new BypassWatch(new BrokerDispatchers(broker, TrackerFactory.class), link::bypassed);
             bypassWatch.start();
         });
@@ -165,13 +165,13 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
                 seals.keep(subscription.getCursor());
             }
         }
-        DispatcherHost host = new DispatcherHost(dispatcher, link, wakeups, background, logs, undone, reopening);
-        Ownership ownership = host.ownership();
-        TrackerCore core = newCore(host, dispatcher.getTopic().getName(), dispatcher.getSubscription().getName(),
+        DispatcherContext context = new DispatcherContext(dispatcher, link, wakeups, background, logs, undone, unloader);
+        Ownership ownership = context.ownership();
+        TrackerCore core = newCore(context, dispatcher.getTopic().getName(), dispatcher.getSubscription().getName(),
                 ownership == null ? Ownership.first(random) : ownership);
         Tracker tracker;
         try {
-            tracker = new Tracker(dispatcher, core, link, host, deletions, unusedTimer, leftovers, seals);
+            tracker = new Tracker(dispatcher, core, link, context, deletions, unusedTimer, leftovers, seals);
         } catch (RecoverDelayedDeliveryTrackerException e) {
             // Left-over snapshots look empty, so there is no recovery that could fail.
             throw new IllegalStateException("cannot make a tracker for " + dispatcher.getName(), e);
@@ -182,7 +182,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         if (dispatcher.getSubscription() instanceof PersistentSubscription subscription) {
             unasked.watch(subscription, new UnaskedIndexes.OfPulsar(subscription, core), new OfTheDaemon(subscription));
         }
-        core.watch().claim();
+        core.monitor().claim();
         watch.add(core);
         link.register(core);
         return tracker;
@@ -227,10 +227,10 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         }
     }
 
-    private TrackerCore newCore(CursorHost host, String topic, String subscription, Ownership ownership) {
-        TrackerCore core = new TrackerCore(host, clock, new TrackerSettings(topic, subscription, ownership,
+    private TrackerCore newCore(CursorContext context, String topic, String subscription, Ownership ownership) {
+        TrackerCore core = new TrackerCore(context, clock, new TrackerSettings(topic, subscription, ownership,
                 config.horizonMs(), config.credit(), config.nearMaxEntries(), config.daemonWaitMs()), random, budget);
-        host.serve(core);
+        context.serve(core);
         return core;
     }
 
@@ -257,7 +257,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
     private CompletableFuture<Void> clearOnce(ManagedCursor cursor, Ownership ownership) {
         CursorProperties properties = CursorProperties.withoutReset(cursor);
         CompletableFuture<Boolean> cleared = clear(cursor, properties, ownership);
-        deletions.expect(cursor, new LogLedgers(cursor.getName(), properties, new Conflicts(() -> { }), logs),
+        deletions.expect(cursor, new LogLedgers(cursor.getName(), properties, new WriteConflicts(() -> { }), logs),
                 new OverrideLedgers(cursor.getName(), properties, logs), cleared);
         return link.isConnected()
                 ? cleared.<Void>thenApply(done -> null).completeOnTimeout(null, CLEAN_TIMEOUT_MS, TimeUnit.MILLISECONDS)
@@ -268,10 +268,10 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
     private CompletableFuture<Boolean> clear(ManagedCursor cursor, CursorProperties properties, Ownership ownership) {
         String topic = TopicName.fromPersistenceNamingEncoding(cursor.getManagedLedger().getName());
         String subscription = Codec.decode(cursor.getName());
-        CursorHost host = new CursorHost(topic + " / " + subscription, properties, link, background, logs, undone);
-        TrackerCore core = newCore(host, topic, subscription, ownership);
+        CursorContext context = new CursorContext(topic + " / " + subscription, properties, link, background, logs, undone);
+        TrackerCore core = newCore(context, topic, subscription, ownership);
         core.speakForLast();
-        core.dispatcher().clear();
+        core.queue().clear();
         core.finish();
         link.register(core);
         return core.whenClosed().thenApply(done -> core.isClosed());
@@ -282,7 +282,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         if (link == null) {
             return;
         }
-        lookout.close();
+        poller.close();
         if (bypassWatch != null) {
             bypassWatch.close();
         }

@@ -23,10 +23,10 @@ class AckWatchTest {
     private final VirtualClock clock = new VirtualClock(ToyWorld.START_MS);
     private final StoredSeals seals = new StoredSeals(new Random(3), new IndividualAcks(false), cursor -> null, System::nanoTime);
 
-    private TrackerCore newCore(ToyBroker host) {
-        host.core = new TrackerCore(host, clock, new TrackerSettings("topic", "sub", Ownership.first(new Random(1)),
+    private TrackerCore newCore(ToyBroker context) {
+        context.core = new TrackerCore(context, clock, new TrackerSettings("topic", "sub", Ownership.first(new Random(1)),
                 2000, 100, 100, 60_000), new Random(2), new PendingBudget(1000));
-        return host.core;
+        return context.core;
     }
 
     @Test

@@ -22,12 +22,13 @@ class ShimClassesTest {
     void theShimsOwnClassesOfAJarAreNamed() throws Exception {
         Path jar = folder.resolve("a shim.jar");
         try (JarOutputStream out = new JarOutputStream(Files.newOutputStream(jar))) {
-            for (String name : List.of("META-INF/MANIFEST.MF", "tidegate/pulsar/Tracker.class", "tidegate/pulsar/readahead/Pace$1.class",
+            for (String name : List.of("META-INF/MANIFEST.MF", "tidegate/pulsar/Tracker.class",
+                    "tidegate/pulsar/readahead/ReadAheadLimiter$1.class",
                     "tidegate/pulsar/notes.txt", "tidegate/other/Tracker.class", "org/slf4j/Logger.class")) {
                 out.putNextEntry(new JarEntry(name));
             }
         }
-        assertEquals(List.of("tidegate.pulsar.Tracker", "tidegate.pulsar.readahead.Pace$1"), ShimClasses.names(source(jar)));
+        assertEquals(List.of("tidegate.pulsar.Tracker", "tidegate.pulsar.readahead.ReadAheadLimiter$1"), ShimClasses.names(source(jar)));
     }
 
     @Test
@@ -41,7 +42,7 @@ class ShimClassesTest {
     void oneThatCannotBeLoadedKeepsNoneOfTheOthers() {
         ClassLoader loader = ShimClasses.class.getClassLoader();
         assertFalse(ShimClasses.isLoaded("tidegate.pulsar.NoSuchClass", loader));
-        assertTrue(ShimClasses.isLoaded("tidegate.pulsar.readahead.Pace", loader));
+        assertTrue(ShimClasses.isLoaded("tidegate.pulsar.readahead.ReadAheadLimiter", loader));
     }
 
     private static CodeSource source(Path path) throws Exception {

@@ -17,14 +17,15 @@ import org.apache.bookkeeper.mledger.Position;
 import org.apache.bookkeeper.mledger.PositionFactory;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
-import tidegate.pulsar.gate.TrackerHost.Stored;
+import tidegate.pulsar.gate.TrackerContext.Stored;
 
 /**
  * Deletes positions in one cursor and tells when the cursor's record has them.
  *
- * <p>Pulsar's callbacks do not tell that. They come at once while its limit postpones the write ({@link WriteLimit}), also when
- * a write of a later position is still under way, and for deletions that the record has no room for ({@link RecordRoom}). So each
- * request is followed by a write of the cursor as it is then, and by a look at the position that Pulsar has persisted since.
+ * <p>Pulsar's callbacks do not tell that. They come at once while its limit postpones the write ({@link MarkDeleteLimiter}),
+ * also when a write of a later position is still under way, and for deletions that the record has no room for ({@link
+ * RecordCapacity}). So each request is followed by a write of the cursor as it is then, and by a look at the position that
+ * Pulsar has persisted since.
  *
  * <p>Deletions and write are requested on the {@link LedgerThread}, where no reset begins meanwhile, with consumers or without.
  * Requests that come during a write share the next one. Invariant: one write at a time, and each request is answered.
@@ -60,7 +61,7 @@ public final class StoredDeletions {
         this.lostAfterMs = lostAfterMs;
     }
 
-    /** As {@link tidegate.pulsar.gate.TrackerHost#deleteAndStore}. */
+    /** As {@link tidegate.pulsar.gate.TrackerContext#deleteAndStore}. */
     public void store(List<tidegate.pulsar.wire.Position> positions, long seal, Consumer<Stored> done) {
         synchronized (this) {
             waiting.add(new Request(positions, seal, done));
@@ -170,20 +171,20 @@ public final class StoredDeletions {
     }
 
     private void store(CompletableFuture<Stored> written, boolean hasDeletions) {
-        RecordRoom room = new RecordRoom(cursor);
-        lastUsed = room.usedBefore();
+        RecordCapacity capacity = new RecordCapacity(cursor);
+        lastUsed = capacity.usedBefore();
         Position there = cursor.getMarkDeletedPosition();
         // An instance of its own, which tells this write from any other.
         Position asked = PositionFactory.create(there.getLedgerId(), there.getEntryId());
         boolean[] isOver = {false};
-        WriteLimit.liftOnce(cursor);
+        MarkDeleteLimiter.liftOnce(cursor);
         cursor.asyncMarkDelete(asked, cursor.getProperties(), new MarkDeleteCallback() {
             @Override
             public void markDeleteComplete(Object ctx) {
                 Position persisted = cursor.getPersistentMarkDeletedPosition();
                 // A later position was set later, so its record has the deletions, too.
                 boolean isStored = isOver[0] && persisted != null && (persisted == asked || persisted.compareTo(asked) > 0);
-                written.complete(isStored && hasDeletions ? room.outcome() : Stored.NOT_NOW);
+                written.complete(isStored && hasDeletions ? capacity.outcome() : Stored.NOT_NOW);
             }
 
             @Override

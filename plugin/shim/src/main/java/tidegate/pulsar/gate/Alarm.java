@@ -4,7 +4,7 @@ import tidegate.pulsar.position.NearTier;
 
 /**
  * The alarm that wakes the dispatcher: when the next entry that this broker hands out is due and may leave, and while such
- * entries are {@link Overlooked}.
+ * entries are passed over ({@link StuckDetector}).
  *
  * <p>It reads no clock. Each caller gives the reading by which it found nothing due, or an earlier one: with a later reading an
  * entry that comes due in between would neither leave nor be awaited, and everything behind it would wait too.
@@ -16,35 +16,35 @@ final class Alarm {
     /** A timer that is due for so long does not ring any more. */
     private static final long LOST_MS = 500;
 
-    private final TrackerHost host;
+    private final TrackerContext context;
     private final Pacer pacer;
-    private final Overlooked overlooked;
+    private final StuckDetector stuckDetector;
     /** The time of the next entry, until the dispatcher was woken for it; {@link NearTier#NONE} if none is awaited. */
     private long wakeMs = NearTier.NONE;
-    /** The time of the wake-up requested from the host, until it comes; {@link NearTier#NONE} without a request. */
+    /** The time of the wake-up requested from the context, until it comes; {@link NearTier#NONE} without a request. */
     private long timerMs = NearTier.NONE;
     private boolean stopped;
 
-    Alarm(TrackerHost host, Pacer pacer, Overlooked overlooked) {
-        this.host = host;
+    Alarm(TrackerContext context, Pacer pacer, StuckDetector stuckDetector) {
+        this.context = context;
         this.pacer = pacer;
-        this.overlooked = overlooked;
+        this.stuckDetector = stuckDetector;
     }
 
     /** Wakes the dispatcher when the next entry is due, and checks when it may overlook entries that are due already. */
     void arm(long nowMs) {
         long headMs = pacer.headMs(nowMs);
-        if (stopped || headMs == NearTier.NONE && overlooked.lookMs() == NearTier.NONE) {
+        if (stopped || headMs == NearTier.NONE && stuckDetector.lookMs() == NearTier.NONE) {
             return;
         }
         if (headMs > nowMs && headMs != NearTier.NONE && (headMs < wakeMs || wakeMs <= nowMs)) {
             wakeMs = headMs;
         }
-        long nextMs = Math.min(wakeMs > nowMs ? wakeMs : NearTier.NONE, overlooked.lookMs());
+        long nextMs = Math.min(wakeMs > nowMs ? wakeMs : NearTier.NONE, stuckDetector.lookMs());
         // One that is due rings as soon as its thread has the lock: a later request would replace it.
         if (nextMs < timerMs || nextMs != NearTier.NONE && timerMs <= nowMs - LOST_MS) {
             timerMs = nextMs;
-            host.wakeAt(nextMs);
+            context.wakeAt(nextMs);
         }
     }
 
@@ -72,10 +72,10 @@ final class Alarm {
             wakeMs = NearTier.NONE;
         }
         if (wakes) {
-            overlooked.expectRound(nowMs);
+            stuckDetector.expectRound(nowMs);
         }
-        if (overlooked.isLookOver(nowMs)) {
-            wakes |= overlooked.look(nowMs);
+        if (stuckDetector.isLookOver(nowMs)) {
+            wakes |= stuckDetector.look(nowMs);
         }
         arm(nowMs);
         return wakes && !stopped;

@@ -25,7 +25,7 @@ public final class Claim {
     private static final int MAX_CONFLICTS = 4;
     private static final Position NOT_KNOWN = new Position(-1, -1);
 
-    private final TrackerHost host;
+    private final TrackerContext context;
     private final Ownership known;
     private final RandomGenerator random;
     private Ownership ownership;
@@ -37,8 +37,8 @@ public final class Claim {
     private final Wait pause = new Wait();
 
     /** @param known the ownership that the cursor had when the tracker was made, or a first one */
-    public Claim(TrackerHost host, Ownership known, RandomGenerator random) {
-        this.host = host;
+    public Claim(TrackerContext context, Ownership known, RandomGenerator random) {
+        this.context = context;
         this.known = known;
         this.random = random;
         ownership = known;
@@ -72,14 +72,14 @@ public final class Claim {
 
     /** The ownership to write now, or null; the caller must bring the outcome to {@link #written}. */
     public Ownership begin(long nowMs) {
-        if (owned || writing || !pause.isOver(nowMs, pauseMs()) || !host.mayPutOwnership()) {
+        if (owned || writing || !pause.isOver(nowMs, pauseMs()) || !context.mayPutOwnership()) {
             return null;
         }
         writing = true;
-        Ownership there = host.ownership();
-        ownership = (there == null ? known : there).next(host.storesSealed(), random);
+        Ownership there = context.ownership();
+        ownership = (there == null ? known : there).next(context.storesSealed(), random);
         // The former owners read all that the index has of them before now: a topic that ends earlier is not the one they knew.
-        end = host.lastConfirmed();
+        end = context.lastConfirmed();
         return ownership;
     }
 
@@ -88,25 +88,25 @@ public final class Claim {
     }
 
     /** The outcome of the write that {@link #begin} asked for. */
-    public void written(TrackerHost.Written written, long nowMs) {
+    public void written(TrackerContext.Written written, long nowMs) {
         writing = false;
-        owned = written == TrackerHost.Written.DONE;
+        owned = written == TrackerContext.Written.DONE;
         if (owned) {
             refusals = 0;
             conflicts = 0;
             return;
         }
-        if (written == TrackerHost.Written.UNATTENDED) {
+        if (written == TrackerContext.Written.UNATTENDED) {
             return;
         }
         refusals++;
         pause.begin(nowMs);
-        if (written == TrackerHost.Written.CONFLICT) {
+        if (written == TrackerContext.Written.CONFLICT) {
             conflicts++;
             LOG.info("[{}] The cursor's metadata was written by somebody else at the same time: epoch {} is claimed again",
-                    host.name(), ownership.epoch());
+                    context.name(), ownership.epoch());
         } else {
-            LOG.info("[{}] The cursor's metadata could not be written: epoch {} is claimed again", host.name(),
+            LOG.info("[{}] The cursor's metadata could not be written: epoch {} is claimed again", context.name(),
                     ownership.epoch());
         }
     }

@@ -2,9 +2,9 @@ package tidegate.pulsar.gate;
 
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
-import tidegate.pulsar.position.PositionStates;
+import tidegate.pulsar.position.TrackedPositions;
 import tidegate.pulsar.wire.Position;
-import tidegate.pulsar.wire.Positions;
+import tidegate.pulsar.wire.PositionBitmaps;
 
 /**
  * Learns from the tracker's cursor: acknowledgements, progress of mark-delete, and resets.
@@ -16,23 +16,23 @@ import tidegate.pulsar.wire.Positions;
 final class CursorWatch {
     private static final Logger LOG = LoggerFactory.getLogger(CursorWatch.class);
 
-    private final TrackerHost host;
+    private final TrackerContext context;
     private final Seal seal;
-    private final PositionStates positions;
+    private final TrackedPositions positions;
     private final Outbox outbox;
     private final DaemonStream stream;
     private final SettlingDeletes deletes;
     private Position markDelete;
 
-    CursorWatch(TrackerHost host, Seal seal, PositionStates positions, Outbox outbox, DaemonStream stream,
+    CursorWatch(TrackerContext context, Seal seal, TrackedPositions positions, Outbox outbox, DaemonStream stream,
                 SettlingDeletes deletes) {
-        this.host = host;
+        this.context = context;
         this.seal = seal;
         this.positions = positions;
         this.outbox = outbox;
         this.stream = stream;
         this.deletes = deletes;
-        markDelete = host.markDelete();
+        markDelete = context.markDelete();
     }
 
     // ---- resets ---------------------------------------------------------------------------------------------------
@@ -47,7 +47,7 @@ final class CursorWatch {
     /** In case a reset ever leaves the seal: it takes all acknowledgements back, so the highest one shows it. */
     void noticeLostReport() {
         long[] last = positions.lastReported();
-        if (last != null && !positions.isSettling(last[0], last[1]) && !host.isDeleted(last[0], last[1])) {
+        if (last != null && !positions.isSettling(last[0], last[1]) && !context.isDeleted(last[0], last[1])) {
             onReset();
         }
     }
@@ -57,23 +57,23 @@ final class CursorWatch {
      * be checked again before anything relies on it, and the daemon hears of the new seal before anything else.
      */
     void onReset() {
-        LOG.info("[{}] The cursor was reset or skipped: what was known acknowledged is looked at again", host.name());
+        LOG.info("[{}] The cursor was reset or skipped: what was known acknowledged is looked at again", context.name());
         // First, so that every look from now on is true of the new seal.
         seal.renew();
         outbox.dropAcknowledgements();
         positions.doubt();
         deletes.abandon();
         stream.reopen();
-        follow(host.markDelete());
+        follow(context.markDelete());
     }
 
     // ---- acknowledgements -----------------------------------------------------------------------------------------
 
     /** Positions that may have been acknowledged and are. Needs no lock, as it may take long. */
-    Positions findAcknowledged() {
-        Positions found = new Positions();
+    PositionBitmaps findAcknowledged() {
+        PositionBitmaps found = new PositionBitmaps();
         positions.forEachUnseen((ledgerId, entryId) -> {
-            if (host.isDeleted(ledgerId, entryId)) {
+            if (context.isDeleted(ledgerId, entryId)) {
                 found.add(ledgerId, entryId);
             }
         });
@@ -81,7 +81,7 @@ final class CursorWatch {
     }
 
     /** Reports the found positions, unless the cursor has lost the seal under which they were found. */
-    void report(Positions found, long then) {
+    void report(PositionBitmaps found, long then) {
         noticeReset();
         if (!seal.stood(then)) {
             return;
@@ -96,12 +96,12 @@ final class CursorWatch {
      * Reports the findings of {@link DeletedRanges}, without positions that were told meanwhile or that this tracker itself
      * deletes. False if the cursor has lost the seal under which they were found.
      */
-    boolean reportCancelled(Positions found, long then) {
+    boolean reportCancelled(PositionBitmaps found, long then) {
         noticeReset();
         if (!seal.stood(then)) {
             return false;
         }
-        Positions cancelled = new Positions();
+        PositionBitmaps cancelled = new PositionBitmaps();
         found.forEach((ledgerId, entryId) -> {
             // A settling one is reported, too.
             if (!positions.isReported(ledgerId, entryId) && !hasPassed(ledgerId, entryId)) {
@@ -115,7 +115,7 @@ final class CursorWatch {
     }
 
     /** The cursor has these as deleted. The outbox owns the positions from now on. */
-    void acknowledge(Positions found) {
+    void acknowledge(PositionBitmaps found) {
         found.forEach(positions::acknowledge);
         outbox.acknowledge(found.optimized());
     }
@@ -150,7 +150,7 @@ final class CursorWatch {
             positions.discardUpTo(position);
             return;
         }
-        Positions passed = positions.passUpTo(position);
+        PositionBitmaps passed = positions.passUpTo(position);
         if (!passed.isEmpty()) {
             outbox.acknowledge(passed.optimized());
         }

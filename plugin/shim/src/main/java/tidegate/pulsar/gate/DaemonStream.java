@@ -7,14 +7,14 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import tidegate.pulsar.position.NearTier;
 import tidegate.pulsar.position.PositionSet;
-import tidegate.pulsar.position.PositionStates;
+import tidegate.pulsar.position.TrackedPositions;
 import tidegate.pulsar.timing.Wait;
 import tidegate.pulsar.wire.Frame;
 import tidegate.pulsar.wire.Frame.Envelope;
-import tidegate.pulsar.wire.Frames;
+import tidegate.pulsar.wire.FrameCodec;
 import tidegate.pulsar.wire.Ownership;
 import tidegate.pulsar.wire.Position;
-import tidegate.pulsar.wire.Positions;
+import tidegate.pulsar.wire.PositionBitmaps;
 
 /**
  * One tracker's stream to the daemon: its state, the OPEN that it sent, and when the link should fetch frames. The
@@ -31,12 +31,12 @@ final class DaemonStream {
     /** CLOSING: the stream closes in order to open again. */
     private enum State { UNOPENED, OPENING, OPEN, CLOSING }
 
-    private final TrackerHost host;
+    private final TrackerContext context;
     private final TrackerSettings settings;
     private final Outbox outbox;
-    private final PositionStates positions;
+    private final TrackedPositions positions;
     private final NearTier near;
-    private final PaceNews paceNews;
+    private final PaceUpdates paceUpdates;
     private final HeldAnswer answer;
 
     private State state = State.UNOPENED;
@@ -55,14 +55,14 @@ final class DaemonStream {
     private CompletableFuture<Void> clearing;
     private long clearSeq;
 
-    DaemonStream(TrackerHost host, TrackerSettings settings, Outbox outbox, PositionStates positions, NearTier near,
-            PaceNews paceNews) {
-        this.host = host;
+    DaemonStream(TrackerContext context, TrackerSettings settings, Outbox outbox, TrackedPositions positions, NearTier near,
+            PaceUpdates paceUpdates) {
+        this.context = context;
         this.settings = settings;
         this.outbox = outbox;
         this.positions = positions;
         this.near = near;
-        this.paceNews = paceNews;
+        this.paceUpdates = paceUpdates;
         answer = new HeldAnswer(outbox, positions, near);
     }
 
@@ -105,22 +105,23 @@ final class DaemonStream {
     /** @param last true if CLOSE is to follow because the tracker is finished */
     Frame.Open open(Claim claim, long seal, boolean last, int version, long nowMs) {
         state = State.OPENING;
-        takesMoves = version >= Frames.VERSION_WITH_MOVE;
-        paceNews.opened(version);
+        takesMoves = version >= FrameCodec.VERSION_WITH_MOVE;
+        paceUpdates.opened(version);
         ends = last;
         Ownership owner = claim.ownership();
         // Without entries that this broker gated for want of a daemon and that are due later: the daemon hands those out.
         PositionSet inFlight = positions.inFlight(nowMs + settings.horizonMs());
         answer.expect(seal, inFlight);
         // Positions that do not fit may come as DUE although they are here already; the tracker ignores them then.
-        List<Positions> parts = inFlight.toPositions().cut(Frames.MAX_SET_BYTES);
+        List<PositionBitmaps> parts = inFlight.toPositions().cut(FrameCodec.MAX_SET_BYTES);
         // Otherwise a daemon that comes back again and again brings all its credit each time, while nothing leaves.
         int credit = settings.credit() - near.holdCredit(nowMs, settings.credit());
-        markDeleteTold = host.persistedMarkDelete();
+        markDeleteTold = context.persistedMarkDelete();
         outbox.opened(inFlight, last);
         return new Frame.Open(owner.incarnation(), owner.epoch(), seal, settings.horizonMs(), credit,
                 markDeleteTold.ledgerId(), markDeleteTold.entryId(), settings.topic(), settings.subscription(),
-                parts.isEmpty() ? new Positions() : parts.get(0), host.log().home(), host.log().pointer(), owner.claims(),
+                parts.isEmpty() ? new PositionBitmaps() : parts.get(0), context.log().home(), context.log().pointer(),
+                owner.claims(),
                 claim.end().ledgerId(), claim.end().entryId());
     }
 
@@ -149,7 +150,7 @@ final class DaemonStream {
     /** Makes the link fetch frames soon. */
     void signal() {
         noted = true;
-        host.framesWaiting();
+        context.framesWaiting();
     }
 
     /** As {@link #signal}, but the caller tells the link, without the lock. */
@@ -164,7 +165,7 @@ final class DaemonStream {
 
     /** True if the caller must tell the link that there is something to send. */
     boolean noteAny() {
-        return noteIf(outbox.hasUnsent() || reopen || isCreditDue() || paceNews.isDue());
+        return noteIf(outbox.hasUnsent() || reopen || isCreditDue() || paceUpdates.isDue());
     }
 
     private boolean noteIf(boolean wanted) {
@@ -183,7 +184,7 @@ final class DaemonStream {
 
     /** Tells the persisted mark-delete position if it has moved forward. OPEN tells one that has gone back. */
     void tellMarkDelete() {
-        Position persisted = host.persistedMarkDelete();
+        Position persisted = context.persistedMarkDelete();
         if (persisted.compareTo(markDeleteTold) > 0) {
             markDeleteTold = persisted;
             outbox.markDelete(persisted.ledgerId(), persisted.entryId());
@@ -206,8 +207,8 @@ final class DaemonStream {
             return outbox.takeClose(streamId);
         }
         List<Envelope> frames = outbox.takeUnsent(streamId);
-        if (!last && paceNews.isDue()) {
-            frames.add(new Envelope(streamId, 0, paceNews.take()));
+        if (!last && paceUpdates.isDue()) {
+            frames.add(new Envelope(streamId, 0, paceUpdates.take()));
         }
         if (!last && isCreditDue()) {
             frames.add(new Envelope(streamId, 0, new Frame.Credit(near.takeCredit())));
@@ -243,7 +244,7 @@ final class DaemonStream {
 
     void refused(int code, String message, long nowMs) {
         if (code != lastErrorCode) {
-            LOG.warn("[{}] The daemon refused the stream: {} (code {}); trying again", host.name(), message, code);
+            LOG.warn("[{}] The daemon refused the stream: {} (code {}); trying again", context.name(), message, code);
         }
         lastErrorCode = code;
         sinceRefused.begin(nowMs);

@@ -3,9 +3,9 @@ package tidegate.pulsar.gate;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import tidegate.pulsar.position.PositionStates;
+import tidegate.pulsar.position.TrackedPositions;
 import tidegate.pulsar.timing.Wait;
-import tidegate.pulsar.wire.Positions;
+import tidegate.pulsar.wire.PositionBitmaps;
 
 /**
  * Notices positions that the cursor has as deleted although nobody was given them: messages cancelled before they were due, by
@@ -35,7 +35,7 @@ final class DeletedRanges {
     /** The findings of one look, in parts. The look read the state first, so that nothing later counts as seen. */
     static final class Look {
         private final State state;
-        private final List<Positions> parts = new ArrayList<>();
+        private final List<PositionBitmaps> parts = new ArrayList<>();
         private int lastSize = PART_MAX;
         private long words;
 
@@ -43,13 +43,13 @@ final class DeletedRanges {
             this.state = state;
         }
 
-        List<Positions> parts() {
+        List<PositionBitmaps> parts() {
             return parts;
         }
 
         private void add(long ledgerId, long entryId) {
             if (lastSize == PART_MAX) {
-                parts.add(new Positions());
+                parts.add(new PositionBitmaps());
                 lastSize = 0;
             }
             parts.get(parts.size() - 1).add(ledgerId, entryId);
@@ -57,16 +57,16 @@ final class DeletedRanges {
         }
     }
 
-    private final TrackerHost host;
+    private final TrackerContext context;
     private final Seal seal;
-    private final PositionStates positions;
+    private final TrackedPositions positions;
     private final Wait sinceLook = new Wait();
     private long pauseMs;
     private volatile State told;
     private volatile Taken taken;
 
-    DeletedRanges(TrackerHost host, Seal seal, PositionStates positions) {
-        this.host = host;
+    DeletedRanges(TrackerContext context, Seal seal, TrackedPositions positions) {
+        this.context = context;
         this.seal = seal;
         this.positions = positions;
     }
@@ -94,12 +94,12 @@ final class DeletedRanges {
         if (positions.contained() == 0 && !mayExceed(look.state)) {
             return look;
         }
-        Map<Long, long[]> deleted = host.deletedEntries();
+        Map<Long, long[]> deleted = context.deletedEntries();
         deleted.forEach((ledgerId, words) -> {
             look.words += words.length;
             positions.forEachContainedIn(ledgerId, words, look::add);
         });
-        RangeLimit limit = host.rangeLimit();
+        RangeLimit limit = context.rangeLimit();
         long ranges = limit.taken(deleted);
         taken = new Taken(look.state, ranges);
         if (ranges > limit.max()) {
@@ -124,7 +124,7 @@ final class DeletedRanges {
     private boolean mayExceed(State state) {
         Taken before = taken;
         return before == null || before.state.generation() != state.generation()
-                || before.ranges + state.deletions() - before.state.deletions() > host.rangeLimit().max();
+                || before.ranges + state.deletions() - before.state.deletions() > context.rangeLimit().max();
     }
 
     /** All findings of the look were told, under a seal that stood. */
@@ -133,6 +133,6 @@ final class DeletedRanges {
     }
 
     private State state() {
-        return new State(seal.generation(), host.deletions(), positions.entered());
+        return new State(seal.generation(), context.deletions(), positions.entered());
     }
 }

@@ -2,7 +2,7 @@ package tidegate.pulsar.gate;
 
 import tidegate.pulsar.position.NearTier;
 import tidegate.pulsar.position.PositionSet;
-import tidegate.pulsar.position.PositionStates;
+import tidegate.pulsar.position.TrackedPositions;
 import tidegate.pulsar.wire.Frame;
 import tidegate.pulsar.wire.Position;
 
@@ -15,7 +15,7 @@ import tidegate.pulsar.wire.Position;
  */
 final class HeldAnswer {
     private final Outbox outbox;
-    private final PositionStates positions;
+    private final TrackedPositions positions;
     private final NearTier near;
     /** The seal that OPEN told. */
     private long generation = Seal.NONE;
@@ -25,7 +25,7 @@ final class HeldAnswer {
     private PositionSet acknowledged = new PositionSet();
     private boolean hadOne;
 
-    HeldAnswer(Outbox outbox, PositionStates positions, NearTier near) {
+    HeldAnswer(Outbox outbox, TrackedPositions positions, NearTier near) {
         this.outbox = outbox;
         this.positions = positions;
         this.near = near;
@@ -67,10 +67,10 @@ final class HeldAnswer {
     /**
      * Positions that the daemon knows acknowledged and the cursor does not have as deleted. May take long, so it needs no lock.
      */
-    PositionSet undoneIn(TrackerHost host) {
+    PositionSet undoneIn(TrackerContext context) {
         PositionSet undone = new PositionSet();
         acknowledged.forEach((ledgerId, entryId) -> {
-            if (!host.isDeleted(ledgerId, entryId)) {
+            if (!context.isDeleted(ledgerId, entryId)) {
                 undone.add(ledgerId, entryId);
             }
         });

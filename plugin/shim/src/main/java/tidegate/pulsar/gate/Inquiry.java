@@ -2,9 +2,9 @@ package tidegate.pulsar.gate;
 
 import tidegate.pulsar.position.Overrides;
 import tidegate.pulsar.position.PositionSet;
-import tidegate.pulsar.position.PositionStates;
 import tidegate.pulsar.position.SoughtPositions;
-import tidegate.pulsar.wire.Positions;
+import tidegate.pulsar.position.TrackedPositions;
+import tidegate.pulsar.wire.PositionBitmaps;
 
 /**
  * Tells how positions stand that somebody wants to cancel or move. This broker alone knows: under the tracker's lock the
@@ -15,16 +15,16 @@ final class Inquiry {
     record Look(long generation, PositionSet absent, PositionSet deleted) {}
 
     /** The positions by state. One that is in no set is no message that waits. */
-    record Standing(Positions waiting, Positions tooLate, Positions acknowledged) {}
+    record Standing(PositionBitmaps waiting, PositionBitmaps tooLate, PositionBitmaps acknowledged) {}
 
-    private final TrackerHost host;
+    private final TrackerContext context;
     private final Seal seal;
-    private final PositionStates positions;
+    private final TrackedPositions positions;
     private final SoughtPositions sought;
     private final Overrides overrides;
 
     Inquiry(TrackerParts parts) {
-        host = parts.host;
+        context = parts.context;
         seal = parts.seal;
         positions = parts.positions;
         sought = parts.sought;
@@ -32,14 +32,14 @@ final class Inquiry {
     }
 
     /** Looks at the cursor. Needs no lock, as it may take long. */
-    Look look(Positions asked) {
+    Look look(PositionBitmaps asked) {
         long generation = seal.generation();
         PositionSet absent = new PositionSet();
         PositionSet deleted = new PositionSet();
         asked.forEach((ledgerId, entryId) -> {
-            if (!host.exists(ledgerId, entryId)) {
+            if (!context.exists(ledgerId, entryId)) {
                 absent.add(ledgerId, entryId);
-            } else if (host.isDeleted(ledgerId, entryId)) {
+            } else if (context.isDeleted(ledgerId, entryId)) {
                 deleted.add(ledgerId, entryId);
             }
         });
@@ -50,7 +50,7 @@ final class Inquiry {
      * True if the look still holds, and tells all. It does not while the dispatcher reads a message whose move was not stored:
      * it may still wait, or go to a consumer. Lock held.
      */
-    boolean holds(Look look, Positions asked) {
+    boolean holds(Look look, PositionBitmaps asked) {
         if (!seal.stood(look.generation()) || !positions.isDecided()) {
             return false;
         }
@@ -61,10 +61,10 @@ final class Inquiry {
     }
 
     /** Lock held. */
-    Standing sort(Positions asked, Look look) {
-        Positions waiting = new Positions();
-        Positions tooLate = new Positions();
-        Positions acknowledged = new Positions();
+    Standing sort(PositionBitmaps asked, Look look) {
+        PositionBitmaps waiting = new PositionBitmaps();
+        PositionBitmaps tooLate = new PositionBitmaps();
+        PositionBitmaps acknowledged = new PositionBitmaps();
         asked.forEach((ledgerId, entryId) -> {
             if (look.absent().contains(ledgerId, entryId)) {
                 return;

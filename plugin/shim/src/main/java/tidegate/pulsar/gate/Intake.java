@@ -4,8 +4,8 @@ import java.time.Clock;
 import tidegate.pulsar.position.NearTier;
 import tidegate.pulsar.position.Overrides;
 import tidegate.pulsar.position.PositionSet;
-import tidegate.pulsar.position.PositionStates;
 import tidegate.pulsar.position.SoughtPositions;
+import tidegate.pulsar.position.TrackedPositions;
 import tidegate.pulsar.wire.Records;
 
 /**
@@ -18,24 +18,24 @@ import tidegate.pulsar.wire.Records;
 final class Intake {
     private static final long MAX_LOOK_AGE_MS = 2000;
 
-    private final TrackerHost host;
+    private final TrackerContext context;
     private final Clock clock;
     private final TrackerSettings settings;
-    private final PositionStates positions;
+    private final TrackedPositions positions;
     private final SoughtPositions sought;
     private final NearTier near;
     private final Overrides overrides;
     private final Outbox outbox;
     private final DaemonStream stream;
     private final CursorWatch cursor;
-    private final AheadGate ahead;
+    private final ReadAheadGate readAhead;
     private final Pacer pacer;
     private final Alarm alarm;
     /** The last reading of the clock; never later than the clock, unless somebody set it back. */
     private long lookedMs;
 
     Intake(TrackerParts parts) {
-        host = parts.host;
+        context = parts.context;
         clock = parts.clock;
         settings = parts.settings;
         positions = parts.positions;
@@ -45,7 +45,7 @@ final class Intake {
         outbox = parts.outbox;
         stream = parts.stream;
         cursor = parts.cursor;
-        ahead = parts.ahead;
+        readAhead = parts.readAhead;
         pacer = parts.pacer;
         alarm = parts.alarm;
     }
@@ -69,7 +69,7 @@ final class Intake {
             return takeAgain(ledgerId, entryId, deliverAtMs);
         }
         boolean tracked = takeNew(ledgerId, entryId, deliverAtMs);
-        ahead.onReadInVain();
+        readAhead.onReadInVain();
         return tracked;
     }
 
@@ -78,7 +78,7 @@ final class Intake {
         boolean wasReported = positions.isReported(ledgerId, entryId);
         boolean isDoubtful = positions.isDoubtful(ledgerId, entryId);
         boolean mayBeDeleted = wasReported || isDoubtful || deliverAtMs <= nowMs || cursor.hasPassed(ledgerId, entryId);
-        if (mayBeDeleted && host.isDeleted(ledgerId, entryId)) {
+        if (mayBeDeleted && context.isDeleted(ledgerId, entryId)) {
             // Read before it was skipped or acknowledged: the second of two overlapping replay reads, see takeAgain.
             positions.leave(ledgerId, entryId);
             return true;
@@ -110,7 +110,7 @@ final class Intake {
             // Pulsar may replay a position twice: its dispatcher takes the end of one batch for the end of another that still
             // waits to be sent, and reads the latter's positions again. A true redelivery leaves its consumer first.
             if (positions.isHandedOut(ledgerId, entryId)
-                    && (host.isOutstanding(ledgerId, entryId) || host.isDeleted(ledgerId, entryId))) {
+                    && (context.isOutstanding(ledgerId, entryId) || context.isDeleted(ledgerId, entryId))) {
                 return true;
             }
             if (isHeldBack(ledgerId, entryId)) {
@@ -121,7 +121,7 @@ final class Intake {
                 positions.give(ledgerId, entryId, 0);
                 return false;
             }
-            int redeliveryCount = host.redeliveryCount(ledgerId, entryId);
+            int redeliveryCount = context.redeliveryCount(ledgerId, entryId);
             if (redeliveryCount == positions.redeliveryCount(ledgerId, entryId)) {
                 // Nobody has given it back, so it is being acknowledged. Pulsar takes it from the consumer, with all others of
                 // one command, before the cursor hears of any. If it is something else after all, the message only comes a
@@ -147,7 +147,7 @@ final class Intake {
         if (!positions.isHandedOut(ledgerId, entryId)) {
             return pacer.isOn();
         }
-        return pacer.isPaused() && !positions.isGiven(ledgerId, entryId) && host.redeliveryCount(ledgerId, entryId) <= 0;
+        return pacer.isPaused() && !positions.isGiven(ledgerId, entryId) && context.redeliveryCount(ledgerId, entryId) <= 0;
     }
 
     /**
@@ -176,7 +176,7 @@ final class Intake {
             long entryId = records.entryId(i);
             // In this order, as an entry handed out stays contained until it has been seen deleted.
             boolean unknown = sought.contains(ledgerId, entryId)
-                    || !positions.contains(ledgerId, entryId) && !host.isDeleted(ledgerId, entryId);
+                    || !positions.contains(ledgerId, entryId) && !context.isDeleted(ledgerId, entryId);
             if (unknown && !positions.isReported(ledgerId, entryId) && !positions.isDoubtful(ledgerId, entryId)) {
                 sought.find(ledgerId, entryId);
                 positions.enter(ledgerId, entryId);
@@ -200,7 +200,7 @@ final class Intake {
             // No longer contained if the mark-delete position has passed it meanwhile.
             if (positions.contains(ledgerId, entryId) && !held.contains(ledgerId, entryId)
                     && !positions.isSettling(ledgerId, entryId)) {
-                boolean isPassed = cursor.hasPassed(ledgerId, entryId) && host.isDeleted(ledgerId, entryId);
+                boolean isPassed = cursor.hasPassed(ledgerId, entryId) && context.isDeleted(ledgerId, entryId);
                 if (isPassed || positions.isReported(ledgerId, entryId)) {
                     positions.leave(ledgerId, entryId);
                 } else {
@@ -213,7 +213,7 @@ final class Intake {
 
     /** One that is not acknowledged any more was reset: the override that it had must not hold at the next owner. */
     private void noticeReturn(long ledgerId, long entryId) {
-        if (overrides.isLeaving(ledgerId, entryId) && !host.isDeleted(ledgerId, entryId)) {
+        if (overrides.isLeaving(ledgerId, entryId) && !context.isDeleted(ledgerId, entryId)) {
             overrides.comeBack(ledgerId, entryId);
         }
     }

@@ -4,9 +4,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import tidegate.pulsar.position.Overrides;
 import tidegate.pulsar.position.PositionSet;
-import tidegate.pulsar.position.PositionStates;
 import tidegate.pulsar.position.SoughtPositions;
-import tidegate.pulsar.wire.Positions;
+import tidegate.pulsar.position.TrackedPositions;
+import tidegate.pulsar.wire.PositionBitmaps;
 import tidegate.pulsar.wire.Records;
 
 /**
@@ -20,21 +20,21 @@ final class LostPositions {
     private static final Logger LOG = LoggerFactory.getLogger(LostPositions.class);
 
     private final Object lock;
-    private final TrackerHost host;
-    private final PositionStates positions;
+    private final TrackerContext context;
+    private final TrackedPositions positions;
     private final SoughtPositions sought;
     private final Overrides overrides;
     private final Outbox outbox;
-    private final AheadGate ahead;
+    private final ReadAheadGate readAhead;
 
     LostPositions(TrackerParts parts) {
         lock = parts.lock;
-        host = parts.host;
+        context = parts.context;
         positions = parts.positions;
         sought = parts.sought;
         overrides = parts.overrides;
         outbox = parts.outbox;
-        ahead = parts.ahead;
+        readAhead = parts.readAhead;
     }
 
     /** These have just become sought: reads all but the acknowledged ones. */
@@ -44,16 +44,16 @@ final class LostPositions {
         }
         PositionSet deleted = new PositionSet();
         lost.forEach((ledgerId, entryId) -> {
-            if (host.isDeleted(ledgerId, entryId)) {
+            if (context.isDeleted(ledgerId, entryId)) {
                 deleted.add(ledgerId, entryId);
             }
         });
         synchronized (lock) {
             positions.leaveSought(deleted);
-            ahead.want();
+            readAhead.want();
         }
         if (lost.size() > deleted.size()) {
-            LOG.warn("[{}] The daemon no longer holds {} positions: they are read again", host.name(),
+            LOG.warn("[{}] The daemon no longer holds {} positions: they are read again", context.name(),
                     lost.size() - deleted.size());
         }
     }
@@ -62,7 +62,7 @@ final class LostPositions {
      * The daemon has lost these; those that this broker has are not lost. Entries told and not known durable yet may have
      * reached the daemon before the loss: they are told once more.
      */
-    void onUnheld(Positions unheld) {
+    void onUnheld(PositionBitmaps unheld) {
         PositionSet lost = new PositionSet();
         synchronized (lock) {
             unheld.forEach((ledgerId, entryId) -> {
@@ -84,22 +84,22 @@ final class LostPositions {
             sought.seek(lost);
         }
         readAgain(lost);
-        host.readMore();
+        context.readMore();
     }
 
     /** A consumer that came just before these were forgotten has rewound already: nobody has what it skipped or read. */
     void onForgotten(PositionSet forgotten) {
         PositionSet lost = new PositionSet();
         forgotten.forEach((ledgerId, entryId) -> {
-            if (!host.isDeleted(ledgerId, entryId) && !host.isOutstanding(ledgerId, entryId)) {
+            if (!context.isDeleted(ledgerId, entryId) && !context.isOutstanding(ledgerId, entryId)) {
                 lost.add(ledgerId, entryId);
             }
         });
         synchronized (lock) {
             positions.enterAll(lost);
             sought.seek(lost);
-            ahead.want();
+            readAhead.want();
         }
-        host.readMore();
+        context.readMore();
     }
 }

@@ -6,9 +6,9 @@ import org.slf4j.LoggerFactory;
 import tidegate.pulsar.position.NearTier;
 import tidegate.pulsar.position.Overrides;
 import tidegate.pulsar.position.PositionSet;
-import tidegate.pulsar.position.PositionStates;
+import tidegate.pulsar.position.TrackedPositions;
 import tidegate.pulsar.wire.Frame;
-import tidegate.pulsar.wire.Positions;
+import tidegate.pulsar.wire.PositionBitmaps;
 import tidegate.pulsar.wire.Records;
 import tidegate.pulsar.wire.Standing;
 
@@ -25,10 +25,10 @@ final class Moves {
     /** A decision: the answer if it is stored, and what to store for it. */
     record Decision(Frame.Rescheduled answer, Records records) {}
 
-    private final TrackerHost host;
+    private final TrackerContext context;
     private final Clock clock;
     private final TrackerSettings settings;
-    private final PositionStates positions;
+    private final TrackedPositions positions;
     private final Overrides overrides;
     private final OverrideLog log;
     private final NearTier near;
@@ -40,7 +40,7 @@ final class Moves {
     private boolean saidThatItIsOld;
 
     Moves(TrackerParts parts, Inquiry inquiry) {
-        host = parts.host;
+        context = parts.context;
         clock = parts.clock;
         settings = parts.settings;
         positions = parts.positions;
@@ -57,8 +57,8 @@ final class Moves {
     // ---- deciding -------------------------------------------------------------------------------------------------
 
     /** The positions of a request. */
-    static Positions asked(Frame.Reschedule reschedule) {
-        Positions asked = new Positions();
+    static PositionBitmaps asked(Frame.Reschedule reschedule) {
+        PositionBitmaps asked = new PositionBitmaps();
         Records records = reschedule.records();
         for (int i = 0; i < records.size(); i++) {
             asked.add(records.ledgerId(i), records.entryId(i));
@@ -69,7 +69,7 @@ final class Moves {
     /** Decides. Unless the frame only asks, its waiting messages move from now on: the caller stores the records. */
     Decision decide(Frame.Reschedule reschedule, Inquiry.Look look) {
         cursor.noticeReset();
-        Positions asked = asked(reschedule);
+        PositionBitmaps asked = asked(reschedule);
         if (!inquiry.holds(look, asked) || !reschedule.ask() && !log.takes()) {
             return new Decision(Frame.Rescheduled.notYet(), new Records(0));
         }
@@ -89,7 +89,7 @@ final class Moves {
     }
 
     /** Without those that are at their new times already. */
-    private void addChanges(Records asked, Positions waiting, Records changes) {
+    private void addChanges(Records asked, PositionBitmaps waiting, Records changes) {
         PositionSet set = new PositionSet();
         set.addAll(waiting);
         for (int i = 0; i < asked.size(); i++) {
@@ -143,7 +143,7 @@ final class Moves {
         if (overrides.size() > 0 && !stream.takesMoves() && !saidThatItIsOld) {
             saidThatItIsOld = true;
             LOG.warn("[{}] The daemon is too old to know of {} moved messages, which this broker gates in its memory: upgrade it",
-                    host.name(), overrides.size());
+                    context.name(), overrides.size());
         }
         overrides.forEach((ledgerId, entryId, deliverAtMs) -> {
             if (stream.takesMoves()) {

@@ -8,8 +8,8 @@ import java.util.List;
 import tidegate.pulsar.position.PositionSet;
 import tidegate.pulsar.wire.Frame;
 import tidegate.pulsar.wire.Frame.Envelope;
-import tidegate.pulsar.wire.Frames;
-import tidegate.pulsar.wire.Positions;
+import tidegate.pulsar.wire.FrameCodec;
+import tidegate.pulsar.wire.PositionBitmaps;
 import tidegate.pulsar.wire.Records;
 
 /**
@@ -78,14 +78,14 @@ public final class Outbox {
 
     void addFar(long ledgerId, long entryId, long deliverAtMs) {
         far.add(ledgerId, entryId, deliverAtMs);
-        if (far.size() == Frames.MAX_RECORDS) {
+        if (far.size() == FrameCodec.MAX_RECORDS) {
             far = closeBatch(far, false);
         }
     }
 
     void addNear(long ledgerId, long entryId, long deliverAtMs) {
         near.add(ledgerId, entryId, deliverAtMs);
-        if (near.size() == Frames.MAX_RECORDS) {
+        if (near.size() == FrameCodec.MAX_RECORDS) {
             near = closeBatch(near, true);
         }
     }
@@ -94,18 +94,18 @@ public final class Outbox {
     void move(boolean here, long ledgerId, long entryId, long deliverAtMs) {
         Records batch = here ? movedNear : moved;
         batch.add(ledgerId, entryId, deliverAtMs);
-        if (batch.size() == Frames.MAX_RECORDS) {
+        if (batch.size() == FrameCodec.MAX_RECORDS) {
             closeMoves();
         }
     }
 
-    void acknowledge(Positions positions) {
+    void acknowledge(PositionBitmaps positions) {
         Frame.Ack last = lastAck();
-        if (last != null && last.positions().sizeBytes() + positions.sizeBytes() < Frames.MAX_SET_BYTES) {
+        if (last != null && last.positions().sizeBytes() + positions.sizeBytes() < FrameCodec.MAX_SET_BYTES) {
             last.positions().addAll(positions);
             return;
         }
-        for (Positions part : positions.cut(Frames.MAX_SET_BYTES)) {
+        for (PositionBitmaps part : positions.cut(FrameCodec.MAX_SET_BYTES)) {
             unsent.add(new Change(new Frame.Ack(part)));
         }
     }
@@ -128,10 +128,10 @@ public final class Outbox {
         return change.frame instanceof Frame.Clear || change.frame instanceof Frame.Close;
     }
 
-    void unacknowledge(Positions positions) {
+    void unacknowledge(PositionBitmaps positions) {
         // An add must stay before the UNACK of an acknowledgement that it came before.
         closeAdds();
-        for (Positions part : positions.cut(Frames.MAX_SET_BYTES)) {
+        for (PositionBitmaps part : positions.cut(FrameCodec.MAX_SET_BYTES)) {
             unsent.add(new Change(new Frame.Unack(part)));
         }
     }

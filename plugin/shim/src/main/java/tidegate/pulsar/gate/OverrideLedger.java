@@ -6,9 +6,9 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.function.BooleanSupplier;
 import java.util.function.Supplier;
-import tidegate.pulsar.wire.Frames;
+import tidegate.pulsar.wire.FrameCodec;
 import tidegate.pulsar.wire.OverrideEntry;
-import tidegate.pulsar.wire.Positions;
+import tidegate.pulsar.wire.PositionBitmaps;
 import tidegate.pulsar.wire.Records;
 
 /**
@@ -78,7 +78,7 @@ final class OverrideLedger {
         appended += records.size();
     }
 
-    CompletableFuture<Void> append(Records records, Positions left) {
+    CompletableFuture<Void> append(Records records, PositionBitmaps left) {
         return appendAll(ledger, records, left);
     }
 
@@ -98,11 +98,11 @@ final class OverrideLedger {
         doubtful = null;
     }
 
-    private CompletableFuture<Void> appendAll(long ledgerId, Records records, Positions left) {
+    private CompletableFuture<Void> appendAll(long ledgerId, Records records, PositionBitmaps left) {
         List<Supplier<ByteBuffer>> entries = new ArrayList<>();
         // First, as a position can leave with its former time and move to another in one write.
         if (!left.isEmpty()) {
-            left.cut(Frames.MAX_SET_BYTES / 2).forEach(part -> entries.add(() -> OverrideEntry.left(part)));
+            left.cut(FrameCodec.MAX_SET_BYTES / 2).forEach(part -> entries.add(() -> OverrideEntry.left(part)));
         }
         for (int first = 0; first < records.size(); first += OverrideEntry.MAX_RECORDS) {
             int from = first;
@@ -145,7 +145,7 @@ final class OverrideLedger {
             return home.create()
                     .thenCompose(created -> {
                         next = created;
-                        return appendAll(created, all, new Positions());
+                        return appendAll(created, all, new PositionBitmaps());
                     })
                     .handle((done, error) -> {
                         failure = error;

@@ -9,15 +9,15 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import tidegate.pulsar.position.MovedTimes;
 import tidegate.pulsar.position.Overrides;
-import tidegate.pulsar.position.PositionStates;
+import tidegate.pulsar.position.TrackedPositions;
 import tidegate.pulsar.timing.Wait;
-import tidegate.pulsar.wire.Positions;
+import tidegate.pulsar.wire.PositionBitmaps;
 import tidegate.pulsar.wire.Records;
 
 /**
  * Stores a subscription's {@link Overrides}, and reads those of former owners before any message leaves.
  *
- * <p>One {@link OverrideLedger ledger} has them. {@link OverrideReading Reading} it fences the former owner; the first change
+ * <p>One {@link OverrideLedger ledger} has them. {@link OverrideRecovery Reading} it fences the former owner; the first change
  * after that writes a new one. A change is stored when the ledger that the pointer names has it. If an append fails, or the
  * pointer's fate is unknown, nobody can say which: its positions go on moving until a new ledger counts. If a ledger fails that
  * no pointer has ever named, the change is surely not stored.
@@ -46,11 +46,11 @@ final class OverrideLog {
     private record Change(Records records, Consumer<Stored> done) {}
 
     private final Object lock;
-    private final TrackerHost host;
+    private final TrackerContext context;
     private final OverrideHome home;
     private final Clock clock;
     private final Claim claim;
-    private final PositionStates positions;
+    private final TrackedPositions positions;
     private final Overrides overrides;
     /** Takes records that are stored, with the lock held. */
     private Consumer<Records> onStored = records -> { };
@@ -59,7 +59,7 @@ final class OverrideLog {
 
     private volatile Phase phase;
     private final OverrideLedger ledger;
-    private final OverrideReading reading;
+    private final OverrideRecovery recovery;
     private boolean writing;
     private volatile boolean uncertain;
     private boolean ended;
@@ -71,12 +71,13 @@ final class OverrideLog {
     private final Wait pause = new Wait();
     private final Wait sinceTidy = new Wait();
 
-    OverrideLog(Object lock, TrackerHost host, Clock clock, Claim claim, PositionStates positions, Overrides overrides) {
+    OverrideLog(Object lock, TrackerContext context, Clock clock, Claim claim, TrackedPositions positions,
+            Overrides overrides) {
         this.lock = lock;
-        this.host = host;
-        home = host.overrides();
+        this.context = context;
+        home = context.overrides();
         ledger = new OverrideLedger(home);
-        reading = new OverrideReading(host, home);
+        recovery = new OverrideRecovery(context, home);
         this.clock = clock;
         this.claim = claim;
         this.positions = positions;
@@ -106,21 +107,21 @@ final class OverrideLog {
             phase = Phase.READING;
             text = home.pointer();
         }
-        reading.read(text).whenComplete((found, error) -> onRead(text, found, error));
+        recovery.read(text).whenComplete((found, error) -> onRead(text, found, error));
     }
 
     private long pauseMs() {
         return failures == 0 ? 0 : Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS << Math.min(failures - 1, 10));
     }
 
-    private void onRead(String text, OverrideReading.Found found, Throwable error) {
+    private void onRead(String text, OverrideRecovery.Found found, Throwable error) {
         Throwable failure = cause(error);
         boolean isLost = failure instanceof OverrideHome.NoLedgerException;
         synchronized (lock) {
             if (failure != null && !isLost) {
                 if (failures++ == 0) {
-                    LOG.warn("[{}] The times of moved messages cannot be read yet, so its delayed messages wait: {}", host.name(),
-                            failure.getMessage());
+                    LOG.warn("[{}] The times of moved messages cannot be read yet, so its delayed messages wait: {}",
+                            context.name(), failure.getMessage());
                 }
                 pause.begin(clock.millis());
                 phase = Phase.UNREAD;
@@ -132,12 +133,13 @@ final class OverrideLog {
                 return;
             }
             if (isLost) {
-                LOG.error("[{}] The times of moved messages are lost, so their own times count again: {}", host.name(),
+                LOG.error("[{}] The times of moved messages are lost, so their own times count again: {}", context.name(),
                         failure.getMessage());
             }
             failures = 0;
             ledger.restore(text);
-            overrides.restore(isLost ? new MovedTimes() : found.stored(), isLost ? new Positions() : found.acknowledged());
+            overrides.restore(isLost ? new MovedTimes() : found.stored(),
+                    isLost ? new PositionBitmaps() : found.acknowledged());
             phase = Phase.READY;
         }
         onReady.run();
@@ -162,7 +164,7 @@ final class OverrideLog {
             if (phase == Phase.READY && sinceTidy.isOver(nowMs, TIDY_MS)) {
                 sinceTidy.begin(nowMs);
                 tidies = true;
-                overrides.leaveUpTo(host.markDelete());
+                overrides.leaveUpTo(context.markDelete());
             }
         }
         go();
@@ -201,7 +203,8 @@ final class OverrideLog {
             return null;
         }
         boolean tidiesNow = tidies && isOver && home.isAvailable();
-        Positions left = tidiesNow ? overrides.takeLeft(nowMs, host.persistedMarkDelete(), LEFT_MAX) : new Positions();
+        PositionBitmaps left = tidiesNow ? overrides.takeLeft(nowMs, context.persistedMarkDelete(), LEFT_MAX)
+                : new PositionBitmaps();
         if (!again && queue.isEmpty() && left.isEmpty() && !(tidiesNow && overrides.hasReturned())) {
             tidies = false;
             return null;
@@ -252,7 +255,7 @@ final class OverrideLog {
 
         /** Nobody knows if it is stored. Lock held. */
         void inDoubt(String what, Throwable error) {
-            LOG.warn("[{}] {}, so {} moved messages wait until their times are written anew: {}", host.name(), what,
+            LOG.warn("[{}] {}, so {} moved messages wait until their times are written anew: {}", context.name(), what,
                     records.size(), cause(error).getMessage());
             ledger.giveUp();
             uncertain = true;
@@ -288,15 +291,15 @@ final class OverrideLog {
             given.forEach(change -> change.done().accept(Stored.NO));
             go();
             if (fate != Stored.YES) {
-                host.readMore();
+                context.readMore();
             }
         }
     }
 
     private final class Append extends Write {
-        private final Positions left;
+        private final PositionBitmaps left;
 
-        Append(List<Change> changes, Records records, Positions left) {
+        Append(List<Change> changes, Records records, PositionBitmaps left) {
             super(changes, records);
             this.left = left;
         }
@@ -351,7 +354,7 @@ final class OverrideLog {
                 }
                 over.forEach(home::delete);
                 if (isStale) {
-                    host.reopenTopic();
+                    context.reopenTopic();
                 }
                 end(fate);
             });
@@ -370,7 +373,8 @@ final class OverrideLog {
             }
             undone();
             if (outcome == OverrideLedger.Outcome.FAILED) {
-                LOG.warn("[{}] No new ledger for the times of moved messages: {}", host.name(), cause(rewriting.failure()).getMessage());
+                LOG.warn("[{}] No new ledger for the times of moved messages: {}", context.name(),
+                        cause(rewriting.failure()).getMessage());
                 return false;
             }
             if (outcome == OverrideLedger.Outcome.STALE) {

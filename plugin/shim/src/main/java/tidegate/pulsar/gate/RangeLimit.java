@@ -14,7 +14,7 @@ public record RangeLimit(int max, boolean countsEntries) {
     /** Everything is stored, or nobody knows. */
     public static final RangeLimit UNKNOWN = new RangeLimit(Integer.MAX_VALUE, false);
 
-    /** How much of it these take; {@code deleted} as {@link TrackerHost#deletedEntries} has them. */
+    /** How much of it these take; {@code deleted} as {@link TrackerContext#deletedEntries} has them. */
     long taken(Map<Long, long[]> deleted) {
         long taken = 0;
         for (long[] words : deleted.values()) {

@@ -2,8 +2,8 @@ package tidegate.pulsar.gate;
 
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
-import tidegate.pulsar.position.PositionStates;
 import tidegate.pulsar.position.SoughtPositions;
+import tidegate.pulsar.position.TrackedPositions;
 import tidegate.pulsar.timing.Wait;
 
 /**
@@ -19,15 +19,15 @@ final class ReadGate {
     /** For the answer of a daemon that must first read an index log: that takes less time than reading the topic. */
     private static final long RESTORE_WAIT_MS = 5000;
 
-    private final TrackerHost host;
+    private final TrackerContext context;
     private final PendingBudget budget;
     private final Claim claim;
     private final OverrideLog overrides;
-    private final PositionStates positions;
+    private final TrackedPositions positions;
     private final SoughtPositions sought;
     private final Outbox outbox;
     private final DaemonStream stream;
-    private final AheadGate ahead;
+    private final ReadAheadGate readAhead;
     private final Wait sinceCreated = new Wait();
     private final long answerWaitMs;
     private int budgeted;
@@ -36,9 +36,9 @@ final class ReadGate {
     /** True after postponing a read: it awaits the daemon's answer or a pass ahead. */
     private volatile boolean awaiting;
 
-    ReadGate(TrackerHost host, PendingBudget budget, Claim claim, OverrideLog overrides, PositionStates positions, SoughtPositions sought, Outbox outbox,
-             DaemonStream stream, AheadGate ahead, long nowMs) {
-        this.host = host;
+    ReadGate(TrackerContext context, PendingBudget budget, Claim claim, OverrideLog overrides, TrackedPositions positions,
+             SoughtPositions sought, Outbox outbox, DaemonStream stream, ReadAheadGate readAhead, long nowMs) {
+        this.context = context;
         this.budget = budget;
         this.claim = claim;
         this.overrides = overrides;
@@ -46,8 +46,8 @@ final class ReadGate {
         this.sought = sought;
         this.outbox = outbox;
         this.stream = stream;
-        this.ahead = ahead;
-        answerWaitMs = host.log().pointer().isEmpty() ? ANSWER_WAIT_MS : RESTORE_WAIT_MS;
+        this.readAhead = readAhead;
+        answerWaitMs = context.log().pointer().isEmpty() ? ANSWER_WAIT_MS : RESTORE_WAIT_MS;
         sinceCreated.begin(nowMs);
     }
 
@@ -72,7 +72,7 @@ final class ReadGate {
      * something to deliver meanwhile. Dispatcher's lock held.
      */
     boolean awaits(boolean hasDue, long nowMs) {
-        if ((isAnswerNear(nowMs) || ahead.isAwaited(nowMs) && !hasDue) && host.redeliveries() == 0) {
+        if ((isAnswerNear(nowMs) || readAhead.isAwaited(nowMs) && !hasDue) && context.redeliveries() == 0) {
             awaiting = true;
             return true;
         }
@@ -81,7 +81,7 @@ final class ReadGate {
 
     /** True if a postponed read may take place now. */
     boolean mayGoOn(long nowMs) {
-        return awaiting && !isAnswerNear(nowMs) && !ahead.isAwaited(nowMs) && goOn();
+        return awaiting && !isAnswerNear(nowMs) && !readAhead.isAwaited(nowMs) && goOn();
     }
 
     /** True if a read was postponed; from now on none is. */
@@ -100,7 +100,7 @@ final class ReadGate {
      * waits.
      */
     boolean mayAsk(long nowMs) {
-        return sought.size() > 0 && positions.isDecided() && hasRoom() && !ahead.isAwaited(nowMs);
+        return sought.size() > 0 && positions.isDecided() && hasRoom() && !readAhead.isAwaited(nowMs);
     }
 
     // ---- the broker's budget --------------------------------------------------------------------------------------
@@ -113,15 +113,15 @@ final class ReadGate {
     /** True if too much waits, and there is nothing to deliver all the same. Dispatcher's lock held. */
     boolean pauses(boolean hasDue) {
         account();
-        boolean pause = budget.isExceeded() && budgeted > 0 && !hasDue && host.redeliveries() == 0;
+        boolean pause = budget.isExceeded() && budgeted > 0 && !hasDue && context.redeliveries() == 0;
         if (pause != paused) {
             paused = pause;
             if (pause) {
                 LOG.warn("[{}] Reading pauses: {} entries of this broker wait for the Tidegate daemon, the bound"
-                        + " (tidegateMaxPendingEntries) is reached", host.name(), budget.entries());
+                        + " (tidegateMaxPendingEntries) is reached", context.name(), budget.entries());
             } else {
                 LOG.info("[{}] Reading goes on: {} entries of this broker wait for the Tidegate daemon",
-                        host.name(), budget.entries());
+                        context.name(), budget.entries());
             }
         }
         return pause;

@@ -17,7 +17,7 @@ public final class Seal {
     /** No seal: nothing learned under it is ever believed. */
     public static final long NONE = 0;
 
-    private final TrackerHost host;
+    private final TrackerContext context;
     private final RandomGenerator random;
     private volatile long generation;
     /** A seal that is ignored though the cursor may have it: it was put amid a seek, or its acknowledgements are in doubt. */
@@ -34,10 +34,10 @@ public final class Seal {
     }
 
     /** Takes the seal that the cursor has, or puts one there. */
-    Seal(TrackerHost host, RandomGenerator random) {
-        this.host = host;
+    Seal(TrackerContext context, RandomGenerator random) {
+        this.context = context;
         this.random = random;
-        generation = host.seal();
+        generation = context.seal();
         if (generation == NONE) {
             renew();
         }
@@ -50,13 +50,13 @@ public final class Seal {
 
     /** True if the cursor still has it. */
     boolean isIntact() {
-        long there = host.seal();
+        long there = context.seal();
         return there == generation || generation == NONE && there == voided;
     }
 
     /** True if there is none, and there can be one now. */
     boolean isWanted() {
-        return generation == NONE && !refused && host.maySeal();
+        return generation == NONE && !refused && context.maySeal();
     }
 
     /** True if a look at the cursor still holds: one made before this call and after reading {@code then} as the generation. */
@@ -77,20 +77,20 @@ public final class Seal {
             voided = generation;
         }
         generation = NONE;
-        long there = host.seal();
+        long there = context.seal();
         if (there != NONE && there != voided) {
             generation = there;
             return;
         }
-        if (!host.maySeal()) {
+        if (!context.maySeal()) {
             return;
         }
         long next = draw(random);
-        refused = !host.putSeal(next);
+        refused = !context.putSeal(next);
         if (refused) {
             return;
         }
-        if (host.maySeal()) {
+        if (context.maySeal()) {
             generation = next;
         } else {
             voided = next;

@@ -5,10 +5,10 @@ import java.util.ArrayList;
 import java.util.List;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
-import tidegate.pulsar.position.PositionStates;
+import tidegate.pulsar.position.TrackedPositions;
 import tidegate.pulsar.timing.Wait;
 import tidegate.pulsar.wire.Position;
-import tidegate.pulsar.wire.Positions;
+import tidegate.pulsar.wire.PositionBitmaps;
 
 /**
  * Deletes settling positions in the cursor, a chunk at a time.
@@ -34,21 +34,21 @@ final class SettlingDeletes {
         }
     }
 
-    private final TrackerHost host;
+    private final TrackerContext context;
     private final Object lock;
     private final Clock clock;
     private final Seal seal;
-    private final PositionStates positions;
+    private final TrackedPositions positions;
     private final Outbox outbox;
     private final DaemonStream stream;
     private Chunk underWay;
     private int chunkMax = CHUNK_MAX;
     private final Wait sinceRefused = new Wait();
 
-    SettlingDeletes(Object lock, TrackerHost host, Clock clock, Seal seal, PositionStates positions, Outbox outbox,
+    SettlingDeletes(Object lock, TrackerContext context, Clock clock, Seal seal, TrackedPositions positions, Outbox outbox,
                     DaemonStream stream) {
         this.lock = lock;
-        this.host = host;
+        this.context = context;
         this.clock = clock;
         this.seal = seal;
         this.positions = positions;
@@ -63,7 +63,7 @@ final class SettlingDeletes {
             next = next(seal.generation(), clock.millis());
         }
         if (next != null) {
-            host.delete(next.targets, next.generation, done -> next.outcome = done);
+            context.delete(next.targets, next.generation, done -> next.outcome = done);
         }
     }
 
@@ -73,7 +73,7 @@ final class SettlingDeletes {
         }
         boolean waits = !sinceRefused.isOver(nowMs, RETRY_MS);
         // A seek disconnects the consumers before it resets the cursor: without any, one may be under way.
-        if (positions.settling() == 0 || waits || !host.hasConsumers() || host.isClosed()) {
+        if (positions.settling() == 0 || waits || !context.hasConsumers() || context.isClosed()) {
             return null;
         }
         Chunk chunk = new Chunk(generation);
@@ -106,7 +106,7 @@ final class SettlingDeletes {
             targets.forEach(position -> positions.settled(position.ledgerId(), position.entryId()));
             return true;
         }
-        if (host.isClosed()) {
+        if (context.isClosed()) {
             // The next owner has them deleted.
             return true;
         }
@@ -118,7 +118,7 @@ final class SettlingDeletes {
             // One that the cursor refuses must not keep the others.
             chunkMax = Math.max(1, targets.size() / 2);
         } else {
-            LOG.warn("[{}] {} cannot be acknowledged again: it may be delivered twice", host.name(), targets.get(0));
+            LOG.warn("[{}] {} cannot be acknowledged again: it may be delivered twice", context.name(), targets.get(0));
             giveUp(targets.get(0));
         }
         return true;
@@ -127,7 +127,7 @@ final class SettlingDeletes {
     /** The cursor refuses the deletion, so the position is delivered again. */
     private void giveUp(Position position) {
         positions.unreport(position.ledgerId(), position.entryId());
-        Positions one = new Positions();
+        PositionBitmaps one = new PositionBitmaps();
         one.add(position.ledgerId(), position.entryId());
         outbox.unacknowledge(one);
         stream.signal();
@@ -140,7 +140,7 @@ final class SettlingDeletes {
     private boolean settleDeleted(List<Position> targets) {
         boolean all = true;
         for (Position position : targets) {
-            if (host.isDeleted(position.ledgerId(), position.entryId())) {
+            if (context.isDeleted(position.ledgerId(), position.entryId())) {
                 positions.settled(position.ledgerId(), position.entryId());
             } else {
                 all = false;

@@ -3,16 +3,16 @@ package tidegate.pulsar.gate;
 import java.time.Clock;
 import java.util.concurrent.CompletableFuture;
 import java.util.random.RandomGenerator;
-import tidegate.pulsar.position.PositionStates;
+import tidegate.pulsar.position.TrackedPositions;
 import tidegate.pulsar.wire.ReleasePace;
 
 /**
  * The delayed messages of one subscription as the broker sees them: a state machine without Pulsar types and without I/O.
  *
- * <p>Four threads call it, each its own side: the dispatcher ({@link DispatcherSide}), the link to the daemon
- * ({@link DaemonSide}), the reader ahead ({@link AheadSide}) and the watcher of the cursor ({@link WatchSide}). The
+ * <p>Four threads call it, each its own side: the dispatcher ({@link DeliveryQueue}), the link to the daemon
+ * ({@link StreamHandler}), the reader ahead ({@link Backlog}) and the watcher of the cursor ({@link TrackerMonitor}). The
  * {@link TrackerParts} have the state that they share, under one lock. The end of a tracker and its replacement by another are
- * here and in {@link Ending}.
+ * here and in {@link Lifecycle}.
  *
  * <p>Rules kept by all: skip only positions that the index surely holds; never early ({@code clock >= deliver_at}, whatever the
  * tick). A known acknowledgement is true of one {@link Seal} of the cursor: it is told to the daemon and believed under that
@@ -24,26 +24,27 @@ public final class TrackerCore {
                  boolean open, boolean paused, long memoryBytes, ReleasePace pace, long heldBack) {}
 
     private final TrackerParts parts;
-    private final Ending ending;
-    private final DispatcherSide dispatcher;
-    private final DaemonSide daemon;
-    private final AheadSide ahead;
-    private final WatchSide watch;
+    private final Lifecycle lifecycle;
+    private final DeliveryQueue queue;
+    private final StreamHandler handler;
+    private final Backlog backlog;
+    private final TrackerMonitor monitor;
 
     /** {@code random} is drawn from for seals and claims. */
-    public TrackerCore(TrackerHost host, Clock clock, TrackerSettings settings, RandomGenerator random, PendingBudget budget) {
-        parts = new TrackerParts(host, clock, settings, random, budget);
-        ending = new Ending(parts);
+    public TrackerCore(TrackerContext context, Clock clock, TrackerSettings settings, RandomGenerator random,
+            PendingBudget budget) {
+        parts = new TrackerParts(context, clock, settings, random, budget);
+        lifecycle = new Lifecycle(parts);
         Intake intake = new Intake(parts);
         LostPositions lost = new LostPositions(parts);
-        dispatcher = new DispatcherSide(parts, intake, lost);
-        daemon = new DaemonSide(parts, intake, lost, ending);
-        ahead = new AheadSide(parts, intake, ending);
-        watch = new WatchSide(parts, intake, ending);
+        queue = new DeliveryQueue(parts, intake, lost);
+        handler = new StreamHandler(parts, intake, lost, lifecycle);
+        backlog = new Backlog(parts, intake, lifecycle);
+        monitor = new TrackerMonitor(parts, intake, lifecycle);
     }
 
     public String name() {
-        return parts.host.name();
+        return parts.context.name();
     }
 
     public SubscriptionKey key() {
@@ -52,20 +53,20 @@ public final class TrackerCore {
 
     // ---- its sides ------------------------------------------------------------------------------------------------
 
-    public DispatcherSide dispatcher() {
-        return dispatcher;
+    public DeliveryQueue queue() {
+        return queue;
     }
 
-    public DaemonSide daemon() {
-        return daemon;
+    public StreamHandler handler() {
+        return handler;
     }
 
-    public AheadSide ahead() {
-        return ahead;
+    public Backlog backlog() {
+        return backlog;
     }
 
-    public WatchSide watch() {
-        return watch;
+    public TrackerMonitor monitor() {
+        return monitor;
     }
 
     // ---- who speaks for the subscription --------------------------------------------------------------------------
@@ -86,7 +87,7 @@ public final class TrackerCore {
         TrackerParts theirs = former.parts;
         // The lock of the former comes first.
         synchronized (theirs.lock) {
-            former.ending.giveUp();
+            former.lifecycle.giveUp();
             theirs.gate.giveBack();
             synchronized (parts.lock) {
                 if (theirs.claim.ownership().incarnation().equals(parts.claim.ownership().incarnation())) {
@@ -102,53 +103,53 @@ public final class TrackerCore {
 
     // ---- its end --------------------------------------------------------------------------------------------------
 
-    /** As {@link Ending#close}. */
+    /** As {@link Lifecycle#close}. */
     public void close() {
-        ending.close();
+        lifecycle.close();
     }
 
-    /** As {@link Ending#finish}. */
+    /** As {@link Lifecycle#finish}. */
     public void finish() {
-        ending.finish();
+        lifecycle.finish();
     }
 
     /** True if a dispatcher still asks it. Takes no lock. */
     public boolean isLive() {
-        return !ending.hasBegun() && !parts.host.isClosed();
+        return !lifecycle.isEnding() && !parts.context.isClosed();
     }
 
     /** Takes no lock. */
     public boolean isFinished() {
-        return ending.isFinished();
+        return lifecycle.isFinished();
     }
 
-    /** As {@link Ending#isClosed}. */
+    /** As {@link Lifecycle#isClosed}. */
     public boolean isClosed() {
-        return ending.isClosed();
+        return lifecycle.isClosed();
     }
 
     /** Completes when a finished tracker is closed. */
     public CompletableFuture<Void> whenClosed() {
-        return ending.whenClosed();
+        return lifecycle.whenClosed();
     }
 
     /** The tracker is forgotten: returns everything of the broker's that it has. */
     public void release() {
-        parts.host.log().close();
-        parts.host.overrides().close();
+        parts.context.log().close();
+        parts.context.overrides().close();
         synchronized (parts.lock) {
             parts.gate.giveBack();
         }
-        ending.forget();
+        lifecycle.forget();
     }
 
     // ---- telling --------------------------------------------------------------------------------------------------
 
     public Stats stats() {
-        PositionStates positions = parts.positions;
+        TrackedPositions positions = parts.positions;
         synchronized (parts.lock) {
             return new Stats(positions.contained(), parts.near.size(), positions.handedOut(), positions.settling(),
-                    positions.undecided(), parts.outbox.pendingEntries(), ahead.takenEntries(), parts.stream.isOpen(),
+                    positions.undecided(), parts.outbox.pendingEntries(), backlog.takenEntries(), parts.stream.isOpen(),
                     parts.gate.isPaused(), memoryBytes(), parts.pacer.pace(), parts.pacer.heldBack());
         }
     }
@@ -175,6 +176,6 @@ public final class TrackerCore {
     /** @throws IllegalStateException if an invariant of a part does not hold */
     public void check() {
         parts.check();
-        ending.check();
+        lifecycle.check();
     }
 }

@@ -4,8 +4,8 @@ import java.util.ArrayList;
 import java.util.List;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
-import tidegate.pulsar.gate.TrackerHost.Readable;
-import tidegate.pulsar.position.PositionStates;
+import tidegate.pulsar.gate.TrackerContext.Readable;
+import tidegate.pulsar.position.TrackedPositions;
 import tidegate.pulsar.timing.Wait;
 import tidegate.pulsar.wire.Position;
 
@@ -41,9 +41,9 @@ final class UnreadableEntries {
         private volatile Readable readable;
     }
 
-    private final TrackerHost host;
+    private final TrackerContext context;
     private final Seal seal;
-    private final PositionStates positions;
+    private final TrackedPositions positions;
     private final List<Asked> asked = new ArrayList<>();
     private final Wait sinceLooked = new Wait();
     private final Wait sinceAsked = new Wait();
@@ -55,8 +55,8 @@ final class UnreadableEntries {
     /** The seal under which the question was asked. */
     private long generation;
 
-    UnreadableEntries(TrackerHost host, Seal seal, PositionStates positions) {
-        this.host = host;
+    UnreadableEntries(TrackerContext context, Seal seal, TrackedPositions positions) {
+        this.context = context;
         this.seal = seal;
         this.positions = positions;
     }
@@ -72,7 +72,7 @@ final class UnreadableEntries {
         }
         sinceLooked.begin(nowMs);
         // A seek disconnects the consumers before it resets the cursor: without any, one may be under way.
-        boolean replays = host.redeliveries() > 0 && host.hasConsumers() && !host.isClosed();
+        boolean replays = context.redeliveries() > 0 && context.hasConsumers() && !context.isClosed();
         Position lowest = replays ? positions.lowestUnseen(this::isWithNobody) : null;
         if (lowest == null || !lowest.equals(suspect)) {
             suspect = lowest;
@@ -84,7 +84,7 @@ final class UnreadableEntries {
     }
 
     private boolean isWithNobody(long ledgerId, long entryId) {
-        return !host.isDeleted(ledgerId, entryId) && !host.isOutstanding(ledgerId, entryId);
+        return !context.isDeleted(ledgerId, entryId) && !context.isOutstanding(ledgerId, entryId);
     }
 
     private void ask(List<Position> those, long nowMs) {
@@ -93,7 +93,7 @@ final class UnreadableEntries {
         for (Position position : those) {
             Answer answer = new Answer();
             asked.add(new Asked(position, answer));
-            host.read(position, readable -> answer.readable = readable);
+            context.read(position, readable -> answer.readable = readable);
         }
     }
 
@@ -110,12 +110,12 @@ final class UnreadableEntries {
         if (lost.isEmpty()) {
             // It waits for something else: consumers that take no more, a bookie that is away, or an entry behind it that was
             // read together with it. After a failure Pulsar waits for 15 s, and begins with one entry alone.
-            host.readMore();
+            context.readMore();
             waitLonger(nowMs);
             return;
         }
         Readable how = answered.stream().map(one -> one.answer.readable).filter(Readable::isLost).findFirst().orElseThrow();
-        if (how == Readable.LEDGER_NOT_OURS || host.skipsLost()) {
+        if (how == Readable.LEDGER_NOT_OURS || context.skipsLost()) {
             skip(lost, how);
             sweep(answered.get(answered.size() - 1).position, how, nowMs);
         } else {
@@ -131,13 +131,13 @@ final class UnreadableEntries {
 
     private void skip(List<Position> lost, Readable how) {
         Position first = lost.get(0);
-        LOG.warn("[{}] {} cannot be read any more ({}), {}{}", host.name(), told(first), how.words(),
+        LOG.warn("[{}] {} cannot be read any more ({}), {}{}", context.name(), told(first), how.words(),
                 how == Readable.LEDGER_LOST ? "all of its ledger is skipped" : lost.size() + " skipped from there on",
                 how == Readable.LEDGER_NOT_OURS ? "" : ", as autoSkipNonRecoverableData says");
         if (how == Readable.LEDGER_LOST) {
-            host.skipLedger(first.ledgerId());
+            context.skipLedger(first.ledgerId());
         }
-        host.delete(lost, generation, done -> host.readMore());
+        context.delete(lost, generation, done -> context.readMore());
         suspect = null;
     }
 
@@ -174,7 +174,7 @@ final class UnreadableEntries {
             sinceSaid.begin(nowMs);
             LOG.error("[{}] What is due waits for {}, which cannot be read any more ({}). Bring it back, or give up what is lost:"
                     + " pulsar-admin brokers update-dynamic-config --config autoSkipNonRecoverableData --value true",
-                    host.name(), told(first), how.words());
+                    context.name(), told(first), how.words());
         }
     }
 }

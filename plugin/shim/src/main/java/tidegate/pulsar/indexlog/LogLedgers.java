@@ -19,14 +19,15 @@ import org.apache.bookkeeper.client.api.WriteHandle;
 import org.apache.bookkeeper.mledger.ManagedCursor;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
-import tidegate.pulsar.cursor.Conflicts;
 import tidegate.pulsar.cursor.CursorProperties;
 import tidegate.pulsar.cursor.CursorRecord;
+import tidegate.pulsar.cursor.WriteConflicts;
 import tidegate.pulsar.gate.LogHome;
 import tidegate.pulsar.wire.Frame;
 
 /**
- * The index log of one subscription in BookKeeper: {@link OwnLedgers ledgers of ours}, and a pointer among the cursor's properties. For a log at a URL only the pointer is here; the daemon has the rest.
+ * The index log of one subscription in BookKeeper: {@link TidegateLedgers ledgers of ours}, and a pointer among the cursor's
+ * properties. For a log at a URL only the pointer is here; the daemon has the rest.
  *
  * <p>Opening a ledger recovers it and so fences it. The pointer is written with the cursor's metadata by compare-and-set, like
  * {@code Claim}'s epoch. Nothing here waits; BookKeeper's threads bring the answers.
@@ -52,14 +53,14 @@ public final class LogLedgers implements LogHome {
     private final String name;
     private final ManagedCursor cursor;
     private final CursorProperties properties;
-    private final Conflicts conflicts;
+    private final WriteConflicts conflicts;
     private final Shared shared;
     private final Map<Long, WriteHandle> written = new ConcurrentHashMap<>();
-    private final Map<Long, LogReading> opened = new ConcurrentHashMap<>();
+    private final Map<Long, LogReader> opened = new ConcurrentHashMap<>();
     private volatile boolean closed;
 
     /** {@code conflicts} learns the outcome of each write of the pointer. */
-    public LogLedgers(String name, CursorProperties properties, Conflicts conflicts, Shared shared) {
+    public LogLedgers(String name, CursorProperties properties, WriteConflicts conflicts, Shared shared) {
         this.name = name;
         this.properties = properties;
         this.conflicts = conflicts;
@@ -101,7 +102,7 @@ public final class LogLedgers implements LogHome {
     }
 
     private CompletableFuture<Frame.LogAnswer> create() {
-        return OwnLedgers.create(shared.client().get(), cursor, COMPONENT)
+        return TidegateLedgers.create(shared.client().get(), cursor, COMPONENT)
                 .thenApply(handle -> {
                     written.put(handle.getId(), handle);
                     closeIfOver();
@@ -126,9 +127,9 @@ public final class LogLedgers implements LogHome {
     }
 
     private CompletableFuture<Frame.LogAnswer> open(long ledgerId) {
-        return OwnLedgers.recover(shared.client().get(), cursor, ledgerId)
+        return TidegateLedgers.recover(shared.client().get(), cursor, ledgerId)
                 .thenApply(handle -> {
-                    LogReading former = opened.put(ledgerId, new LogReading(handle));
+                    LogReader former = opened.put(ledgerId, new LogReader(handle));
                     if (former != null) {
                         former.closeAsync();
                     }
@@ -138,11 +139,11 @@ public final class LogLedgers implements LogHome {
     }
 
     private CompletableFuture<Frame.LogAnswer> read(long ledgerId, long first, long last) {
-        LogReading reading = opened.get(ledgerId);
-        if (reading == null || first < 0 || first > last || last > reading.lastEntry()) {
+        LogReader reader = opened.get(ledgerId);
+        if (reader == null || first < 0 || first > last || last > reader.lastEntry()) {
             return noLedger(ledgerId);
         }
-        return reading.read(first, last).thenApply(entries -> new Frame.LogAnswer(Frame.LogAnswer.OK, -1, "", entries));
+        return reader.read(first, last).thenApply(entries -> new Frame.LogAnswer(Frame.LogAnswer.OK, -1, "", entries));
     }
 
     private CompletableFuture<Frame.LogAnswer> closeOne(long ledgerId) {
@@ -152,13 +153,13 @@ public final class LogLedgers implements LogHome {
     }
 
     private CompletableFuture<Void> closeReading(long ledgerId) {
-        LogReading reading = opened.remove(ledgerId);
-        return reading == null ? CompletableFuture.completedFuture(null) : reading.closeAsync();
+        LogReader reader = opened.remove(ledgerId);
+        return reader == null ? CompletableFuture.completedFuture(null) : reader.closeAsync();
     }
 
     private CompletableFuture<Frame.LogAnswer> delete(long ledgerId) {
         forget(ledgerId);
-        return OwnLedgers.delete(shared.client().get(), ledgerId).thenApply(done -> Frame.LogAnswer.ok(-1));
+        return TidegateLedgers.delete(shared.client().get(), ledgerId).thenApply(done -> Frame.LogAnswer.ok(-1));
     }
 
     /** Does not close the writer: a ledger that is being deleted needs no last entry. */
@@ -168,7 +169,7 @@ public final class LogLedgers implements LogHome {
     }
 
     private CompletableFuture<Frame.LogAnswer> point(String former, String next) {
-        if (OwnLedgers.bytes(next).length > MAX_POINTER_BYTES) {
+        if (TidegateLedgers.bytes(next).length > MAX_POINTER_BYTES) {
             return CompletableFuture.completedFuture(
                     Frame.LogAnswer.failed(Frame.LogAnswer.REFUSED, "a pointer of " + next.length() + " characters"));
         }
@@ -217,7 +218,7 @@ public final class LogLedgers implements LogHome {
 
     private void closeAll() {
         closeEach(written, WriteHandle::closeAsync);
-        closeEach(opened, LogReading::closeAsync);
+        closeEach(opened, LogReader::closeAsync);
     }
 
     /** A handle added meanwhile is either closed here or left to the thread that has added it. */
@@ -238,11 +239,12 @@ public final class LogLedgers implements LogHome {
         CompletableFuture<Void> deleted = CompletableFuture.completedFuture(null);
         for (long ledgerId : ledgersOf(pointer())) {
             forget(ledgerId);
-            deleted = deleted.thenCompose(done -> OwnLedgers.delete(shared.client().get(), ledgerId)).exceptionally(error -> {
-                LOG.warn("[{}] Ledger {} of the index log could not be deleted: {}", name, ledgerId,
-                        OwnLedgers.cause(error).getMessage());
-                return null;
-            });
+            deleted = deleted.thenCompose(done -> TidegateLedgers.delete(shared.client().get(), ledgerId))
+                    .exceptionally(error -> {
+                        LOG.warn("[{}] Ledger {} of the index log could not be deleted: {}", name, ledgerId,
+                                TidegateLedgers.cause(error).getMessage());
+                        return null;
+                    });
         }
         return deleted;
     }
@@ -262,16 +264,16 @@ public final class LogLedgers implements LogHome {
     }
 
     private static Frame.LogAnswer failure(Throwable error) {
-        if (OwnLedgers.cause(error) instanceof IllegalArgumentException refused) {
+        if (TidegateLedgers.cause(error) instanceof IllegalArgumentException refused) {
             return Frame.LogAnswer.failed(Frame.LogAnswer.NO_LEDGER, refused.getMessage());
         }
-        int code = switch (OwnLedgers.code(error)) {
+        int code = switch (TidegateLedgers.code(error)) {
             case BKException.Code.LedgerFencedException -> Frame.LogAnswer.FENCED;
             case BKException.Code.NoSuchLedgerExistsException, BKException.Code.NoSuchLedgerExistsOnMetadataServerException,
                     BKException.Code.NoSuchEntryException, BKException.Code.DigestMatchException,
                     BKException.Code.UnauthorizedAccessException -> Frame.LogAnswer.NO_LEDGER;
             default -> Frame.LogAnswer.AWAY;
         };
-        return Frame.LogAnswer.failed(code, String.valueOf(OwnLedgers.cause(error).getMessage()));
+        return Frame.LogAnswer.failed(code, String.valueOf(TidegateLedgers.cause(error).getMessage()));
     }
 }

@@ -66,7 +66,7 @@ public final class OverrideLedgers implements OverrideHome {
 
     @Override
     public CompletableFuture<Long> create() {
-        return asked(() -> OwnLedgers.create(shared.client().get(), cursor, COMPONENT).thenApply(handle -> {
+        return asked(() -> TidegateLedgers.create(shared.client().get(), cursor, COMPONENT).thenApply(handle -> {
             written.put(handle.getId(), handle);
             created.add(handle.getId());
             if (closed) {
@@ -87,18 +87,18 @@ public final class OverrideLedgers implements OverrideHome {
 
     @Override
     public CompletableFuture<List<ByteBuffer>> read(long ledgerId) {
-        return asked(() -> OwnLedgers.recover(shared.client().get(), cursor, ledgerId)
+        return asked(() -> TidegateLedgers.recover(shared.client().get(), cursor, ledgerId)
                 .thenCompose(handle -> readFrom(handle, 0, new ArrayList<>())
                         .whenComplete((done, error) -> handle.closeAsync())))
                 .exceptionally(error -> {
-                    throw new CompletionException(isLost(error) ? new NoLedgerException(OwnLedgers.cause(error).getMessage())
-                            : OwnLedgers.cause(error));
+                    throw new CompletionException(isLost(error) ? new NoLedgerException(TidegateLedgers.cause(error).getMessage())
+                            : TidegateLedgers.cause(error));
                 });
     }
 
     private static boolean isLost(Throwable error) {
-        return OwnLedgers.isGone(error) || OwnLedgers.cause(error) instanceof IllegalArgumentException
-                || OwnLedgers.code(error) == BKException.Code.NoSuchEntryException;
+        return TidegateLedgers.isGone(error) || TidegateLedgers.cause(error) instanceof IllegalArgumentException
+                || TidegateLedgers.code(error) == BKException.Code.NoSuchEntryException;
     }
 
     private CompletableFuture<List<ByteBuffer>> readFrom(ReadHandle handle, long first, List<ByteBuffer> all) {
@@ -136,7 +136,7 @@ public final class OverrideLedgers implements OverrideHome {
         if (error == null) {
             return Pointed.DONE;
         }
-        Throwable cause = OwnLedgers.cause(error);
+        Throwable cause = TidegateLedgers.cause(error);
         if (cause instanceof BadVersionException) {
             throw new CompletionException(new ConflictException(cause.getMessage()));
         }
@@ -157,8 +157,9 @@ public final class OverrideLedgers implements OverrideHome {
     }
 
     private CompletableFuture<Void> deleted(long ledgerId) {
-        return asked(() -> OwnLedgers.delete(shared.client().get(), ledgerId)).exceptionally(error -> {
-            LOG.warn("[{}] Ledger {} of overrides could not be deleted: {}", name, ledgerId, OwnLedgers.cause(error).getMessage());
+        return asked(() -> TidegateLedgers.delete(shared.client().get(), ledgerId)).exceptionally(error -> {
+            LOG.warn("[{}] Ledger {} of overrides could not be deleted: {}", name, ledgerId,
+                    TidegateLedgers.cause(error).getMessage());
             return null;
         });
     }

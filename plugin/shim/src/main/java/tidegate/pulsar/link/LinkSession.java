@@ -15,8 +15,8 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 import tidegate.pulsar.gate.TrackerCore;
 import tidegate.pulsar.wire.Frame;
 import tidegate.pulsar.wire.Frame.Envelope;
+import tidegate.pulsar.wire.FrameCodec;
 import tidegate.pulsar.wire.FrameReader;
-import tidegate.pulsar.wire.Frames;
 import tidegate.pulsar.wire.ProtocolException;
 
 /**
@@ -72,7 +72,7 @@ public final class LinkSession {
         lastTickMs = nowMs;
         lastSentMs = nowMs;
         askedAllMs = nowMs;
-        send(0, 0, new Frame.Hello(Frames.VERSION_MIN, Frames.VERSION, Frame.Hello.ROLE_BROKER, brokerName, product));
+        send(0, 0, new Frame.Hello(FrameCodec.VERSION_MIN, FrameCodec.VERSION, Frame.Hello.ROLE_BROKER, brokerName, product));
     }
 
     /** The daemon's greeting, or null before it has come. */
@@ -141,7 +141,7 @@ public final class LinkSession {
      * Reports the dispatchers that bypass the shim, once the daemon has greeted; a daemon of an older version does not take it.
      */
     void tell(Frame.Bypassed bypassed) {
-        if (welcome != null && welcome.version() >= Frames.VERSION_WITH_BYPASSED) {
+        if (welcome != null && welcome.version() >= FrameCodec.VERSION_WITH_BYPASSED) {
             send(0, 0, bypassed);
         }
     }
@@ -175,7 +175,7 @@ public final class LinkSession {
             send(answer.stream(), answer.seq(), answer.frame());
             TrackerCore core = streams.get(answer.stream());
             if (core != null && answer.frame() instanceof Frame.Paced paced) {
-                contained(core, () -> core.daemon().onPacedSent(paced));
+                contained(core, () -> core.handler().onPacedSent(paced));
             }
         }
         if (nowMs - askedAllMs >= ASK_AGAIN_MS) {
@@ -185,7 +185,7 @@ public final class LinkSession {
         for (TrackerCore core : List.copyOf(toAsk)) {
             toAsk.remove(core);
             contained(core, () -> {
-                Frame.Open open = core.daemon().open(welcome.version());
+                Frame.Open open = core.handler().open(welcome.version());
                 if (open != null) {
                     unopened.remove(core);
                     send(ids.get(core), 0, open);
@@ -205,7 +205,7 @@ public final class LinkSession {
 
     /** The daemon shows it from the start, and does not blame it for late messages. */
     private void tellPace(TrackerCore core) {
-        Frame.Paced paced = core.daemon().tellPace();
+        Frame.Paced paced = core.handler().tellPace();
         if (paced != null) {
             send(ids.get(core), 0, paced);
         }
@@ -214,7 +214,7 @@ public final class LinkSession {
     /** Fetches the core's frames at once. */
     void drain(TrackerCore core) {
         contained(core, () -> {
-            for (Envelope envelope : core.daemon().takeFrames(ids.get(core))) {
+            for (Envelope envelope : core.handler().takeFrames(ids.get(core))) {
                 send(envelope.stream(), envelope.seq(), envelope.frame());
             }
         });
@@ -266,9 +266,9 @@ public final class LinkSession {
             if (!(frame instanceof Frame.Welcome greeting)) {
                 throw new ProtocolException(ProtocolException.OUT_OF_ORDER, frame.name() + " came before WELCOME");
             }
-            if (greeting.version() < Frames.VERSION_MIN || greeting.version() > Frames.VERSION) {
+            if (greeting.version() < FrameCodec.VERSION_MIN || greeting.version() > FrameCodec.VERSION) {
                 throw new ProtocolException(ProtocolException.VERSION, "the daemon chose protocol version "
-                        + greeting.version() + ", the shim speaks " + Frames.VERSION_MIN + " to " + Frames.VERSION
+                        + greeting.version() + ", the shim speaks " + FrameCodec.VERSION_MIN + " to " + FrameCodec.VERSION
                         + ": upgrade both to the same Tidegate");
             }
             if (greeting.heartbeatMs() < 1) {
@@ -301,31 +301,31 @@ public final class LinkSession {
     private void handle(TrackerCore core, Envelope envelope) throws ProtocolException {
         Frame frame = envelope.frame();
         if (frame instanceof Frame.Held held) {
-            core.daemon().onHeld(held);
+            core.handler().onHeld(held);
         } else if (frame instanceof Frame.Due due) {
-            core.daemon().onDue(due);
+            core.handler().onDue(due);
         } else if (frame instanceof Frame.Durable) {
-            core.daemon().onDurable(envelope.seq());
+            core.handler().onDurable(envelope.seq());
         } else if (frame instanceof Frame.Unheld unheld) {
-            core.daemon().onUnheld(unheld);
+            core.handler().onUnheld(unheld);
         } else if (frame instanceof Frame.Cancel cancel) {
-            answer(envelope, core.daemon().onCancel(cancel));
+            answer(envelope, core.handler().onCancel(cancel));
         } else if (frame instanceof Frame.Reschedule reschedule) {
-            answer(envelope, core.daemon().onReschedule(reschedule));
+            answer(envelope, core.handler().onReschedule(reschedule));
         } else if (frame instanceof Frame.Pace pace) {
-            answer(envelope, core.daemon().onPace(pace));
+            answer(envelope, core.handler().onPace(pace));
         } else if (frame instanceof Frame.Peek peek) {
-            answer(envelope, core.daemon().onPeek(peek));
+            answer(envelope, core.handler().onPeek(peek));
         } else if (frame instanceof Frame.Behind behind) {
-            core.daemon().onBehind(behind);
+            core.handler().onBehind(behind);
         } else if (frame instanceof Frame.LogRequest request) {
-            answer(envelope, core.daemon().onLogRequest(request));
+            answer(envelope, core.handler().onLogRequest(request));
         } else if (frame instanceof Frame.Error error) {
-            core.daemon().onStreamError(error.code(), error.message());
+            core.handler().onStreamError(error.code(), error.message());
             expectOpen(core);
             refused.add(core);
         } else if (frame instanceof Frame.Close) {
-            core.daemon().onClosed();
+            core.handler().onClosed();
             expectOpen(core);
         } else {
             throw new ProtocolException(ProtocolException.MALFORMED, "the daemon does not send " + frame.name());
@@ -340,7 +340,7 @@ public final class LinkSession {
     }
 
     private void send(int stream, long seq, Frame frame) {
-        ByteBuffer bytes = Frames.encode(stream, seq, frame);
+        ByteBuffer bytes = FrameCodec.encode(stream, seq, frame);
         outputBytes += bytes.remaining();
         output.add(bytes);
     }

@@ -78,11 +78,11 @@ public final class TrackerTable {
     private void succeed(TrackerCore former, TrackerCore core) {
         former.finish();
         framesWaiting(former);
-        if (session != null && former.daemon().isOpen()) {
+        if (session != null && former.handler().isOpen()) {
             // Its CLOSE goes out before the OPEN of the new one.
             session.drain(former);
         }
-        if (session == null || !former.daemon().isOpen()) {
+        if (session == null || !former.handler().isOpen()) {
             // Also if it closed only to open again under another seal: the new one tells the rest.
             core.adopt(former);
             forget(former);
@@ -105,7 +105,7 @@ public final class TrackerTable {
         }
         session = null;
         restartMs.clear();
-        each(cores, core -> core.daemon().onDisconnected());
+        each(cores, core -> core.handler().onDisconnected());
         each(cores, this::leaveToSuccessor);
     }
 
@@ -144,7 +144,7 @@ public final class TrackerTable {
     private void restart(SubscriptionKey key, String why, long nowMs) {
         List<TrackerCore> same = cores.stream().filter(core -> core.key().equals(key)).toList();
         same.forEach(core -> session.abandon(core, why));
-        each(same, core -> core.daemon().onDisconnected());
+        each(same, core -> core.handler().onDisconnected());
         each(same, this::leaveToSuccessor);
         same.stream().filter(cores::contains).forEach(core -> restartMs.put(core, nowMs + RESTART_MS));
     }

@@ -12,8 +12,8 @@ import tidegate.pulsar.wire.Records;
  *
  * <p>Invariants: no heap record of a position is earlier than its true deliver_at, so a stale one can never let an entry out
  * early. {@link #check} walks two more: every member has a record in the heap, and no credit is free twice.
- * {@link PositionStates} alone adds and removes members, with the state of their position. Guarded by the tracker's lock, except
- * {@link #contains} and {@link #size}.
+ * {@link TrackedPositions} alone adds and removes members, with the state of their position. Guarded by the tracker's lock,
+ * except {@link #contains} and {@link #size}.
  */
 public final class NearTier {
     public static final long NONE = Long.MAX_VALUE;

@@ -1,7 +1,7 @@
 package tidegate.pulsar.position;
 
 import tidegate.pulsar.wire.Position;
-import tidegate.pulsar.wire.Positions;
+import tidegate.pulsar.wire.PositionBitmaps;
 import tidegate.pulsar.wire.Records;
 
 /**
@@ -119,7 +119,7 @@ public final class Overrides {
      * The stored ones were read, with those of acknowledged messages: a crash may bring these back once more. Leaving
      * ones, and those that came back, stay known as such.
      */
-    public void restore(MovedTimes stored, Positions acknowledged) {
+    public void restore(MovedTimes stored, PositionBitmaps acknowledged) {
         PositionSet gone = new PositionSet();
         leaving.forEach((ledgerId, entryId, timeMs) -> gone.add(ledgerId, entryId));
         gone.addAll(acknowledged);
@@ -197,8 +197,8 @@ public final class Overrides {
     }
 
     /** Takes those that came back. They are stored before any that move then. */
-    public Positions takeReturned() {
-        Positions all = new Positions();
+    public PositionBitmaps takeReturned() {
+        PositionBitmaps all = new PositionBitmaps();
         returned.forEach((ledgerId, entryId) -> {
             all.add(ledgerId, entryId);
             taken.put(ledgerId, entryId, RETURNED);
@@ -224,8 +224,8 @@ public final class Overrides {
      * Takes leaving ones, {@code max} at most: those with a time that has come, and those that no crash brings back, up to the
      * persisted mark-delete position. Looks at all of them only if there may be one.
      */
-    public Positions takeLeft(long nowMs, Position persisted, int max) {
-        Positions left = new Positions();
+    public PositionBitmaps takeLeft(long nowMs, Position persisted, int max) {
+        PositionBitmaps left = new PositionBitmaps();
         if (nowMs < nextLeftMs && persisted.equals(passed)) {
             return left;
         }

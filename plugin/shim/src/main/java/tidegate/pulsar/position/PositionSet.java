@@ -11,7 +11,7 @@ import org.roaringbitmap.ContainerPointer;
 import org.roaringbitmap.RoaringBitmap;
 import org.roaringbitmap.RoaringBitmapWriter;
 import tidegate.pulsar.wire.Position;
-import tidegate.pulsar.wire.Positions;
+import tidegate.pulsar.wire.PositionBitmaps;
 
 /**
  * A set of positions: for each ledger, pages of 4,096 bits.
@@ -190,7 +190,7 @@ public final class PositionSet {
     }
 
     /** Goes word by word where there are many: a new owner is told of millions, with code that is not compiled yet. */
-    public void addAll(Positions positions) {
+    public void addAll(PositionBitmaps positions) {
         positions.ledgers().forEach((ledgerId, entryIds) -> {
             for (ContainerPointer at = entryIds.getContainerPointer(); at.getContainer() != null; at.advance()) {
                 addContainer(ledgerId, (long) at.key() << CONTAINER_SHIFT, at.getContainer());
@@ -217,7 +217,7 @@ public final class PositionSet {
         }
     }
 
-    public void removeAll(Positions positions) {
+    public void removeAll(PositionBitmaps positions) {
         positions.forEach(this::remove);
     }
 
@@ -293,7 +293,7 @@ public final class PositionSet {
     }
 
     /** Visits every position in ascending order; without a lock it may miss or include what changes meanwhile. */
-    public void forEach(Positions.Visitor visitor) {
+    public void forEach(PositionBitmaps.Visitor visitor) {
         forFirst(Long.MAX_VALUE, visitor);
     }
 
@@ -304,7 +304,7 @@ public final class PositionSet {
     }
 
     /** As {@link #forEach}, but at most {@code max} of them. */
-    void forFirst(long max, Positions.Visitor visitor) {
+    void forFirst(long max, PositionBitmaps.Visitor visitor) {
         long[] left = {max};
         forWhile((ledgerId, entryId) -> {
             if (left[0]-- == 0) {
@@ -339,7 +339,7 @@ public final class PositionSet {
      * Visits the positions of one ledger that are also in {@code words}, laid out as in a {@link java.util.BitSet}: 64 at a time,
      * so that a position in only one of the two costs little. Needs no lock, as {@link #forEach}.
      */
-    void forEachIn(long ledgerId, long[] words, Positions.Visitor visitor) {
+    void forEachIn(long ledgerId, long[] words, PositionBitmaps.Visitor visitor) {
         Ledger ledger = find(ledgerId);
         long[][] pages = ledger == null ? new long[0][] : ledger.pages;
         for (int i = 0; i < pages.length && i * PAGE_WORDS < words.length; i++) {
@@ -386,8 +386,8 @@ public final class PositionSet {
      * All positions up to and including that one, as frames carry them. Built from words, not positions: it may be a whole
      * backlog.
      */
-    Positions upTo(long ledgerId, long entryId) {
-        Positions positions = new Positions();
+    PositionBitmaps upTo(long ledgerId, long entryId) {
+        PositionBitmaps positions = new PositionBitmaps();
         for (Ledger ledger : ledgers) {
             if (ledger.id < ledgerId || ledger.id == ledgerId && entryId >= 0) {
                 positions.put(ledger.id, bitmapUpTo(ledger, ledger.id < ledgerId ? Long.MAX_VALUE : entryId));
@@ -423,8 +423,8 @@ public final class PositionSet {
     }
 
     /** The set as frames carry it. */
-    public Positions toPositions() {
-        Positions positions = new Positions();
+    public PositionBitmaps toPositions() {
+        PositionBitmaps positions = new PositionBitmaps();
         for (Ledger ledger : ledgers) {
             RoaringBitmapWriter<RoaringBitmap> writer = RoaringBitmapWriter.writer().get();
             long[][] pages = ledger.pages;

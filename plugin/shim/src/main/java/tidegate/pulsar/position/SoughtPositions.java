@@ -1,7 +1,7 @@
 package tidegate.pulsar.position;
 
 import tidegate.pulsar.wire.Position;
-import tidegate.pulsar.wire.Positions;
+import tidegate.pulsar.wire.PositionBitmaps;
 
 /**
  * Contained positions that nobody holds any more, so that only reading them again tells when they are due: <b>sought</b> until
@@ -43,7 +43,7 @@ public final class SoughtPositions {
         return askedFor.first(test);
     }
 
-    void forEachAsked(Positions.Visitor visitor) {
+    void forEachAsked(PositionBitmaps.Visitor visitor) {
         askedFor.forEach(visitor);
     }
 
@@ -61,7 +61,7 @@ public final class SoughtPositions {
     }
 
     /** Gives the dispatcher at most {@code max} sought positions to read, in position order. */
-    public void askFor(int max, Positions.Visitor visitor) {
+    public void askFor(int max, PositionBitmaps.Visitor visitor) {
         PositionSet asked = new PositionSet();
         sought.forFirst(max, asked::add);
         asked.forEach((ledgerId, entryId) -> {

@@ -22,8 +22,8 @@ import tidegate.pulsar.timing.Worker;
  * straight from BookKeeper, and tells them to the daemon before the dispatcher gets there.
  *
  * <p>Nothing depends on it: the dispatcher reads whatever it leaves. A few subscriptions have their turns, a batch each; the
- * others wait for theirs. It keeps to a {@link Pace}, which follows the latency of live traffic, and stops while too much waits
- * for the daemon.
+ * others wait for theirs. It keeps to a {@link ReadAheadLimiter}, which follows the latency of live traffic, and stops while
+ * too much waits for the daemon.
  */
 public final class ReadAhead implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(ReadAhead.class);
@@ -85,7 +85,7 @@ public final class ReadAhead implements AutoCloseable {
 
         /** About how much is left to read, counted alike. A large pass stays large to its end: no part of it is hurried. */
         long left() {
-            if (entries > Pace.MOST_HURRIED) {
+            if (entries > ReadAheadLimiter.MOST_HURRIED) {
                 return entries;
             }
             return (long) (Math.max(0, entries - read) * (read > 0 ? (double) counted / read : 1));
@@ -95,8 +95,8 @@ public final class ReadAhead implements AutoCloseable {
     private final Clock clock;
     private final LongSupplier nanoTime;
     private final ScanPass.Stride stride;
-    private final Pace pace;
-    private final LiveFigures live;
+    private final ReadAheadLimiter limiter;
+    private final LatencySampler live;
     private final long maxWaiting;
     private final Worker worker;
     private final Map<TrackerCore, TopicReader> readers = new LinkedHashMap<>();
@@ -108,12 +108,13 @@ public final class ReadAhead implements AutoCloseable {
      * {@code nanoTime}: a time that no clock's step moves, in nanoseconds; {@code maxWaiting}: the entries of a subscription that
      * may wait for the daemon while its backlog is read ahead.
      */
-    public ReadAhead(Clock clock, LongSupplier nanoTime, ScanPass.Stride stride, Pace pace, LiveFigures live, long maxWaiting) {
+    public ReadAhead(Clock clock, LongSupplier nanoTime, ScanPass.Stride stride, ReadAheadLimiter limiter,
+            LatencySampler live, long maxWaiting) {
         this.clock = clock;
         this.nanoTime = nanoTime;
         this.lookedNs = nanoTime.getAsLong();
         this.stride = stride;
-        this.pace = pace;
+        this.limiter = limiter;
         this.live = live;
         this.maxWaiting = maxWaiting;
         worker = new Worker("tidegate-read-ahead", this::run);
@@ -124,7 +125,7 @@ public final class ReadAhead implements AutoCloseable {
     }
 
     public void add(TrackerCore core, TopicReader reader) {
-        core.ahead().connect(reader, stride.worthwhile() / 2, stride.reach(), this::wake);
+        core.backlog().connect(reader, stride.worthwhile() / 2, stride.reach(), this::wake);
         synchronized (this) {
             readers.put(core, reader);
         }
@@ -154,7 +155,7 @@ public final class ReadAhead implements AutoCloseable {
 
     /** The time until its pace lets it read on, or a short while. */
     private long pollMs() {
-        long restMs = TimeUnit.NANOSECONDS.toMillis(pace.restNs(nanoTime.getAsLong()));
+        long restMs = TimeUnit.NANOSECONDS.toMillis(limiter.restNs(nanoTime.getAsLong()));
         return restMs < 0 ? POLL_MS : Math.max(1, Math.min(POLL_MS, restMs));
     }
 
@@ -176,7 +177,7 @@ public final class ReadAhead implements AutoCloseable {
         long nowNs = nanoTime.getAsLong();
         if (nowNs - lookedNs >= LOOK_NS) {
             lookedNs = nowNs;
-            pace.look(live.sample());
+            limiter.look(live.sample());
         }
     }
 
@@ -201,7 +202,7 @@ public final class ReadAhead implements AutoCloseable {
         synchronized (this) {
             readers.keySet().removeIf(TrackerCore::isFinished);
             for (Map.Entry<TrackerCore, TopicReader> entry : readers.entrySet()) {
-                if (entry.getKey().ahead().isWanted() && active.stream().noneMatch(turn -> turn.core == entry.getKey())) {
+                if (entry.getKey().backlog().isWanted() && active.stream().noneMatch(turn -> turn.core == entry.getKey())) {
                     wanting.add(Map.entry(entry.getKey(), entry.getValue()));
                 }
             }
@@ -218,7 +219,7 @@ public final class ReadAhead implements AutoCloseable {
         Turn longest = active.removeFirst();
         end(longest);
         // It resumes there when it gets a turn again: entries that it has told are known.
-        longest.core.ahead().want();
+        longest.core.backlog().want();
         goesLast(longest.core);
     }
 
@@ -231,8 +232,8 @@ public final class ReadAhead implements AutoCloseable {
     }
 
     private void begin(TrackerCore core, TopicReader reader) {
-        long ticket = core.ahead().begin();
-        if (!core.ahead().mayAdd(ticket) || !reader.isAllowed()) {
+        long ticket = core.backlog().begin();
+        if (!core.backlog().mayAdd(ticket) || !reader.isAllowed()) {
             return;
         }
         long entries = worthwhile(core, reader);
@@ -248,20 +249,20 @@ public final class ReadAhead implements AutoCloseable {
      * does not wait for a pass.
      */
     private static long worthwhile(TrackerCore core, TopicReader reader) {
-        long unknown = Math.min(reader.unreadEntries(), reader.unacknowledgedEntries() - core.ahead().contained());
-        return Math.max(unknown, core.ahead().sought());
+        long unknown = Math.min(reader.unreadEntries(), reader.unacknowledgedEntries() - core.backlog().contained());
+        return Math.max(unknown, core.backlog().sought());
     }
 
     private boolean round() {
         boolean moved = false;
-        pace.want(active.stream().mapToLong(Turn::left).sum(), nanoTime.getAsLong());
-        int part = Math.max(1, pace.reads(MAX_READS) / Math.max(1, active.size()));
+        limiter.want(active.stream().mapToLong(Turn::left).sum(), nanoTime.getAsLong());
+        int part = Math.max(1, limiter.reads(MAX_READS) / Math.max(1, active.size()));
         for (Iterator<Turn> i = active.iterator(); i.hasNext(); ) {
             Turn turn = i.next();
             int window = Math.min(part, MAX_READS - readsOfOthers(turn));
-            boolean mayRead = pace.mayRead(nanoTime.getAsLong()) && turn.core.ahead().hasRoom(maxWaiting);
-            ScanPass.Progress progress = turn.step(window, mayRead ? pace.batch(stride.batch()) : 0, clock.millis());
-            pace.spend(turn.count(), turn.pass.stepTookNs(), nanoTime.getAsLong());
+            boolean mayRead = limiter.mayRead(nanoTime.getAsLong()) && turn.core.backlog().hasRoom(maxWaiting);
+            ScanPass.Progress progress = turn.step(window, mayRead ? limiter.batch(stride.batch()) : 0, clock.millis());
+            limiter.spend(turn.count(), turn.pass.stepTookNs(), nanoTime.getAsLong());
             if (progress == ScanPass.Progress.ENDED) {
                 i.remove();
                 end(turn);

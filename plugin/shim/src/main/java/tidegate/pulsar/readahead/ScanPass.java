@@ -88,7 +88,7 @@ public final class ScanPass {
 
     /** The first position that may be worth reading: behind the dispatcher only a sought one. */
     private Position first() {
-        Position sought = core.ahead().firstSought();
+        Position sought = core.backlog().firstSought();
         Position reads = reader.readPosition();
         return sought != null && sought.compareTo(reads) < 0 ? sought : reads;
     }
@@ -99,7 +99,7 @@ public final class ScanPass {
         stepRead = 0;
         stepBytes = 0;
         stepTookNs = 0;
-        if (!core.ahead().mayAdd(ticket) || !reader.isAllowed()) {
+        if (!core.backlog().mayAdd(ticket) || !reader.isAllowed()) {
             return Progress.ENDED;
         }
         while (batch > 0 && !planned && ranges.size() < window && plan()) {
@@ -195,7 +195,7 @@ public final class ScanPass {
         // Entries of this ledger below it are the dispatcher's already.
         long unread = reads.ledgerId() == ledgerId ? reads.entryId() : reads.ledgerId() > ledgerId ? Long.MAX_VALUE : 0;
         long first = next.entryId();
-        while (first <= last && core.ahead().isKnown(ledgerId, first, first < unread)) {
+        while (first <= last && core.backlog().isKnown(ledgerId, first, first < unread)) {
             first++;
         }
         if (first > last) {
@@ -204,12 +204,12 @@ public final class ScanPass {
         }
         long lastUnknown = first;
         for (long entry = first + 1; entry <= last && entry < first + batch && entry - lastUnknown <= stride.gap(); entry++) {
-            if (!core.ahead().isKnown(ledgerId, entry, entry < unread)) {
+            if (!core.backlog().isKnown(ledgerId, entry, entry < unread)) {
                 lastUnknown = entry;
             }
         }
         if (entriesRead == 0 && ranges.isEmpty()) {
-            core.ahead().advance(new Position(ledgerId, first), lastLeft);
+            core.backlog().advance(new Position(ledgerId, first), lastLeft);
         }
         ranges.add(read(ledgerId, first, lastUnknown));
         next = new Position(ledgerId, lastUnknown + 1);
@@ -284,7 +284,7 @@ public final class ScanPass {
             if (found.size() < stepRead) {
                 leaveUpTo(new Position(range.ledgerId(), done));
             }
-            core.ahead().advance(new Position(range.ledgerId(), done + 1), lastLeft);
+            core.backlog().advance(new Position(range.ledgerId(), done + 1), lastLeft);
         }
         return isUseful();
     }
@@ -295,7 +295,7 @@ public final class ScanPass {
     private int tell() {
         int told = 0;
         for (int from = 0; from < found.size(); from += CHUNK) {
-            int taken = core.ahead().add(ticket, found, from, Math.min(found.size(), from + CHUNK));
+            int taken = core.backlog().add(ticket, found, from, Math.min(found.size(), from + CHUNK));
             if (taken < 0) {
                 return -1;
             }
@@ -320,7 +320,7 @@ public final class ScanPass {
         ranges.forEach(ScanPass::drop);
         ranges.clear();
         reader.close();
-        core.ahead().end();
+        core.backlog().end();
         if (entriesRead > 0) {
             LOG.info("[{}] Read ahead of the dispatcher: {} entries in {} ms, {} of them delayed and not held yet", core.name(),
                     entriesRead, nowMs - beganMs, entriesTold);

@@ -36,7 +36,7 @@ public final class ApiServlet extends HttpServlet {
     private final transient DaemonCalls daemon;
     private final long deadlineMs;
     private final transient Semaphore room = new Semaphore(MAX_REQUESTS);
-    private final transient RolePlaces places = new RolePlaces();
+    private final transient RolePermits permits = new RolePermits();
 
     /** {@code deadlineMs}: for a whole request; longer than the daemon's. */
     public ApiServlet(Guard guard, DaemonCalls daemon, long deadlineMs) {
@@ -111,12 +111,12 @@ public final class ApiServlet extends HttpServlet {
             return CompletableFuture.completedFuture(new Answer(307, null, new byte[0], location));
         }
         String role = ((Guard.Serve) verdict).role();
-        if (!places.tryTake(role)) {
+        if (!permits.tryTake(role)) {
             exchange.isNotBegun();
             return CompletableFuture.failedFuture(new ProblemException(503, "Service Unavailable", "your role has "
-                    + RolePlaces.MAX_PER_ROLE + " requests under way at this broker: ask again, nothing was done"));
+                    + RolePermits.MAX_PER_ROLE + " requests under way at this broker: ask again, nothing was done"));
         }
-        exchange.holds(() -> places.giveBack(role));
+        exchange.holds(() -> permits.giveBack(role));
         CompletionStage<ByteBuffer> body;
         try {
             body = changes ? RequestBody.of(request.getInputStream()) : CompletableFuture.completedFuture(ByteBuffer.allocate(0));

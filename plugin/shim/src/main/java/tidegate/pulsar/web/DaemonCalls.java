@@ -20,8 +20,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import tidegate.pulsar.link.SocketPeer;
 import tidegate.pulsar.wire.Frame;
+import tidegate.pulsar.wire.FrameCodec;
 import tidegate.pulsar.wire.FrameReader;
-import tidegate.pulsar.wire.Frames;
 import tidegate.pulsar.wire.ProtocolException;
 
 /**
@@ -88,10 +88,10 @@ public final class DaemonCalls implements AutoCloseable {
             channel.connect(UnixDomainSocketAddress.of(socket));
             peer.check(channel);
             String name = "web-" + ProcessHandle.current().pid();
-            write(channel, Frames.encode(0, 0,
-                    new Frame.Hello(Frames.VERSION_MIN, Frames.VERSION, Frame.Hello.ROLE_CONTROL, name, product)));
+            write(channel, FrameCodec.encode(0, 0,
+                    new Frame.Hello(FrameCodec.VERSION_MIN, FrameCodec.VERSION, Frame.Hello.ROLE_CONTROL, name, product)));
             asked = true;
-            write(channel, Frames.encode(0, SEQ, request));
+            write(channel, FrameCodec.encode(0, SEQ, request));
             return answer(channel, request);
         } catch (ClosedChannelException e) {
             throw new ProblemException(504, "Gateway Timeout", "the daemon beside this broker did not answer in "
@@ -122,7 +122,7 @@ public final class DaemonCalls implements AutoCloseable {
                 if (envelope.frame() instanceof Frame.HttpResponse response && envelope.seq() == SEQ) {
                     return response;
                 } else if (envelope.frame() instanceof Frame.Ping) {
-                    write(channel, Frames.encode(0, envelope.seq(), new Frame.Pong()));
+                    write(channel, FrameCodec.encode(0, envelope.seq(), new Frame.Pong()));
                 } else if (envelope.frame() instanceof Frame.Error error) {
                     LOG.warn("The daemon refuses a request of the web service: {}", error.message());
                     if (error.code() == ProtocolException.MALFORMED) {

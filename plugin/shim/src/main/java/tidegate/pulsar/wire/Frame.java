@@ -88,7 +88,7 @@ public sealed interface Frame {
      * position when the epoch was claimed, -1:-1 if unknown.
      */
     record Open(Incarnation incarnation, long epoch, long generation, int horizonMs, int credit, long markDeleteLedgerId,
-                long markDeleteEntryId, String topic, String subscription, Positions inFlight, String logHome,
+                long markDeleteEntryId, String topic, String subscription, PositionBitmaps inFlight, String logHome,
                 String logPointer, List<Integer> claims, long endLedgerId, long endEntryId) implements Frame {
         static final int TYPE = 0x10;
 
@@ -99,7 +99,7 @@ public sealed interface Frame {
     }
 
     /** Answers OPEN, in as many frames as needed. */
-    record Held(boolean last, Positions held, Positions acknowledged) implements Frame {
+    record Held(boolean last, PositionBitmaps held, PositionBitmaps acknowledged) implements Frame {
         static final int TYPE = 0x11;
         static final int LAST = 1;
 
@@ -161,7 +161,7 @@ public sealed interface Frame {
     }
 
     /** Positions now known acknowledged. */
-    record Ack(Positions positions) implements Frame {
+    record Ack(PositionBitmaps positions) implements Frame {
         static final int TYPE = 0x16;
 
         @Override
@@ -171,7 +171,7 @@ public sealed interface Frame {
     }
 
     /** Positions that are not acknowledged after all: the cursor refuses to delete them. */
-    record Unack(Positions positions) implements Frame {
+    record Unack(PositionBitmaps positions) implements Frame {
         static final int TYPE = 0x17;
 
         @Override
@@ -211,7 +211,7 @@ public sealed interface Frame {
     }
 
     /** Positions that the index no longer answers for. */
-    record Unheld(Positions positions) implements Frame {
+    record Unheld(PositionBitmaps positions) implements Frame {
         static final int TYPE = 0x1b;
 
         @Override
@@ -221,7 +221,7 @@ public sealed interface Frame {
     }
 
     /** Positions to take back before consumers have them; {@code ask}: only report their state. */
-    record Cancel(boolean ask, Positions positions) implements Frame {
+    record Cancel(boolean ask, PositionBitmaps positions) implements Frame {
         static final int TYPE = 0x40;
         static final int ASK = 1;
 
@@ -240,11 +240,12 @@ public sealed interface Frame {
      * Answers CANCEL, with the same seq. {@code cancelled}: taken back, or would be; {@code tooLate}: handed out. A position of
      * the request that is in no set is no waiting message.
      */
-    record Cancelled(Standing standing, Positions cancelled, Positions tooLate, Positions acknowledged) implements Frame {
+    record Cancelled(Standing standing, PositionBitmaps cancelled, PositionBitmaps tooLate, PositionBitmaps acknowledged)
+            implements Frame {
         static final int TYPE = 0x41;
 
         public static Cancelled notYet() {
-            return new Cancelled(Standing.UNDECIDED, new Positions(), new Positions(), new Positions());
+            return new Cancelled(Standing.UNDECIDED, new PositionBitmaps(), new PositionBitmaps(), new PositionBitmaps());
         }
 
         @Override
@@ -278,11 +279,12 @@ public sealed interface Frame {
      * Answers RESCHEDULE, with the same seq. {@code moved}: due at their new times, or would be; {@code tooLate}: handed out. A
      * position of the request that is in no set is no waiting message.
      */
-    record Rescheduled(Standing standing, Positions moved, Positions tooLate, Positions acknowledged) implements Frame {
+    record Rescheduled(Standing standing, PositionBitmaps moved, PositionBitmaps tooLate, PositionBitmaps acknowledged)
+            implements Frame {
         static final int TYPE = 0x43;
 
         public static Rescheduled notYet() {
-            return new Rescheduled(Standing.UNDECIDED, new Positions(), new Positions(), new Positions());
+            return new Rescheduled(Standing.UNDECIDED, new PositionBitmaps(), new PositionBitmaps(), new PositionBitmaps());
         }
 
         @Override
@@ -356,7 +358,7 @@ public sealed interface Frame {
      * The daemon wants to know of stored messages: which have a key ({@code value}) or a property ({@code property} with {@code value}),
      * or, with {@link #ANY}, what is in one.
      */
-    record Peek(int kind, String property, String value, Positions positions) implements Frame {
+    record Peek(int kind, String property, String value, PositionBitmaps positions) implements Frame {
         static final int TYPE = 0x47;
         public static final int ANY = 0;
         public static final int KEY = 1;
@@ -372,7 +374,7 @@ public sealed interface Frame {
      * Answers PEEK, with the same seq. {@code unread}: not readable now; a position in none of the two sets is another message, or
      * its ledger is gone. {@code content}: of one message, as JSON, if any is sought.
      */
-    record Peeked(Positions matching, Positions unread, long readBytes, ByteBuffer content) implements Frame {
+    record Peeked(PositionBitmaps matching, PositionBitmaps unread, long readBytes, ByteBuffer content) implements Frame {
         static final int TYPE = 0x48;
 
         @Override

@@ -37,18 +37,18 @@ public final class FrameReader {
 
     /** The next whole frame, or null if there is none yet. */
     public Envelope next() throws ProtocolException {
-        if (buffer.remaining() < Frames.LENGTH_BYTES) {
+        if (buffer.remaining() < FrameCodec.LENGTH_BYTES) {
             return null;
         }
         int length = buffer.getInt(buffer.position());
-        Frames.checkLength(length);
-        if (buffer.remaining() < Frames.LENGTH_BYTES + length) {
+        FrameCodec.checkLength(length);
+        if (buffer.remaining() < FrameCodec.LENGTH_BYTES + length) {
             return null;
         }
         ByteBuffer frame =
-                buffer.slice(buffer.position() + Frames.LENGTH_BYTES, length).order(ByteOrder.LITTLE_ENDIAN);
-        buffer.position(buffer.position() + Frames.LENGTH_BYTES + length);
-        return Frames.decode(frame);
+                buffer.slice(buffer.position() + FrameCodec.LENGTH_BYTES, length).order(ByteOrder.LITTLE_ENDIAN);
+        buffer.position(buffer.position() + FrameCodec.LENGTH_BYTES + length);
+        return FrameCodec.decode(frame);
     }
 
     /** True if bytes of an incomplete frame are left: the stream is torn if it ends now. */

@@ -37,7 +37,7 @@ public final class OverrideEntry {
         return out.flip();
     }
 
-    public static ByteBuffer left(Positions positions) {
+    public static ByteBuffer left(PositionBitmaps positions) {
         ByteBuffer out = head(LEFT, positions.sizeBytes());
         positions.write(out);
         return out.flip();
@@ -70,9 +70,9 @@ public final class OverrideEntry {
         }
     }
 
-    private static Positions positions(ByteBuffer in) throws ProtocolException {
+    private static PositionBitmaps positions(ByteBuffer in) throws ProtocolException {
         try {
-            return Positions.read(in);
+            return PositionBitmaps.read(in);
         } catch (BufferUnderflowException e) {
             throw new ProtocolException(ProtocolException.MALFORMED, "an entry of overrides that is cut off");
         }

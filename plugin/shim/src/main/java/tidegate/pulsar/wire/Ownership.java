@@ -67,7 +67,7 @@ public record Ownership(Incarnation incarnation, long epoch, boolean sealed, Lis
         return claims;
     }
 
-    /** The ownership of the next tracker, with a new claim; {@code storesSealed}: see {@code TrackerHost.storesSealed}. */
+    /** The ownership of the next tracker, with a new claim; {@code storesSealed}: see {@code TrackerContext.storesSealed}. */
     public Ownership next(boolean storesSealed, RandomGenerator random) {
         List<Integer> kept = claims.subList(Math.max(0, claims.size() + 1 - MAX_CLAIMS), claims.size());
         List<Integer> next = new ArrayList<>(kept);

@@ -20,7 +20,7 @@ import org.apache.bookkeeper.mledger.ManagedLedgerException;
 import org.apache.bookkeeper.mledger.Position;
 import org.apache.bookkeeper.mledger.PositionFactory;
 import org.junit.jupiter.api.Test;
-import tidegate.pulsar.gate.TrackerHost.Stored;
+import tidegate.pulsar.gate.TrackerContext.Stored;
 
 /** When a deletion counts as stored; the test plays the cursor, as Pulsar 4.0.8's is. */
 class StoredDeletionsTest {

@@ -7,30 +7,30 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import org.junit.jupiter.api.Test;
 import tidegate.pulsar.position.NearTier;
 import tidegate.pulsar.position.Overrides;
-import tidegate.pulsar.position.PositionStates;
 import tidegate.pulsar.position.SoughtPositions;
+import tidegate.pulsar.position.TrackedPositions;
 import tidegate.pulsar.wire.Position;
 import tidegate.pulsar.wire.ReleasePace;
 
 class AlarmTest {
     private final VirtualClock clock = new VirtualClock(ToyWorld.START_MS);
-    private final ToyBroker host = new ToyBroker(clock);
+    private final ToyBroker context = new ToyBroker(clock);
     private final NearTier near = new NearTier();
-    private final PositionStates positions = new PositionStates(near, new SoughtPositions(), new Overrides());
-    private final Pacer pacer = new Pacer(near, clock, host.pace());
-    private final Overlooked overlooked = new Overlooked(host, pacer);
-    private final Alarm alarm = new Alarm(host, pacer, overlooked);
+    private final TrackedPositions positions = new TrackedPositions(near, new SoughtPositions(), new Overrides());
+    private final Pacer pacer = new Pacer(near, clock, context.pace());
+    private final StuckDetector stuckDetector = new StuckDetector(context, pacer);
+    private final Alarm alarm = new Alarm(context, pacer, stuckDetector);
 
     /** One consumer's message goes back and forth in vain, so the looks at it have become rare. */
     private void lookSeldom() {
-        host.connect();
-        host.negativeAcknowledge(host.consumers.get(0), new Position(1, 9));
-        overlooked.begin(clock.millis());
+        context.connect();
+        context.negativeAcknowledge(context.consumers.get(0), new Position(1, 9));
+        stuckDetector.begin(clock.millis());
         for (int i = 0; i < 20; i++) {
-            clock.set(Math.max(clock.millis(), overlooked.lookMs()));
+            clock.set(Math.max(clock.millis(), stuckDetector.lookMs()));
             alarm.ring(clock.millis());
         }
-        assertTrue(overlooked.lookMs() - clock.millis() > 5_000);
+        assertTrue(stuckDetector.lookMs() - clock.millis() > 5_000);
     }
 
     @Test
@@ -39,11 +39,11 @@ class AlarmTest {
         long dueMs = clock.millis() + 100;
         positions.gate(1, 1, dueMs);
         alarm.arm(clock.millis());
-        assertEquals(dueMs, host.wakeMs);
+        assertEquals(dueMs, context.wakeMs);
         clock.set(dueMs);
         // Another thread has the lock before the timer's.
         alarm.arm(clock.millis());
-        assertEquals(dueMs, host.wakeMs);
+        assertEquals(dueMs, context.wakeMs);
         assertTrue(alarm.ring(clock.millis()));
     }
 
@@ -54,7 +54,7 @@ class AlarmTest {
         alarm.arm(clock.millis());
         clock.advance(1_000);
         alarm.arm(clock.millis());
-        assertEquals(overlooked.lookMs(), host.wakeMs);
+        assertEquals(stuckDetector.lookMs(), context.wakeMs);
     }
 
     /** A look at the entries takes time, and a clock goes on meanwhile: what comes due then is awaited. */
@@ -65,7 +65,7 @@ class AlarmTest {
         long nowMs = clock.millis();
         clock.set(dueMs);
         assertFalse(alarm.isDue(nowMs));
-        assertEquals(dueMs, host.wakeMs);
+        assertEquals(dueMs, context.wakeMs);
         assertTrue(alarm.ring(clock.millis()));
     }
 
@@ -77,9 +77,9 @@ class AlarmTest {
         clock.set(dueMs - 1);
         long nowMs = clock.millis();
         clock.set(dueMs);
-        host.wakeMs = NearTier.NONE;
+        context.wakeMs = NearTier.NONE;
         assertFalse(alarm.ring(nowMs));
-        assertEquals(dueMs, host.wakeMs);
+        assertEquals(dueMs, context.wakeMs);
     }
 
     /** A permit may come between two questions, too. */
@@ -91,7 +91,7 @@ class AlarmTest {
         long nowMs = clock.millis();
         clock.advance(1);
         assertFalse(alarm.isDue(nowMs));
-        assertEquals(clock.millis(), host.wakeMs);
+        assertEquals(clock.millis(), context.wakeMs);
         assertTrue(alarm.ring(clock.millis()));
     }
 }

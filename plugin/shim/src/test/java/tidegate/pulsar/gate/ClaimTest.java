@@ -36,7 +36,7 @@ class ClaimTest extends TrackerScenario {
         leaveBeforeTheClaim();
         for (int i = 0; i < 20; i++) {
             world.broker.connect();
-            world.core().watch().claim();
+            world.core().monitor().claim();
             world.broker.disconnectAll();
             world.runUntil(world.now() + 50);
         }

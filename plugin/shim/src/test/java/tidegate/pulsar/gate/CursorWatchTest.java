@@ -245,7 +245,7 @@ class CursorWatchTest extends TrackerScenario {
         world.disconnect();
         world.broker.reset(new Position(1, 0));
         world.broker.putSeal(seal);
-        while (!world.core().daemon().isOpen()) {
+        while (!world.core().handler().isOpen()) {
             world.connect();
             world.toDaemon();
             world.toShim(Integer.MAX_VALUE);
@@ -305,8 +305,8 @@ class CursorWatchTest extends TrackerScenario {
         world.broker.disconnectAll();
         world.broker.beginReset(new Position(1, 0));
         // The watch looks at it, but not yet again.
-        world.core().dispatcher().shouldPause();
-        world.core().dispatcher().clear();
+        world.core().queue().shouldPause();
+        world.core().queue().clear();
         world.settle();
         assertTrue(index().acknowledged.isEmpty(), index().acknowledged.toString());
     }
@@ -424,7 +424,7 @@ class CursorWatchTest extends TrackerScenario {
         world.disconnect();
         world.broker.reset(new Position(1, 0));
         // The answer to OPEN comes before anybody has looked at the cursor again.
-        while (!world.core().daemon().isOpen()) {
+        while (!world.core().handler().isOpen()) {
             world.connect();
             world.toDaemon();
             world.daemon.commit();
@@ -485,11 +485,11 @@ class CursorWatchTest extends TrackerScenario {
             publish(entry, 1000 + entry);
         }
         world.settle();
-        assertEquals(10, world.core().dispatcher().delayedMessages());
+        assertEquals(10, world.core().queue().delayedMessages());
         world.broker.reset(new Position(1, 8));
         world.broker.connect();
         world.runUntil(world.now() + 3000);
         assertEquals(List.of(8L, 9L), delivered());
-        assertEquals(0, world.core().dispatcher().delayedMessages());
+        assertEquals(0, world.core().queue().delayedMessages());
     }
 }

@@ -25,7 +25,7 @@ class DaemonStreamTest extends TrackerScenario {
         publish(3, -1);
         world.settle();
         assertEquals(List.of(3L), delivered());
-        assertTrue(world.core().dispatcher().contains(1, 1));
+        assertTrue(world.core().queue().contains(1, 1));
         assertEquals(2, world.core().stats().undecided());
     }
 
@@ -46,7 +46,7 @@ class DaemonStreamTest extends TrackerScenario {
         assertEquals(Set.of(3L, 5L), new HashSet<>(delivered()));
         assertTrue(world.broker.isDeleted(1, 2), "what was acknowledged before is acknowledged in the cursor again");
         assertEquals(Set.of(held, overdueHeld, new Position(1, 4), new Position(1, 5)), index().held.keySet());
-        assertFalse(world.core().dispatcher().contains(1, 2));
+        assertFalse(world.core().queue().contains(1, 2));
         world.runUntil(ToyWorld.START_MS + 60_000);
         assertEquals(Set.of(1L, 3L, 4L, 5L), new HashSet<>(delivered()));
         assertEquals(4, delivered().size());
@@ -62,7 +62,7 @@ class DaemonStreamTest extends TrackerScenario {
             world.daemon.takeIn(ToyBroker.TOPIC, ToyBroker.SUBSCRIPTION, new Position(1, entry), dueMs);
         }
         world.settle();
-        assertEquals(501, world.core().dispatcher().delayedMessages());
+        assertEquals(501, world.core().queue().delayedMessages());
         int before = world.broker.reads;
         for (int entry = 1; entry <= 500; entry++) {
             publish(entry, 60_000);
@@ -90,7 +90,7 @@ class DaemonStreamTest extends TrackerScenario {
         world.settle();
         world.runUntil(world.now() + 10_000);
         assertEquals(List.of(1L), delivered());
-        assertFalse(world.core().dispatcher().contains(1, 1));
+        assertFalse(world.core().queue().contains(1, 1));
         assertEquals(Set.of(new Position(1, 0)), index().held.keySet());
     }
 
@@ -100,10 +100,10 @@ class DaemonStreamTest extends TrackerScenario {
         start();
         publish(1, 60_000);
         world.settle();
-        assertFalse(world.core().daemon().isOpen());
+        assertFalse(world.core().handler().isOpen());
         assertTrue(world.daemon.received.stream().noneMatch(Frame.Open.class::isInstance));
         world.runUntil(world.now() + 5_000);
-        assertTrue(world.core().daemon().isOpen());
+        assertTrue(world.core().handler().isOpen());
         assertEquals(1, world.broker.disk.ownership.epoch());
         assertEquals(1, index().held.size());
     }
@@ -120,7 +120,7 @@ class DaemonStreamTest extends TrackerScenario {
         assertEquals(List.of(), delivered());
         world.runUntil(world.now() + 40_000);
         assertEquals(List.of(1L, 2L), delivered());
-        assertFalse(world.core().daemon().isOpen());
+        assertFalse(world.core().handler().isOpen());
     }
 
     @Test
@@ -133,7 +133,7 @@ class DaemonStreamTest extends TrackerScenario {
             world.unload(0);
             world.broker.connect();
             world.runUntil(world.now() + 1000);
-            assertTrue(world.core().daemon().isOpen());
+            assertTrue(world.core().handler().isOpen());
             assertEquals(epoch, world.broker.disk.ownership.epoch());
         }
     }
@@ -145,7 +145,7 @@ class DaemonStreamTest extends TrackerScenario {
         world.settle();
         world.daemon.failStreams(ProtocolException.STALE_EPOCH);
         world.runUntil(world.now() + 3_000);
-        assertTrue(world.core().daemon().isOpen());
+        assertTrue(world.core().handler().isOpen());
         assertEquals(2, world.broker.disk.ownership.epoch());
     }
 
@@ -222,7 +222,7 @@ class DaemonStreamTest extends TrackerScenario {
         world.toShim(100);
         world.clock.set(world.now() - 3_600_000);
         world.runUntil(world.now() + 2_000);
-        assertTrue(world.core().daemon().isOpen());
+        assertTrue(world.core().handler().isOpen());
     }
 
     @Test
@@ -380,9 +380,9 @@ class DaemonStreamTest extends TrackerScenario {
         world.toDaemon();
         world.daemon.failStreams();
         world.toShim(100);
-        assertFalse(world.core().daemon().isOpen());
+        assertFalse(world.core().handler().isOpen());
         world.runUntil(world.now() + 2_000);
-        assertTrue(world.core().daemon().isOpen());
+        assertTrue(world.core().handler().isOpen());
         assertEquals(2, index().held.size());
         world.runUntil(world.now() + 11_000);
         assertEquals(List.of(1L, 2L), delivered());
@@ -397,12 +397,12 @@ class DaemonStreamTest extends TrackerScenario {
         world.settle();
         // Deleting a subscription: nobody is connected.
         world.broker.disconnectAll();
-        CompletableFuture<Void> cleared = world.core().dispatcher().clear();
+        CompletableFuture<Void> cleared = world.core().queue().clear();
         assertFalse(cleared.isDone());
         world.settle();
         assertTrue(cleared.isDone());
         assertTrue(index().held.isEmpty());
-        assertEquals(0, world.core().dispatcher().delayedMessages());
+        assertEquals(0, world.core().queue().delayedMessages());
     }
 
     /** A future's continuations run where it is completed: Pulsar's own code, which takes locks of its own. */
@@ -414,8 +414,8 @@ class DaemonStreamTest extends TrackerScenario {
         world.broker.disconnectAll();
         TrackerCore core = world.core();
         List<String> told = new ArrayList<>();
-        core.dispatcher().clear().thenRun(() -> told.add(core.holdsLock() ? "locked" : "free"));
-        core.dispatcher().clear().thenRun(() -> told.add(core.holdsLock() ? "locked" : "free"));
+        core.queue().clear().thenRun(() -> told.add(core.holdsLock() ? "locked" : "free"));
+        core.queue().clear().thenRun(() -> told.add(core.holdsLock() ? "locked" : "free"));
         core.whenClosed().thenRun(() -> told.add(core.holdsLock() ? "locked" : "free"));
         assertEquals(List.of("free"), told, "the second takes the place of the first");
         world.settle();
@@ -435,9 +435,9 @@ class DaemonStreamTest extends TrackerScenario {
         publish(11, 1_000);
         world.settle();
         world.broker.clearBacklog(last);
-        assertTrue(world.core().dispatcher().clear().isDone());
+        assertTrue(world.core().queue().clear().isDone());
         world.settle();
-        assertEquals(2, world.core().dispatcher().delayedMessages());
+        assertEquals(2, world.core().queue().delayedMessages());
         assertEquals(Set.of(new Position(1, 10), new Position(1, 11)), index().held.keySet());
         world.runUntil(world.now() + 60_000);
         assertEquals(List.of(11L, 10L), delivered());
@@ -452,7 +452,7 @@ class DaemonStreamTest extends TrackerScenario {
         world.disconnect();
         world.broker.disconnectAll();
         world.broker.clearBacklog();
-        assertTrue(world.core().dispatcher().clear().isDone());
+        assertTrue(world.core().queue().clear().isDone());
         world.broker.connect();
         publish(2, 60_000);
         world.settle();
@@ -460,8 +460,8 @@ class DaemonStreamTest extends TrackerScenario {
         world.daemonUp = true;
         world.settle();
         assertEquals(Set.of(new Position(1, 2)), index().held.keySet());
-        assertTrue(world.core().dispatcher().contains(1, 2));
-        assertFalse(world.core().dispatcher().contains(1, 1));
+        assertTrue(world.core().queue().contains(1, 2));
+        assertFalse(world.core().queue().contains(1, 1));
     }
 
     /** A consumer that connects before everything is forgotten has read some of it, and does not rewind by itself. */
@@ -477,7 +477,7 @@ class DaemonStreamTest extends TrackerScenario {
             publish(2, 1000);
             world.runBroker();
         };
-        world.core().dispatcher().clear();
+        world.core().queue().clear();
         world.runUntil(world.now() + 2000);
         assertEquals(List.of(2L), delivered());
     }

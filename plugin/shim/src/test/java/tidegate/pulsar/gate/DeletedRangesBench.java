@@ -10,9 +10,9 @@ import org.apache.pulsar.common.util.collections.LongPairRangeSet;
 import org.apache.pulsar.common.util.collections.OpenLongPairRangeSet;
 import org.roaringbitmap.RoaringBitSet;
 import tidegate.pulsar.position.PositionSet;
-import tidegate.pulsar.position.PositionStates;
+import tidegate.pulsar.position.TrackedPositions;
 import tidegate.pulsar.wire.Ownership;
-import tidegate.pulsar.wire.Positions;
+import tidegate.pulsar.wire.PositionBitmaps;
 
 /**
  * The cost of noticing cancelled messages, beside the alternatives considered. Not a test: run
@@ -65,7 +65,7 @@ public final class DeletedRangesBench {
         Cursor cursor = new Cursor();
         TrackerParts parts = new TrackerParts(cursor, new VirtualClock(0), new TrackerSettings("t", "s",
                 Ownership.first(new Random(1)), 2000, 100, 100, 1000), new Random(1), new PendingBudget(POSITIONS));
-        PositionStates positions = parts.positions;
+        TrackedPositions positions = parts.positions;
         PositionSet deleted = new PositionSet();
         for (int i = 0; i < POSITIONS; i++) {
             positions.enter(1 + i / ENTRIES_PER_LEDGER, i % ENTRIES_PER_LEDGER);
@@ -99,7 +99,7 @@ public final class DeletedRangesBench {
         long then = parts.seal.generation();
         double[] told = new double[look[0].parts().size()];
         for (int i = 0; i < told.length; i++) {
-            Positions part = look[0].parts().get(i);
+            PositionBitmaps part = look[0].parts().get(i);
             long began = CPU.getCurrentThreadCpuTime();
             synchronized (parts.lock) {
                 parts.cursor.reportCancelled(part, then);

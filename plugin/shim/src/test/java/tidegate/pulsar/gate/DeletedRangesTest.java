@@ -13,10 +13,10 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 import tidegate.pulsar.position.NearTier;
 import tidegate.pulsar.position.Overrides;
-import tidegate.pulsar.position.PositionStates;
 import tidegate.pulsar.position.SoughtPositions;
+import tidegate.pulsar.position.TrackedPositions;
 import tidegate.pulsar.wire.Position;
-import tidegate.pulsar.wire.Positions;
+import tidegate.pulsar.wire.PositionBitmaps;
 
 /** Messages that are acknowledged before they are due, by the ids that their producer got. */
 class DeletedRangesTest extends TrackerScenario {
@@ -36,7 +36,7 @@ class DeletedRangesTest extends TrackerScenario {
     }
 
     private long delayed() {
-        return world.core().dispatcher().delayedMessages();
+        return world.core().queue().delayedMessages();
     }
 
     private Set<Position> told() {
@@ -49,7 +49,7 @@ class DeletedRangesTest extends TrackerScenario {
         publishFar(10);
         assertEquals(10, delayed());
         cancel(3, 5, 6);
-        assertTrue(world.core().watch().isBusy());
+        assertTrue(world.core().monitor().isBusy());
         world.watch();
         assertEquals(7, delayed());
         world.settle();
@@ -102,9 +102,9 @@ class DeletedRangesTest extends TrackerScenario {
         world.broker.log.put(late, world.now() + FAR_MS);
         world.broker.cancel(late);
         world.settle();
-        assertTrue(world.core().dispatcher().addMessage(1, 3, world.now() + FAR_MS));
+        assertTrue(world.core().queue().addMessage(1, 3, world.now() + FAR_MS));
         assertEquals(4, delayed());
-        assertTrue(world.core().watch().isBusy());
+        assertTrue(world.core().monitor().isBusy());
         world.settle();
         assertEquals(3, delayed());
         assertEquals(Set.of(late), told());
@@ -391,7 +391,7 @@ class DeletedRangesTest extends TrackerScenario {
     /** More than are told while the lock is held once. */
     @Test
     void manyAreToldInParts() {
-        PositionStates positions = new PositionStates(new NearTier(), new SoughtPositions(), new Overrides());
+        TrackedPositions positions = new TrackedPositions(new NearTier(), new SoughtPositions(), new Overrides());
         BitSet deleted = new BitSet();
         for (int entry = 0; entry < 20_001; entry++) {
             positions.enter(7, entry);
@@ -408,7 +408,7 @@ class DeletedRangesTest extends TrackerScenario {
         };
         cursor.persistedRanges = 20_000;
         DeletedRanges.Look look = new DeletedRanges(cursor, new Seal(cursor, world.random), positions).look();
-        assertEquals(10_001, look.parts().stream().mapToLong(Positions::size).sum());
+        assertEquals(10_001, look.parts().stream().mapToLong(PositionBitmaps::size).sum());
         look.parts().forEach(part -> assertTrue(part.size() <= 1024, part.size() + " in a part"));
         look.parts().forEach(part -> part.forEach((ledgerId, entryId) -> assertTrue(ledgerId == 7 && deleted.get((int) entryId))));
     }

@@ -311,7 +311,7 @@ class GoldenHistoryTest {
             due.keySet().removeIf(position -> position.compareTo(broker().log.lastKey()) <= 0);
             broker().clearBacklog();
             if (broker().core != null) {
-                broker().core.dispatcher().clear();
+                broker().core.queue().clear();
             }
         }
 

@@ -17,7 +17,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 import tidegate.pulsar.readahead.ScanPass;
 import tidegate.pulsar.wire.Frame;
-import tidegate.pulsar.wire.Frames;
+import tidegate.pulsar.wire.FrameCodec;
 import tidegate.pulsar.wire.Position;
 import tidegate.pulsar.wire.Records;
 import tidegate.pulsar.wire.ReleasePace;
@@ -242,7 +242,7 @@ class ModelTest {
             List<Position> delayed = broker().log.entrySet().stream().filter(entry -> entry.getValue() >= 0)
                     .map(Map.Entry::getKey).toList();
             ToyDaemon daemon = world().daemon;
-            if (delayed.isEmpty() || !world().isConnected() || daemon.version < Frames.VERSION_WITH_MOVE) {
+            if (delayed.isEmpty() || !world().isConnected() || daemon.version < FrameCodec.VERSION_WITH_MOVE) {
                 return;
             }
             Map<Position, Long> times = new TreeMap<>();
@@ -422,7 +422,7 @@ class ModelTest {
                     }
                     if (isUnsealed()) {
                         redeliverable.add(position);
-                    } else if (!world().core().dispatcher().contains(position.ledgerId(), position.entryId())) {
+                    } else if (!world().core().queue().contains(position.ledgerId(), position.entryId())) {
                         unmet.add(position);
                     }
                     broker().cancel(position);
@@ -451,7 +451,7 @@ class ModelTest {
                 case 1 -> {
                     if (may(Fault.DAEMON)) {
                         machine.crashDaemon();
-                        machine.daemon.version = may(Fault.RESCHEDULE) && chance(10) ? 5 : Frames.VERSION;
+                        machine.daemon.version = may(Fault.RESCHEDULE) && chance(10) ? 5 : FrameCodec.VERSION;
                     }
                 }
                 case 2 -> {
@@ -687,7 +687,7 @@ class ModelTest {
                     () -> position + " was lost: it did not come since delivery " + from));
             if (world().core() != null) {
                 world().settle();
-                assertEquals(0, world().core().dispatcher().delayedMessages(), "msgDelayed at the end");
+                assertEquals(0, world().core().queue().delayedMessages(), "msgDelayed at the end");
             }
             if (!everything) {
                 came.forEach((position, count) -> assertTrue(
@@ -815,7 +815,7 @@ class ModelTest {
         Map<Standing, Integer> answers = new EnumMap<>(Standing.class);
         Map<Standing, Integer> moves = new EnumMap<>(Standing.class);
         int anew = 0;
-        long ahead = 0;
+        long readAhead = 0;
         int heldBack = 0;
         for (long seed = 0; seed < 20; seed++) {
             History history = new History(seed, Set.of(Fault.values()));
@@ -823,7 +823,7 @@ class ModelTest {
                 history.step();
             }
             deliveries += history.broker().deliveries.size();
-            ahead += history.takenAhead();
+            readAhead += history.takenAhead();
             cancelled += history.cancelled;
             heldBack += history.heldBack;
             history.answers.forEach((standing, count) -> answers.merge(standing, count, Integer::sum));
@@ -832,7 +832,7 @@ class ModelTest {
             again += (int) history.due.values().stream().filter(from -> from > 0).count();
         }
         assertTrue(deliveries > 500, deliveries + " deliveries");
-        assertTrue(ahead > 30, ahead + " taken that were read ahead");
+        assertTrue(readAhead > 30, readAhead + " taken that were read ahead");
         assertTrue(cancelled > 100, cancelled + " cancelled");
         assertTrue(heldBack > 100, heldBack + " held back");
         assertTrue(again > 500, again + " taken back by resets");

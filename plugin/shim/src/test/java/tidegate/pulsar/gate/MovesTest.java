@@ -12,7 +12,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 import tidegate.pulsar.wire.Frame;
 import tidegate.pulsar.wire.Position;
-import tidegate.pulsar.wire.Positions;
+import tidegate.pulsar.wire.PositionBitmaps;
 import tidegate.pulsar.wire.Records;
 import tidegate.pulsar.wire.Standing;
 
@@ -39,15 +39,16 @@ class MovesTest extends TrackerScenario {
         return world.daemon.rescheduled.get(7L);
     }
 
-    private static Positions positions(Position... positions) {
-        Positions all = new Positions();
+    private static PositionBitmaps positions(Position... positions) {
+        PositionBitmaps all = new PositionBitmaps();
         for (Position position : positions) {
             all.add(position.ledgerId(), position.entryId());
         }
         return all;
     }
 
-    private static void assertAnswer(Frame.Rescheduled answer, Positions moved, Positions tooLate, Positions acknowledged) {
+    private static void assertAnswer(Frame.Rescheduled answer, PositionBitmaps moved, PositionBitmaps tooLate,
+            PositionBitmaps acknowledged) {
         assertEquals(new Frame.Rescheduled(Standing.SETTLED, moved, tooLate, acknowledged), answer);
     }
 
@@ -77,7 +78,7 @@ class MovesTest extends TrackerScenario {
         assertMoved(move(then, near, far), near, far);
         runFor(OWN_MS + 5_000);
         assertEquals(List.of(3L), delivered());
-        assertEquals(2, world.core().dispatcher().delayedMessages());
+        assertEquals(2, world.core().queue().delayedMessages());
         runFor(OWN_MS * 3);
         assertEquals(List.of(then), times(1));
         assertEquals(List.of(then), times(2));
@@ -158,14 +159,14 @@ class MovesTest extends TrackerScenario {
         world.broker.failingOverrides = 100;
         assertEquals(Frame.Rescheduled.notYet(), move(world.now() + 10_000, waits));
         List<Long> toRead = new ArrayList<>();
-        world.core().dispatcher().popDue(5, (ledgerId, entryId) -> toRead.add(entryId));
+        world.core().queue().popDue(5, (ledgerId, entryId) -> toRead.add(entryId));
         assertEquals(List.of(1L), toRead);
         assertEquals(Frame.Rescheduled.notYet(), ask(true, 0, waits));
         world.daemon.cancel(8, false, waits);
         world.toShim(Integer.MAX_VALUE);
         world.toDaemon();
         assertEquals(Frame.Cancelled.notYet(), world.daemon.cancelled.get(8L));
-        assertTrue(world.core().dispatcher().addMessage(1, 1, world.now() + 60_000));
+        assertTrue(world.core().queue().addMessage(1, 1, world.now() + 60_000));
         assertAnswer(ask(true, 0, waits), positions(waits), positions(), positions());
     }
 
@@ -369,7 +370,7 @@ class MovesTest extends TrackerScenario {
         long then = world.now() + 20_000;
         assertMoved(move(then, later), later);
         world.broker.disconnectAll();
-        world.core().dispatcher().clear();
+        world.core().queue().clear();
         world.core().check();
         world.broker.connect();
         runFor(30_000);

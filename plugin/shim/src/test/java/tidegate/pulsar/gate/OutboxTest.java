@@ -12,15 +12,15 @@ import org.junit.jupiter.api.Test;
 import tidegate.pulsar.position.PositionSet;
 import tidegate.pulsar.wire.Frame;
 import tidegate.pulsar.wire.Frame.Envelope;
-import tidegate.pulsar.wire.Frames;
-import tidegate.pulsar.wire.Positions;
+import tidegate.pulsar.wire.FrameCodec;
+import tidegate.pulsar.wire.PositionBitmaps;
 import tidegate.pulsar.wire.Records;
 
 class OutboxTest {
     private final Outbox outbox = new Outbox();
 
-    private static Positions one(long ledgerId, long entryId) {
-        Positions positions = new Positions();
+    private static PositionBitmaps one(long ledgerId, long entryId) {
+        PositionBitmaps positions = new PositionBitmaps();
         positions.add(ledgerId, entryId);
         return positions;
     }
@@ -364,7 +364,7 @@ class OutboxTest {
 
     @Test
     void manyAddsAreManyFrames() {
-        for (int i = 0; i < 3 * Frames.MAX_RECORDS + 1; i++) {
+        for (int i = 0; i < 3 * FrameCodec.MAX_RECORDS + 1; i++) {
             outbox.addFar(1, i, 100);
         }
         assertEquals(4, outbox.lastSeq());

@@ -22,8 +22,8 @@ import org.junit.jupiter.params.provider.ValueSource;
 import tidegate.pulsar.position.MovedTimes;
 import tidegate.pulsar.position.NearTier;
 import tidegate.pulsar.position.Overrides;
-import tidegate.pulsar.position.PositionStates;
 import tidegate.pulsar.position.SoughtPositions;
+import tidegate.pulsar.position.TrackedPositions;
 import tidegate.pulsar.wire.OverrideEntry;
 import tidegate.pulsar.wire.Ownership;
 import tidegate.pulsar.wire.Position;
@@ -118,7 +118,7 @@ class OverrideLogTest {
 
     private final VirtualClock clock = new VirtualClock(ToyWorld.START_MS);
     private final PlayedHome home = new PlayedHome();
-    private final ToyBroker host = new ToyBroker(clock) {
+    private final ToyBroker context = new ToyBroker(clock) {
         @Override
         public OverrideHome overrides() {
             return home;
@@ -126,8 +126,8 @@ class OverrideLogTest {
     };
     private final Object lock = new Object();
     private final Overrides overrides = new Overrides();
-    private final PositionStates positions = new PositionStates(new NearTier(), new SoughtPositions(), overrides);
-    private final Claim claim = new Claim(host, Ownership.first(new Random(1)), new Random(2));
+    private final TrackedPositions positions = new TrackedPositions(new NearTier(), new SoughtPositions(), overrides);
+    private final Claim claim = new Claim(context, Ownership.first(new Random(1)), new Random(2));
     private final List<OverrideLog.Stored> fates = new ArrayList<>();
 
     @BeforeEach
@@ -137,7 +137,7 @@ class OverrideLogTest {
     }
 
     private OverrideLog log() {
-        OverrideLog log = new OverrideLog(lock, host, clock, claim, positions, overrides);
+        OverrideLog log = new OverrideLog(lock, context, clock, claim, positions, overrides);
         log.connect(records -> {
             for (int i = 0; i < records.size(); i++) {
                 positions.settleMove(records.ledgerId(i), records.entryId(i), records.deliverAtMs(i));

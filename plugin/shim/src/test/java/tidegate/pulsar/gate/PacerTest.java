@@ -11,7 +11,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 import tidegate.pulsar.position.NearTier;
 import tidegate.pulsar.wire.Frame;
-import tidegate.pulsar.wire.Frames;
+import tidegate.pulsar.wire.FrameCodec;
 import tidegate.pulsar.wire.Position;
 import tidegate.pulsar.wire.Records;
 import tidegate.pulsar.wire.ReleasePace;
@@ -84,8 +84,8 @@ class PacerTest extends TrackerScenario {
         world.runUntil(world.now() + 60_000);
         assertEquals(NearTier.NONE, world.broker.wakeMs);
         assertEquals(rounds, world.broker.rounds);
-        assertFalse(world.core().dispatcher().hasDue());
-        assertTrue(world.core().dispatcher().contains(1, 1));
+        assertFalse(world.core().queue().hasDue());
+        assertTrue(world.core().queue().contains(1, 1));
     }
 
     @Test
@@ -170,7 +170,7 @@ class PacerTest extends TrackerScenario {
     @Test
     void anAnswerThatComesLateIsFollowedByThePaceInForce() {
         startTracking();
-        world.core().daemon().onPacedSent(inForce(ReleasePace.rate(5), 0));
+        world.core().handler().onPacedSent(inForce(ReleasePace.rate(5), 0));
         world.toDaemon();
         assertEquals(inForce(ReleasePace.NONE, 0), world.daemon.paced.get(0L));
     }
@@ -334,7 +334,7 @@ class PacerTest extends TrackerScenario {
         publishMany(400, 5_000);
         consumeAll(5_000);
         for (int second = 1; second <= 10; second++) {
-            world.core().daemon().onBehind(new Frame.Behind(Math.max(0, 380 - delivered().size())));
+            world.core().handler().onBehind(new Frame.Behind(Math.max(0, 380 - delivered().size())));
             consumeAll(1_000);
             int got = delivered().size();
             assertTrue(Math.abs(got - 40 * second) <= 40, got + " have come after " + second + " s");
@@ -393,7 +393,7 @@ class PacerTest extends TrackerScenario {
 
     @Test
     void anOlderDaemonHearsOfNoPace() {
-        world.daemon.version = Frames.VERSION_WITH_PACE - 1;
+        world.daemon.version = FrameCodec.VERSION_WITH_PACE - 1;
         startTracking();
         world.broker.putPace(ReleasePace.PAUSED, written -> { });
         world.broker.runCursor();
@@ -402,7 +402,7 @@ class PacerTest extends TrackerScenario {
         world.runUntil(world.now() + 3_000);
         assertTrue(world.daemon.received.stream().noneMatch(Frame.Paced.class::isInstance));
         world.disconnect();
-        world.daemon.version = Frames.VERSION;
+        world.daemon.version = FrameCodec.VERSION;
         world.runUntil(world.now() + 3_000);
         assertEquals(ReleasePace.PAUSED, world.daemon.knownPace());
     }

@@ -90,16 +90,16 @@ class SettlingDeletesTest extends TrackerScenario {
     /** The cursor reports success though it has left out everything: it had lost the seal. */
     @Test
     void whatTheCursorHasLeftOutIsNotTakenForDeleted() {
-        ToyBroker host = new ToyBroker(world.clock);
-        host.connect();
-        TrackerParts parts = new TrackerParts(host, world.clock, new TrackerSettings("topic", "sub",
+        ToyBroker context = new ToyBroker(world.clock);
+        context.connect();
+        TrackerParts parts = new TrackerParts(context, world.clock, new TrackerSettings("topic", "sub",
                 Ownership.first(new Random(1)), 2000, 100, 100, 60_000), new Random(2), new PendingBudget(1000));
         parts.positions.settle(1, 5);
-        host.beforeDelete = () -> host.putSeal(Seal.NONE);
+        context.beforeDelete = () -> context.putSeal(Seal.NONE);
         parts.deletes.go();
-        host.runCursor();
+        context.runCursor();
         parts.deletes.go();
-        assertFalse(host.isDeleted(1, 5));
+        assertFalse(context.isDeleted(1, 5));
         assertTrue(parts.positions.contains(1, 5), "somebody must have it read again first");
         parts.check();
     }

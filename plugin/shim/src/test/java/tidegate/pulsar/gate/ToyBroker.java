@@ -22,7 +22,7 @@ import tidegate.pulsar.position.PositionSet;
 import tidegate.pulsar.wire.Frame;
 import tidegate.pulsar.wire.Ownership;
 import tidegate.pulsar.wire.Position;
-import tidegate.pulsar.wire.Positions;
+import tidegate.pulsar.wire.PositionBitmaps;
 import tidegate.pulsar.wire.ReleasePace;
 
 /**
@@ -34,7 +34,7 @@ import tidegate.pulsar.wire.ReleasePace;
  * individual acknowledgements as fit, and the seal. Acknowledging keeps the seal, a reset wipes it before it clears the
  * acknowledgements and again in that step.
  */
-public class ToyBroker implements TrackerHost {
+public class ToyBroker implements TrackerContext {
     public static final String TOPIC = "persistent://public/default/toy";
     public static final String SUBSCRIPTION = "sub";
     private static final Position START = new Position(0, -1);
@@ -700,7 +700,7 @@ public class ToyBroker implements TrackerHost {
     boolean readMore(TrackerMaker maker) {
         readRequested = false;
         rounds++;
-        if (core != null && core.dispatcher().shouldPause() || freeConsumer() == null) {
+        if (core != null && core.queue().shouldPause() || freeConsumer() == null) {
             return false;
         }
         if (looksAhead) {
@@ -708,8 +708,8 @@ public class ToyBroker implements TrackerHost {
             return readNormally(maker);
         }
         redelivery.headSet(markDelete, true).clear();
-        if (core != null && core.dispatcher().hasDue()) {
-            core.dispatcher().popDue(readBatch, (ledgerId, entryId) -> redelivery.add(new Position(ledgerId, entryId)));
+        if (core != null && core.queue().hasDue()) {
+            core.queue().popDue(readBatch, (ledgerId, entryId) -> redelivery.add(new Position(ledgerId, entryId)));
         }
         boolean wereDeleted = redelivery.removeIf(position -> isDeleted(position.ledgerId(), position.entryId()));
         if (wereDeleted && redelivery.isEmpty()) {
@@ -742,8 +742,8 @@ public class ToyBroker implements TrackerHost {
         if (asksTwice != null && core != null) {
             asksTwice.run();
             asksTwice = null;
-            if (core.dispatcher().hasDue()) {
-                core.dispatcher().popDue(1, (ledgerId, entryId) -> redelivery.add(new Position(ledgerId, entryId)));
+            if (core.queue().hasDue()) {
+                core.queue().popDue(1, (ledgerId, entryId) -> redelivery.add(new Position(ledgerId, entryId)));
             }
         }
         return readNormally(maker);
@@ -766,7 +766,7 @@ public class ToyBroker implements TrackerHost {
     /** Its messages have no content that could be told. */
     @Override
     public void peek(Frame.Peek peek, Consumer<Frame.Peeked> done) {
-        done.accept(new Frame.Peeked(new Positions(), peek.positions(), 0, ByteBuffer.allocate(0)));
+        done.accept(new Frame.Peeked(new PositionBitmaps(), peek.positions(), 0, ByteBuffer.allocate(0)));
     }
 
     @Override
@@ -798,7 +798,7 @@ public class ToyBroker implements TrackerHost {
                 break;
             }
             readPosition = new Position(position.ledgerId(), position.entryId() + 1);
-            boolean skipped = core != null && core.dispatcher().contains(position.ledgerId(), position.entryId())
+            boolean skipped = core != null && core.queue().contains(position.ledgerId(), position.entryId())
                     || isDeleted(position.ledgerId(), position.entryId());
             if (!skipped) {
                 entries.add(position);
@@ -828,7 +828,7 @@ public class ToyBroker implements TrackerHost {
             seen = new SeenConsumers(consumers);
             core = maker.make();
         }
-        if (core != null && core.dispatcher().addMessage(position.ledgerId(), position.entryId(), deliverAtMs)) {
+        if (core != null && core.queue().addMessage(position.ledgerId(), position.entryId(), deliverAtMs)) {
             return;
         }
         consumer.pending.add(position);

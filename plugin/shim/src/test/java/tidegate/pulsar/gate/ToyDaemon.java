@@ -12,12 +12,12 @@ import java.util.TreeMap;
 import java.util.function.Consumer;
 import tidegate.pulsar.wire.Frame;
 import tidegate.pulsar.wire.Frame.Envelope;
+import tidegate.pulsar.wire.FrameCodec;
 import tidegate.pulsar.wire.FrameReader;
-import tidegate.pulsar.wire.Frames;
 import tidegate.pulsar.wire.Incarnation;
 import tidegate.pulsar.wire.Ownership;
 import tidegate.pulsar.wire.Position;
-import tidegate.pulsar.wire.Positions;
+import tidegate.pulsar.wire.PositionBitmaps;
 import tidegate.pulsar.wire.ProtocolException;
 import tidegate.pulsar.wire.Records;
 import tidegate.pulsar.wire.ReleasePace;
@@ -105,7 +105,7 @@ public final class ToyDaemon {
     final Map<Long, Frame.Paced> paced = new HashMap<>();
     /** The shim's answers to {@link #reschedule}, by number. */
     final Map<Long, Frame.Rescheduled> rescheduled = new TreeMap<>();
-    int version = Frames.VERSION;
+    int version = FrameCodec.VERSION;
     final List<Frame> received = new ArrayList<>();
     int maxHeldPerFrame = 1000;
     /** A stream keeps no more credit than this. */
@@ -171,7 +171,7 @@ public final class ToyDaemon {
 
     /** Asks the newest stream's tracker to cancel; its answer will be in {@link #cancelled} under this number. */
     void cancel(long seq, boolean ask, Position... positions) {
-        Positions asked = new Positions();
+        PositionBitmaps asked = new PositionBitmaps();
         for (Position position : positions) {
             asked.add(position.ledgerId(), position.entryId());
         }
@@ -202,7 +202,7 @@ public final class ToyDaemon {
     }
 
     private void send(int stream, long seq, Frame frame) {
-        output.add(Frames.encode(stream, seq, frame));
+        output.add(FrameCodec.encode(stream, seq, frame));
     }
 
     private void handle(Envelope envelope) {
@@ -330,15 +330,15 @@ public final class ToyDaemon {
 
     private void answer(Stream stream) {
         List<Position> held = new ArrayList<>(stream.index.held.keySet());
-        Positions acknowledged = new Positions();
+        PositionBitmaps acknowledged = new PositionBitmaps();
         stream.index.acknowledged.forEach(position -> acknowledged.add(position.ledgerId(), position.entryId()));
         for (int from = 0; from < held.size(); from += maxHeldPerFrame) {
-            Positions part = new Positions();
+            PositionBitmaps part = new PositionBitmaps();
             held.subList(from, Math.min(held.size(), from + maxHeldPerFrame))
                     .forEach(position -> part.add(position.ledgerId(), position.entryId()));
-            send(stream.id, 0, new Frame.Held(false, part, new Positions()));
+            send(stream.id, 0, new Frame.Held(false, part, new PositionBitmaps()));
         }
-        send(stream.id, 0, new Frame.Held(true, new Positions(), acknowledged));
+        send(stream.id, 0, new Frame.Held(true, new PositionBitmaps(), acknowledged));
     }
 
     private void change(Stream stream, Frame frame) {
@@ -389,7 +389,7 @@ public final class ToyDaemon {
     }
 
     private void move(Stream stream, Frame.Move move) {
-        if (version < Frames.VERSION_WITH_MOVE) {
+        if (version < FrameCodec.VERSION_WITH_MOVE) {
             violations.add("MOVE to a daemon that does not know it");
         }
         Records records = move.records();
@@ -465,11 +465,11 @@ public final class ToyDaemon {
         }
         changed = true;
         commit();
-        Positions held = new Positions();
+        PositionBitmaps held = new PositionBitmaps();
         held.add(position.ledgerId(), position.entryId());
         for (Stream stream : streams.values()) {
             if (stream.index == index && !stream.closing) {
-                send(stream.id, 0, new Frame.Held(false, held, new Positions()));
+                send(stream.id, 0, new Frame.Held(false, held, new PositionBitmaps()));
             }
         }
     }
@@ -482,7 +482,7 @@ public final class ToyDaemon {
         changed = true;
         Index index = index(topic, subscription);
         index.held.remove(position);
-        Positions lost = new Positions();
+        PositionBitmaps lost = new PositionBitmaps();
         lost.add(position.ledgerId(), position.entryId());
         for (Stream stream : streams.values()) {
             if (stream.index == index) {

@@ -9,7 +9,7 @@ import java.util.random.RandomGenerator;
 import tidegate.pulsar.link.LinkSession;
 import tidegate.pulsar.link.TrackerTable;
 import tidegate.pulsar.position.NearTier;
-import tidegate.pulsar.readahead.Pace;
+import tidegate.pulsar.readahead.ReadAheadLimiter;
 import tidegate.pulsar.readahead.ReadAhead;
 import tidegate.pulsar.readahead.ScanPass;
 import tidegate.pulsar.wire.Ownership;
@@ -88,15 +88,15 @@ public final class ToyWorld {
                 trackersLuck(), new PendingBudget(maxPendingEntries));
         if (stride != null) {
             if (readAhead == null) {
-                readAhead = new ReadAhead(clock, this::nanoTime, stride, new Pace(Long.MAX_VALUE, nanos),
-                        () -> Pace.Felt.NOTHING, maxWaiting);
+                readAhead = new ReadAhead(clock, this::nanoTime, stride, new ReadAheadLimiter(Long.MAX_VALUE, nanos),
+                        () -> ReadAheadLimiter.Felt.NOTHING, maxWaiting);
             }
             reader = new ToyReader(owner, random);
             reader.failures = readFailures;
             reader.hangs = readsHang;
             readAhead.add(core, reader);
         }
-        core.watch().claim();
+        core.monitor().claim();
         table.register(core);
         watched.add(core);
         made.add(core);
@@ -180,7 +180,7 @@ public final class ToyWorld {
         }
         if (broker.wakeMs <= now() && core() != null) {
             broker.wakeMs = NearTier.NONE;
-            core().dispatcher().onWake();
+            core().queue().onWake();
         }
         // A few reads a turn: the others have their turn too while a backlog is read.
         for (int i = 0; i < 4 && broker.readRequested; i++) {
@@ -210,7 +210,7 @@ public final class ToyWorld {
 
     public void watch() {
         for (TrackerCore core : List.copyOf(watched)) {
-            core.watch().look();
+            core.monitor().look();
             if (core.isFinished()) {
                 watched.remove(core);
             }

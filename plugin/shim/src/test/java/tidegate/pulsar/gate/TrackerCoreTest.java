@@ -42,16 +42,16 @@ class TrackerCoreTest extends TrackerScenario {
         world.settle();
         assertEquals(0, world.core().stats().near());
         assertEquals(1, index().held.size());
-        assertEquals(1, world.core().dispatcher().delayedMessages());
+        assertEquals(1, world.core().queue().delayedMessages());
         world.runUntil(ToyWorld.START_MS + 58_100);
         assertEquals(1, world.core().stats().near());
         world.runUntil(ToyWorld.START_MS + 60_000);
         assertEquals(List.of(1L), delivered());
-        assertEquals(0, world.core().dispatcher().delayedMessages());
-        assertTrue(world.core().dispatcher().contains(1, 1), "handed out: the cursor must not read it again");
+        assertEquals(0, world.core().queue().delayedMessages());
+        assertTrue(world.core().queue().contains(1, 1), "handed out: the cursor must not read it again");
         world.acknowledgeAll();
         world.settle();
-        assertFalse(world.core().dispatcher().contains(1, 1));
+        assertFalse(world.core().queue().contains(1, 1));
         assertTrue(index().held.isEmpty());
     }
 
@@ -63,10 +63,10 @@ class TrackerCoreTest extends TrackerScenario {
         world.settle();
         world.broker.acknowledge(world.broker.consumers.get(0), new Position(1, 0));
         world.settle();
-        assertFalse(world.core().dispatcher().contains(1, 0));
-        assertTrue(world.core().dispatcher().addMessage(1, 0, world.now() + 60_000), "it must not be delivered");
-        assertFalse(world.core().dispatcher().contains(1, 0));
-        assertEquals(1, world.core().dispatcher().delayedMessages());
+        assertFalse(world.core().queue().contains(1, 0));
+        assertTrue(world.core().queue().addMessage(1, 0, world.now() + 60_000), "it must not be delivered");
+        assertFalse(world.core().queue().contains(1, 0));
+        assertEquals(1, world.core().queue().delayedMessages());
     }
 
     /** Pulsar's Bucket tracker kept counting it, and popped it a second time (apache/pulsar#26251). */
@@ -76,12 +76,12 @@ class TrackerCoreTest extends TrackerScenario {
         publish(1, 60_000);
         publish(2, 60_000);
         world.settle();
-        assertEquals(2, world.core().dispatcher().delayedMessages());
-        assertFalse(world.core().dispatcher().addMessage(1, 1, world.now()), "due: the dispatcher delivers it");
-        assertEquals(1, world.core().dispatcher().delayedMessages());
+        assertEquals(2, world.core().queue().delayedMessages());
+        assertFalse(world.core().queue().addMessage(1, 1, world.now()), "due: the dispatcher delivers it");
+        assertEquals(1, world.core().queue().delayedMessages());
         world.runUntil(world.now() + 61_000);
         assertEquals(List.of(2L), delivered(), "the other one: the first is not handed out again");
-        assertEquals(0, world.core().dispatcher().delayedMessages());
+        assertEquals(0, world.core().queue().delayedMessages());
     }
 
     @Test
@@ -210,7 +210,7 @@ class TrackerCoreTest extends TrackerScenario {
         world.broker.replayTwice(position);
         world.runUntil(world.now() + 1000);
         assertEquals(List.of(1L), delivered(), "acknowledged and reported");
-        assertFalse(world.broker.core.dispatcher().contains(1, 1), "left to the cursor");
+        assertFalse(world.broker.core.queue().contains(1, 1), "left to the cursor");
     }
 
     /** Refused messages of a mixed load; for the rest, Pulsar's double reads are Pulsar's. */
@@ -237,7 +237,7 @@ class TrackerCoreTest extends TrackerScenario {
         acknowledge(position);
         world.runUntil(world.now() + 1000);
         assertEquals(List.of(1L), delivered());
-        assertFalse(world.broker.core.dispatcher().contains(1, 1), "left to the cursor");
+        assertFalse(world.broker.core.queue().contains(1, 1), "left to the cursor");
     }
 
     /** Its acknowledgement is seen though the dispatcher has no consumer that takes anything. */
@@ -247,7 +247,7 @@ class TrackerCoreTest extends TrackerScenario {
         world.broker.permits = 0;
         acknowledge(position);
         world.runUntil(world.now() + 1000);
-        assertFalse(world.broker.core.dispatcher().contains(1, 1));
+        assertFalse(world.broker.core.queue().contains(1, 1));
     }
 
     @Test
@@ -423,9 +423,9 @@ class TrackerCoreTest extends TrackerScenario {
             world.toDaemon();
             world.toShim(Integer.MAX_VALUE);
         }
-        assertTrue(world.core().dispatcher().hasDue());
+        assertTrue(world.core().queue().hasDue());
         // The dispatcher takes note of them and never reads them.
-        world.core().dispatcher().popDue(4, (ledgerId, entryId) -> { });
+        world.core().queue().popDue(4, (ledgerId, entryId) -> { });
         world.broker.disconnectAll();
         world.broker.connect();
         world.settle();

@@ -31,9 +31,9 @@ import org.apache.bookkeeper.mledger.ManagedLedgerException.BadVersionException;
 import org.apache.bookkeeper.mledger.ManagedLedgerException.MetaStoreException;
 import org.apache.bookkeeper.mledger.PositionFactory;
 import org.junit.jupiter.api.Test;
-import tidegate.pulsar.cursor.Conflicts;
 import tidegate.pulsar.cursor.CursorProperties;
 import tidegate.pulsar.cursor.CursorRecord;
+import tidegate.pulsar.cursor.WriteConflicts;
 import tidegate.pulsar.wire.Frame;
 
 /** The ledgers of one index log; the test plays the cursor and BookKeeper's client. */
@@ -63,8 +63,8 @@ class LogLedgersTest {
     private long nowNs;
     private final LogLedgers.Shared shared =
             new LogLedgers.Shared(LogLedgers.BOOKKEEPER, this::client, Runnable::run, new AtomicLong());
-    private final LogLedgers log = new LogLedgers("test", CursorProperties.withoutReset(cursor), new Conflicts(() -> reopenings++),
-            shared);
+    private final LogLedgers log = new LogLedgers("test", CursorProperties.withoutReset(cursor),
+            new WriteConflicts(() -> reopenings++), shared);
     private final OverrideLedgers overrides = new OverrideLedgers("test", CursorProperties.withoutReset(cursor), shared);
 
     private static <T> T played(Class<T> type, Calls calls) {

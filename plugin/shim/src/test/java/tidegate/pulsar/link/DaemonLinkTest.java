@@ -41,11 +41,11 @@ import tidegate.pulsar.gate.TrackerSettings;
 import tidegate.pulsar.gate.VirtualClock;
 import tidegate.pulsar.wire.Frame;
 import tidegate.pulsar.wire.Frame.Envelope;
+import tidegate.pulsar.wire.FrameCodec;
 import tidegate.pulsar.wire.FrameReader;
-import tidegate.pulsar.wire.Frames;
 import tidegate.pulsar.wire.Ownership;
 import tidegate.pulsar.wire.Position;
-import tidegate.pulsar.wire.Positions;
+import tidegate.pulsar.wire.PositionBitmaps;
 import tidegate.pulsar.wire.ProtocolException;
 import tidegate.pulsar.wire.Records;
 
@@ -128,7 +128,7 @@ class DaemonLinkTest {
     }
 
     private void send(int stream, long seq, Frame frame) throws IOException {
-        ByteBuffer bytes = Frames.encode(stream, seq, frame);
+        ByteBuffer bytes = FrameCodec.encode(stream, seq, frame);
         while (bytes.hasRemaining()) {
             peer.write(bytes);
         }
@@ -137,7 +137,7 @@ class DaemonLinkTest {
     private void greet(int heartbeatMs) throws Exception {
         accept();
         assertInstanceOf(Frame.Hello.class, receive().frame());
-        send(0, 0, new Frame.Welcome(Frames.VERSION, heartbeatMs, 7, "test"));
+        send(0, 0, new Frame.Welcome(FrameCodec.VERSION, heartbeatMs, 7, "test"));
     }
 
     /** A broker whose core tells the link of its frames. */
@@ -161,11 +161,11 @@ class DaemonLinkTest {
         return newCore(subscription, new LinkedBroker());
     }
 
-    private TrackerCore newCore(String subscription, ToyBroker host) {
-        host.core = new TrackerCore(host, clock, new TrackerSettings("topic", subscription,
+    private TrackerCore newCore(String subscription, ToyBroker context) {
+        context.core = new TrackerCore(context, clock, new TrackerSettings("topic", subscription,
                 Ownership.first(new Random(1)), 2000, 100, 100, 60_000), new Random(2), budget);
-        host.core.speakForLast();
-        return host.core;
+        context.core.speakForLast();
+        return context.core;
     }
 
     private Frame.Open open(int stream) throws Exception {
@@ -187,7 +187,7 @@ class DaemonLinkTest {
     }
 
     private void answerEmpty(int stream) throws IOException {
-        send(stream, 0, new Frame.Held(true, new Positions(), new Positions()));
+        send(stream, 0, new Frame.Held(true, new PositionBitmaps(), new PositionBitmaps()));
     }
 
     private static void await(java.util.function.BooleanSupplier condition) throws InterruptedException {
@@ -241,7 +241,7 @@ class DaemonLinkTest {
         accept();
         Envelope hello = receive();
         assertEquals(new Envelope(0, 0, new Frame.Hello(3, 7, 1, "127.0.0.1:6650", "pulsar test")), hello);
-        send(0, 0, new Frame.Welcome(Frames.VERSION, 2000, 7, "test"));
+        send(0, 0, new Frame.Welcome(FrameCodec.VERSION, 2000, 7, "test"));
         Frame.Open open = open(1);
         assertEquals("topic", open.topic());
         assertEquals("sub", open.subscription());
@@ -251,8 +251,8 @@ class DaemonLinkTest {
         assertEquals(-1, open.endLedgerId());
         assertEquals(-1, open.endEntryId());
         long later = clock.millis() + 3_600_000;
-        core.dispatcher().addMessage(5, 1, later);
-        core.dispatcher().addMessage(5, 2, later);
+        core.queue().addMessage(5, 1, later);
+        core.queue().addMessage(5, 2, later);
         answerEmpty(1);
         assertEquals(new Envelope(1, 1, new Frame.Add(false, Records.of(5, 1, later, 5, 2, later))), receiveOther());
         send(1, 1, new Frame.Durable());
@@ -286,9 +286,9 @@ class DaemonLinkTest {
         greet(2000);
         open(1);
         answerEmpty(1);
-        await(() -> core.daemon().isOpen());
+        await(() -> core.handler().isOpen());
         long later = clock.millis() + 3_600_000;
-        core.dispatcher().addMessage(5, 1, later);
+        core.queue().addMessage(5, 1, later);
         receiveOther();
         hangUp();
         greet(2000);
@@ -390,7 +390,7 @@ class DaemonLinkTest {
         startLink();
         greet(2000);
         send(0, 0, new Frame.Hello(3, 3, 1, "nonsense", "nonsense"));
-        ByteBuffer broken = Frames.encode(0, 5, new Frame.Ping());
+        ByteBuffer broken = FrameCodec.encode(0, 5, new Frame.Ping());
         broken.put(10, (byte) 1);
         peer.write(broken);
         Frame.Error error = assertInstanceOf(Frame.Error.class, receiveOther().frame());
@@ -403,7 +403,7 @@ class DaemonLinkTest {
         startLink();
         accept();
         receive();
-        send(0, 0, new Frame.Welcome(Frames.VERSION + 1, 2000, 7, "test"));
+        send(0, 0, new Frame.Welcome(FrameCodec.VERSION + 1, 2000, 7, "test"));
         assertEquals(ProtocolException.VERSION, assertInstanceOf(Frame.Error.class, receive().frame()).code());
         assertNull(receive());
     }
@@ -465,7 +465,7 @@ class DaemonLinkTest {
         greet(2000);
         openBoth();
         answerEmpty(2);
-        await(() -> other.daemon().isOpen());
+        await(() -> other.handler().isOpen());
         answerEmpty(1);
         // HELD makes the dispatcher read, which fails, and so does telling it that the stream has ended.
         for (int stream : List.of(3, 4)) {
@@ -474,10 +474,10 @@ class DaemonLinkTest {
             Envelope again = receiveOther();
             assertInstanceOf(Frame.Open.class, again.frame());
             assertEquals(stream, again.stream());
-            assertTrue(other.daemon().isOpen());
+            assertTrue(other.handler().isOpen());
             answerEmpty(stream);
         }
-        await(() -> core.daemon().isOpen() && other.daemon().isOpen());
+        await(() -> core.handler().isOpen() && other.handler().isOpen());
     }
 
     @Test
@@ -490,13 +490,13 @@ class DaemonLinkTest {
         for (int i = 0; i < 100; i++) {
             TrackerCore closed = newCore("closed " + i);
             link.register(closed);
-            closed.dispatcher().clear();
+            closed.queue().clear();
             closed.finish();
         }
         await(() -> link.unreadNotes() == 0);
         long later = clock.millis() + 3_600_000;
-        core.dispatcher().addMessage(5, 1, later);
-        core.dispatcher().clear();
+        core.queue().addMessage(5, 1, later);
+        core.queue().clear();
         bind();
         greet(2000);
         // The link still fetches frames that were noted in vain.
@@ -518,7 +518,7 @@ class DaemonLinkTest {
             assertInstanceOf(Frame.Open.class, open.frame());
             answerEmpty(open.stream());
         }
-        await(() -> cores.stream().allMatch(core -> core.daemon().isOpen()));
+        await(() -> cores.stream().allMatch(core -> core.handler().isOpen()));
     }
 
     @Test
@@ -529,7 +529,7 @@ class DaemonLinkTest {
         greet(2000);
         open(1);
         answerEmpty(1);
-        await(() -> core.daemon().isOpen());
+        await(() -> core.handler().isOpen());
         Thread closing = new Thread(() -> link.close(20_000));
         closing.start();
         assertEquals(new Envelope(1, 1, new Frame.Close()), receiveOther());
@@ -549,7 +549,7 @@ class DaemonLinkTest {
         greet(2000);
         open(1);
         answerEmpty(1);
-        await(() -> first.daemon().isOpen());
+        await(() -> first.handler().isOpen());
         TrackerCore second = newCore("sub");
         link.register(second);
         assertEquals(new Envelope(1, 1, new Frame.Close()), receiveOther());
@@ -557,7 +557,7 @@ class DaemonLinkTest {
         send(1, 1, new Frame.Durable());
         send(1, 0, new Frame.Close());
         answerEmpty(2);
-        await(() -> second.daemon().isOpen());
+        await(() -> second.handler().isOpen());
         assertTrue(first.isClosed());
     }
 }

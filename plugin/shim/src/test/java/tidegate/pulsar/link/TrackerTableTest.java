@@ -21,9 +21,9 @@ import tidegate.pulsar.gate.VirtualClock;
 import tidegate.pulsar.wire.Frame;
 import tidegate.pulsar.wire.Frame.Envelope;
 import tidegate.pulsar.wire.FrameReader;
-import tidegate.pulsar.wire.Frames;
+import tidegate.pulsar.wire.FrameCodec;
 import tidegate.pulsar.wire.Ownership;
-import tidegate.pulsar.wire.Positions;
+import tidegate.pulsar.wire.PositionBitmaps;
 import tidegate.pulsar.wire.ProtocolException;
 import tidegate.pulsar.wire.Records;
 
@@ -37,11 +37,11 @@ class TrackerTableTest {
     private LinkSession session;
     private FrameReader reader;
 
-    private TrackerCore newCore(String subscription, ToyBroker host) {
-        host.core = new TrackerCore(host, clock, new TrackerSettings("topic", subscription,
+    private TrackerCore newCore(String subscription, ToyBroker context) {
+        context.core = new TrackerCore(context, clock, new TrackerSettings("topic", subscription,
                 Ownership.first(new Random(1)), 2000, 100, 100, 60_000), new Random(2), budget);
-        host.core.speakForLast();
-        return host.core;
+        context.core.speakForLast();
+        return context.core;
     }
 
     private TrackerCore newCore(String subscription) {
@@ -52,12 +52,12 @@ class TrackerTableTest {
         session = new LinkSession("toy", "toy", clock.millis(), () -> { });
         reader = new FrameReader();
         table.connected(session);
-        daemonSends(0, 0, new Frame.Welcome(Frames.VERSION, 2000, 7, "test"));
+        daemonSends(0, 0, new Frame.Welcome(FrameCodec.VERSION, 2000, 7, "test"));
         answerOpens();
     }
 
     private void daemonSends(int stream, long seq, Frame frame) throws ProtocolException {
-        session.received(Frames.encode(stream, seq, frame), clock.millis());
+        session.received(FrameCodec.encode(stream, seq, frame), clock.millis());
     }
 
     /** Answers every OPEN with an empty index; returns the other frames the daemon gets. */
@@ -72,7 +72,7 @@ class TrackerTableTest {
             }
             for (Envelope envelope; (envelope = reader.next()) != null; ) {
                 if (envelope.frame() instanceof Frame.Open) {
-                    daemonSends(envelope.stream(), 0, new Frame.Held(true, new Positions(), new Positions()));
+                    daemonSends(envelope.stream(), 0, new Frame.Held(true, new PositionBitmaps(), new PositionBitmaps()));
                 } else {
                     others.add(envelope);
                 }
@@ -109,11 +109,11 @@ class TrackerTableTest {
         TrackerCore former = newCore("sub");
         table.register(former);
         connect();
-        former.dispatcher().addMessage(5, 1, LATER_MS);
+        former.queue().addMessage(5, 1, LATER_MS);
         TrackerCore successor = newCore("sub");
         table.register(successor);
         answerOpens();
-        successor.dispatcher().addMessage(5, 2, LATER_MS);
+        successor.queue().addMessage(5, 2, LATER_MS);
         assertEquals(List.of(new Frame.Add(false, Records.of(5, 2, LATER_MS))), sent(successor));
         table.lost();
         assertTrue(former.isFinished());
@@ -126,16 +126,16 @@ class TrackerTableTest {
     void aForgottenTrackerTakesNothingOfTheBudgetWhoeverStillAsksIt() {
         TrackerCore core = newCore("sub");
         table.register(core);
-        core.dispatcher().addMessage(5, 1, LATER_MS);
-        core.dispatcher().shouldPause();
+        core.queue().addMessage(5, 1, LATER_MS);
+        core.queue().shouldPause();
         assertEquals(1, budget.entries());
         core.finish();
         table.framesWaiting(core);
         table.forgetClosed(clock.millis());
         table.forgetClosed(clock.millis() + 61_000);
         assertEquals(0, budget.entries(), "the daemon was away for too long");
-        core.dispatcher().addMessage(5, 2, LATER_MS);
-        core.dispatcher().shouldPause();
+        core.queue().addMessage(5, 2, LATER_MS);
+        core.queue().shouldPause();
         assertEquals(0, budget.entries());
         core.check();
     }
@@ -144,11 +144,11 @@ class TrackerTableTest {
     void aFormerTrackerTakesNothingOfTheBudgetWhoeverStillAsksIt() {
         TrackerCore former = newCore("sub");
         table.register(former);
-        former.dispatcher().addMessage(5, 1, LATER_MS);
+        former.queue().addMessage(5, 1, LATER_MS);
         TrackerCore successor = newCore("sub");
         table.register(successor);
-        former.dispatcher().addMessage(5, 2, LATER_MS);
-        former.dispatcher().shouldPause();
+        former.queue().addMessage(5, 2, LATER_MS);
+        former.queue().shouldPause();
         assertEquals(0, budget.entries());
         former.check();
     }
@@ -158,7 +158,7 @@ class TrackerTableTest {
         TrackerCore former = newCore("sub");
         table.register(former);
         connect();
-        former.dispatcher().addMessage(5, 1, LATER_MS);
+        former.queue().addMessage(5, 1, LATER_MS);
         TrackerCore successor = newCore("sub");
         table.register(successor);
         successor.finish();
@@ -170,7 +170,7 @@ class TrackerTableTest {
         assertTrue(successor.isClosed());
         table.forgetClosed(clock.millis());
         table.lost();
-        assertFalse(former.daemon().isOpen(), "it knows that the connection is gone");
+        assertFalse(former.handler().isOpen(), "it knows that the connection is gone");
         connect();
         assertEquals(List.of(new Frame.Add(false, Records.of(5, 1, LATER_MS)), new Frame.Close()),
                 sent(former).stream().map(frame -> frame instanceof Frame.Add add ? new Frame.Add(false, add.records())
@@ -179,8 +179,8 @@ class TrackerTableTest {
 
     @Test
     void theIndexLogIsThereUntilTheDaemonHasAnsweredClose() throws ProtocolException {
-        ToyBroker host = new ToyBroker(clock);
-        TrackerCore core = newCore("sub", host);
+        ToyBroker context = new ToyBroker(clock);
+        TrackerCore core = newCore("sub", context);
         table.register(core);
         connect();
         core.finish();
@@ -231,30 +231,30 @@ class TrackerTableTest {
 
     @Test
     void aTrackerThatCannotBeOpenedIsAskedAgainWhenItSaysSoOrAfterAWhile() throws ProtocolException {
-        ToyBroker host = new ToyBroker(clock);
-        TrackerCore waiting = new TrackerCore(host, clock, new TrackerSettings("topic", "waiting",
+        ToyBroker context = new ToyBroker(clock);
+        TrackerCore waiting = new TrackerCore(context, clock, new TrackerSettings("topic", "waiting",
                 Ownership.first(new Random(1)), 2000, 100, 100, 60_000), new Random(2), budget);
-        host.core = waiting;
+        context.core = waiting;
         table.register(waiting);
         connect();
-        assertFalse(waiting.daemon().isOpen(), "it has claimed nothing yet");
+        assertFalse(waiting.handler().isOpen(), "it has claimed nothing yet");
         waiting.holdingLock(() ->
                 assertTimeoutPreemptively(Duration.ofSeconds(5), () -> session.tick(clock.millis())));
         waiting.speakForLast();
         assertEquals(List.of(), answerOpens());
-        assertFalse(waiting.daemon().isOpen(), "nobody has said that it can be opened now");
+        assertFalse(waiting.handler().isOpen(), "nobody has said that it can be opened now");
         clock.advance(100);
         answerOpens();
-        assertTrue(waiting.daemon().isOpen());
+        assertTrue(waiting.handler().isOpen());
 
         daemonSends(1, 0, new Frame.Error(ProtocolException.STALE_EPOCH, "another one has it"));
         answerOpens();
-        assertFalse(waiting.daemon().isOpen());
+        assertFalse(waiting.handler().isOpen());
         waiting.speakForLast();
         clock.advance(1000);
         table.framesWaiting(waiting);
         answerOpens();
-        assertTrue(waiting.daemon().isOpen());
+        assertTrue(waiting.handler().isOpen());
     }
 
     @Test
@@ -272,14 +272,14 @@ class TrackerTableTest {
         table.register(failing);
         table.register(other);
         connect();
-        assertTrue(other.daemon().isOpen());
+        assertTrue(other.handler().isOpen());
         broken[0] = true;
         table.lost();
-        assertFalse(other.daemon().isOpen());
+        assertFalse(other.handler().isOpen());
         broken[0] = false;
         connect();
-        assertTrue(failing.daemon().isOpen());
-        assertTrue(other.daemon().isOpen());
+        assertTrue(failing.handler().isOpen());
+        assertTrue(other.handler().isOpen());
     }
 
     @Test
@@ -298,17 +298,17 @@ class TrackerTableTest {
         table.register(failing);
         table.register(other);
         connect();
-        failing.dispatcher().addMessage(5, 1, LATER_MS);
+        failing.queue().addMessage(5, 1, LATER_MS);
         assertEquals(List.of(new Frame.Add(false, Records.of(5, 1, LATER_MS))), sent(failing));
         broken[0] = true;
         daemonSends(1, 0, new Frame.Due(Records.of(5, 9, clock.millis() + 1)));
         daemonSends(2, 0, new Frame.Due(Records.of(6, 1, clock.millis() + 1)));
-        assertEquals(clock.millis() + 1, other.dispatcher().nextDueMs(), "it has its entry");
+        assertEquals(clock.millis() + 1, other.queue().nextDueMs(), "it has its entry");
         broken[0] = false;
 
         table.restartFailed(clock.millis());
-        assertFalse(failing.daemon().isOpen());
-        assertTrue(other.daemon().isOpen());
+        assertFalse(failing.handler().isOpen());
+        assertTrue(other.handler().isOpen());
         List<Envelope> told = answerOpens();
         assertEquals(1, told.size());
         assertEquals(1, told.get(0).stream());
@@ -321,8 +321,8 @@ class TrackerTableTest {
         assertEquals(List.of(), answerOpens());
         assertEquals(List.of(new Frame.Add(false, Records.of(5, 1, LATER_MS))), sent(failing),
                 "what was not durable is sent again");
-        assertTrue(failing.daemon().isOpen());
-        assertTrue(other.daemon().isOpen());
+        assertTrue(failing.handler().isOpen());
+        assertTrue(other.handler().isOpen());
     }
 
     @Test
@@ -338,14 +338,14 @@ class TrackerTableTest {
         });
         table.register(former);
         connect();
-        former.dispatcher().addMessage(5, 1, LATER_MS);
+        former.queue().addMessage(5, 1, LATER_MS);
         TrackerCore successor = newCore("sub");
         table.register(successor);
         answerOpens();
-        successor.dispatcher().addMessage(5, 2, LATER_MS);
+        successor.queue().addMessage(5, 2, LATER_MS);
         assertEquals(List.of(new Frame.Add(false, Records.of(5, 2, LATER_MS))), sent(successor));
         broken[0] = true;
-        daemonSends(1, 0, new Frame.Unheld(new Positions()));
+        daemonSends(1, 0, new Frame.Unheld(new PositionBitmaps()));
         broken[0] = false;
         table.restartFailed(clock.millis());
         clock.advance(1000);
@@ -353,7 +353,7 @@ class TrackerTableTest {
         answerOpens();
         assertEquals(List.of(new Frame.Add(false, Records.of(5, 1, LATER_MS)),
                 new Frame.Add(false, Records.of(5, 2, LATER_MS))), sent(successor));
-        assertTrue(successor.daemon().isOpen());
+        assertTrue(successor.handler().isOpen());
     }
 
     /** The daemon had the entry before it let go of it, and DURABLE is still on its way: nobody would hold it. */
@@ -362,10 +362,10 @@ class TrackerTableTest {
         TrackerCore core = newCore("sub");
         table.register(core);
         connect();
-        core.dispatcher().addMessage(5, 1, LATER_MS);
-        core.dispatcher().addMessage(5, 2, LATER_MS);
+        core.queue().addMessage(5, 1, LATER_MS);
+        core.queue().addMessage(5, 2, LATER_MS);
         assertEquals(1, sent(core).size());
-        Positions gone = new Positions();
+        PositionBitmaps gone = new PositionBitmaps();
         gone.add(5, 1);
         daemonSends(1, 0, new Frame.Unheld(gone));
         daemonSends(1, 1, new Frame.Durable());
@@ -378,15 +378,15 @@ class TrackerTableTest {
         TrackerCore former = newCore("sub");
         table.register(former);
         connect();
-        former.dispatcher().addMessage(5, 1, LATER_MS);
-        ToyBroker host = new ToyBroker(clock);
-        TrackerCore successor = new TrackerCore(host, clock, new TrackerSettings("topic", "sub",
+        former.queue().addMessage(5, 1, LATER_MS);
+        ToyBroker context = new ToyBroker(clock);
+        TrackerCore successor = new TrackerCore(context, clock, new TrackerSettings("topic", "sub",
                 Ownership.first(new Random(9)), 2000, 100, 100, 60_000), new Random(2), budget);
-        host.core = successor;
+        context.core = successor;
         successor.speakForLast();
         table.register(successor);
         answerOpens();
-        successor.dispatcher().addMessage(7, 1, LATER_MS);
+        successor.queue().addMessage(7, 1, LATER_MS);
         assertEquals(List.of(new Frame.Add(false, Records.of(7, 1, LATER_MS))), sent(successor));
 
         daemonSends(1, 0, new Frame.Error(ProtocolException.STORAGE, "the disk is full"));
@@ -395,8 +395,8 @@ class TrackerTableTest {
             table.restartFailed(clock.millis());
             answerOpens();
         }
-        assertFalse(former.daemon().isOpen(), "its successor speaks for the subscription");
-        assertTrue(successor.daemon().isOpen());
+        assertFalse(former.handler().isOpen(), "its successor speaks for the subscription");
+        assertTrue(successor.handler().isOpen());
     }
 
     /** The former's changes that were not on the daemon's disk are told before its successor's. */
@@ -405,11 +405,11 @@ class TrackerTableTest {
         TrackerCore former = newCore("sub");
         table.register(former);
         connect();
-        former.dispatcher().addMessage(5, 1, LATER_MS);
+        former.queue().addMessage(5, 1, LATER_MS);
         TrackerCore successor = newCore("sub");
         table.register(successor);
         answerOpens();
-        successor.dispatcher().addMessage(5, 2, LATER_MS);
+        successor.queue().addMessage(5, 2, LATER_MS);
         assertEquals(List.of(new Frame.Add(false, Records.of(5, 2, LATER_MS))), sent(successor));
         daemonSends(1, 0, new Frame.Error(ProtocolException.STALE_EPOCH, "another one has it"));
         table.restartFailed(clock.millis());
@@ -418,7 +418,7 @@ class TrackerTableTest {
         answerOpens();
         assertEquals(List.of(new Frame.Add(false, Records.of(5, 1, LATER_MS)),
                 new Frame.Add(false, Records.of(5, 2, LATER_MS))), sent(successor));
-        assertTrue(successor.daemon().isOpen());
+        assertTrue(successor.handler().isOpen());
     }
 
     /** Both names may have blanks and slashes: a topic of an old namespace, with a cluster in its name, in its last part. */
@@ -426,11 +426,11 @@ class TrackerTableTest {
     void namesThatLookAlikeWhenTheyAreJoinedAreTwoSubscriptions() {
         List<TrackerCore> cores = new ArrayList<>();
         for (String[] names : new String[][] {{"topic / a", "b"}, {"topic", "a / b"}}) {
-            ToyBroker host = new ToyBroker(clock);
-            host.core = new TrackerCore(host, clock, new TrackerSettings(names[0], names[1],
+            ToyBroker context = new ToyBroker(clock);
+            context.core = new TrackerCore(context, clock, new TrackerSettings(names[0], names[1],
                     Ownership.first(new Random(1)), 2000, 100, 100, 60_000), new Random(2), budget);
-            cores.add(host.core);
-            table.register(host.core);
+            cores.add(context.core);
+            table.register(context.core);
         }
         assertFalse(cores.get(0).isFinished(), "it would hand out nothing any more");
         assertFalse(cores.get(1).isFinished());
@@ -442,9 +442,9 @@ class TrackerTableTest {
         TrackerCore live = newCore("sub");
         table.register(live);
         connect();
-        live.dispatcher().addMessage(5, 1, LATER_MS);
+        live.queue().addMessage(5, 1, LATER_MS);
         TrackerCore lastWord = newCore("sub");
-        lastWord.dispatcher().clear();
+        lastWord.queue().clear();
         lastWord.finish();
         table.register(lastWord);
         assertFalse(live.isFinished());
@@ -461,7 +461,7 @@ class TrackerTableTest {
         connect();
         closed.close();
         TrackerCore lastWord = newCore("sub");
-        lastWord.dispatcher().clear();
+        lastWord.queue().clear();
         lastWord.finish();
         table.register(lastWord);
         assertTrue(closed.isFinished());
@@ -472,12 +472,12 @@ class TrackerTableTest {
     /** A non-durable subscription goes with its last consumer; its next life has another cursor. */
     @Test
     void aSubscriptionThatIsNotDurableIsForgottenAtItsEnd() throws ProtocolException {
-        ToyBroker host = new ToyBroker(clock);
-        host.durable = false;
-        TrackerCore core = newCore("sub", host);
+        ToyBroker context = new ToyBroker(clock);
+        context.durable = false;
+        TrackerCore core = newCore("sub", context);
         table.register(core);
         connect();
-        core.dispatcher().addMessage(5, 1, LATER_MS);
+        core.queue().addMessage(5, 1, LATER_MS);
         assertEquals(List.of(new Frame.Add(false, Records.of(5, 1, LATER_MS))), sent(core));
         core.finish();
         assertEquals(List.of(new Frame.Clear(), new Frame.Close()), sent(core));

@@ -6,7 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import org.junit.jupiter.api.Test;
 import tidegate.pulsar.wire.Position;
-import tidegate.pulsar.wire.Positions;
+import tidegate.pulsar.wire.PositionBitmaps;
 
 class OverridesTest {
     private static final Position NOTHING = new Position(-1, -1);
@@ -19,8 +19,8 @@ class OverridesTest {
         assertTrue(overrides.settle(1, entryId, timeMs));
     }
 
-    private static Positions positions(long... entryIds) {
-        Positions all = new Positions();
+    private static PositionBitmaps positions(long... entryIds) {
+        PositionBitmaps all = new PositionBitmaps();
         for (long entryId : entryIds) {
             all.add(1, entryId);
         }
@@ -74,7 +74,7 @@ class OverridesTest {
         }
         long taken = 0;
         for (long part : new long[] {4, 4, 2, 0}) {
-            Positions left = overrides.takeLeft(1_000, NOTHING, 4);
+            PositionBitmaps left = overrides.takeLeft(1_000, NOTHING, 4);
             assertEquals(part, left.size());
             taken += left.size();
             overrides.left();

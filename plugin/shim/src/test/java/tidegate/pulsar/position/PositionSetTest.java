@@ -18,7 +18,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 import tidegate.pulsar.wire.Position;
-import tidegate.pulsar.wire.Positions;
+import tidegate.pulsar.wire.PositionBitmaps;
 
 class PositionSetTest {
     /** Rows, many and few in a container, at its borders, and beside positions that are there already. */
@@ -29,7 +29,7 @@ class PositionSetTest {
         PositionSet set = new PositionSet();
         NavigableSet<Position> oracle = new TreeSet<>();
         for (int frame = 0; frame < 6; frame++) {
-            Positions positions = new Positions();
+            PositionBitmaps positions = new PositionBitmaps();
             for (int row = 0; row < 4; row++) {
                 long ledgerId = random.nextInt(3);
                 int first = random.nextInt(3) * 65_536 + random.nextInt(5_000);
@@ -200,7 +200,7 @@ class PositionSetTest {
         Random random = new Random(11);
         for (int round = 0; round < 50; round++) {
             PositionSet set = new PositionSet();
-            Positions all = new Positions();
+            PositionBitmaps all = new PositionBitmaps();
             for (int i = 0; i < 3_000; i++) {
                 long ledgerId = random.nextInt(3);
                 long entryId = random.nextInt(100) < 90 ? random.nextInt(9_000) : random.nextInt(200_000);

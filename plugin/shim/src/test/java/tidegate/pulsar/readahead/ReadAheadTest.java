@@ -22,7 +22,7 @@ class ReadAheadTest {
     private final List<ToyWorld> worlds = new ArrayList<>();
     private final VirtualClock clock = new VirtualClock(ToyWorld.START_MS);
     private ReadAhead shared;
-    private Pace.Felt felt = Pace.Felt.NOTHING;
+    private ReadAheadLimiter.Felt felt = ReadAheadLimiter.Felt.NOTHING;
 
     private ToyWorld world(int backlog) {
         ToyWorld world = new ToyWorld(new Random(worlds.size()));
@@ -30,7 +30,7 @@ class ReadAheadTest {
         world.maxWaiting = 10_000;
         world.readFailures = 0;
         if (shared == null) {
-            shared = new ReadAhead(clock, world::nanoTime, world.stride, new Pace(Long.MAX_VALUE, world.nanoTime()),
+            shared = new ReadAhead(clock, world::nanoTime, world.stride, new ReadAheadLimiter(Long.MAX_VALUE, world.nanoTime()),
                     () -> felt, world.maxWaiting);
         }
         world.readAhead = shared;
@@ -54,7 +54,7 @@ class ReadAheadTest {
     }
 
     private static boolean isRead(ToyWorld world, int backlog) {
-        return world.core() != null && world.core().dispatcher().delayedMessages() == backlog;
+        return world.core() != null && world.core().queue().delayedMessages() == backlog;
     }
 
     @AfterEach
@@ -118,7 +118,7 @@ class ReadAheadTest {
         ToyWorld other = world(SMALL);
         runFor(3_000);
         assertTrue(other.takenAhead() > SMALL / 2, other.takenAhead() + " taken");
-        assertTrue(isRead(other, SMALL), other.core().dispatcher().delayedMessages() + " known");
+        assertTrue(isRead(other, SMALL), other.core().queue().delayedMessages() + " known");
     }
 
     /** Runs until the backlog is read; returns the most reads that were under way. */
@@ -134,22 +134,22 @@ class ReadAheadTest {
 
     @Test
     void aSmallBacklogIsReadAtOnceWhoeverPublishes() {
-        felt = new Pace.Felt(50, 50);
+        felt = new ReadAheadLimiter.Felt(50, 50);
         int most = mostUnderWay(world(SMALL), SMALL);
         assertTrue(most > 1, most + " reads under way");
     }
 
     @Test
     void aLargeBacklogIsReadSlowlyToItsEndWherePublishersFeelIt() {
-        felt = new Pace.Felt(50, 50);
-        int large = (int) Pace.MOST_HURRIED + 5_000;
+        felt = new ReadAheadLimiter.Felt(50, 50);
+        int large = (int) ReadAheadLimiter.MOST_HURRIED + 5_000;
         assertEquals(1, mostUnderWay(world(large), large));
     }
 
     @Test
     void onesThatAreSmallEachAndLargeTogetherAreNotHurried() {
-        felt = new Pace.Felt(50, 50);
-        int half = (int) Pace.MOST_HURRIED * 3 / 5;
+        felt = new ReadAheadLimiter.Felt(50, 50);
+        int half = (int) ReadAheadLimiter.MOST_HURRIED * 3 / 5;
         ToyWorld first = world(half);
         ToyWorld second = world(half);
         runFor(100);

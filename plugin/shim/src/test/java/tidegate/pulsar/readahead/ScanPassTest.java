@@ -65,7 +65,7 @@ class ScanPassTest {
         assertEquals(BACKLOG, index().held.size());
         assertTrue(world.takenAhead() > BACKLOG / 2, world.takenAhead() + " taken");
         assertTrue(world.broker.reads < BACKLOG / 2, world.broker.reads + " read by the dispatcher");
-        assertEquals(BACKLOG, world.core().dispatcher().delayedMessages());
+        assertEquals(BACKLOG, world.core().queue().delayedMessages());
     }
 
     @Test
@@ -84,7 +84,7 @@ class ScanPassTest {
         world.broker.permits = BACKLOG;
         attach();
         assertEquals(BACKLOG / 50, delivered().size());
-        assertEquals(BACKLOG - BACKLOG / 50, world.core().dispatcher().delayedMessages());
+        assertEquals(BACKLOG - BACKLOG / 50, world.core().queue().delayedMessages());
     }
 
     @Test
@@ -94,7 +94,7 @@ class ScanPassTest {
         world.crashBroker();
         attach();
         assertTrue(world.reader.read <= 2 * world.stride.batch(), world.reader.read + " read ahead");
-        assertEquals(BACKLOG, world.core().dispatcher().delayedMessages());
+        assertEquals(BACKLOG, world.core().queue().delayedMessages());
     }
 
     /** Messages published while the topic moved would be read twice, by the dispatcher and ahead of it. */
@@ -118,7 +118,7 @@ class ScanPassTest {
         world.broker.readMore();
         world.runUntil(world.now() + 5_000);
         assertEquals(0, world.reader.read);
-        assertEquals(BACKLOG + few, world.core().dispatcher().delayedMessages());
+        assertEquals(BACKLOG + few, world.core().queue().delayedMessages());
     }
 
     @Test
@@ -153,7 +153,7 @@ class ScanPassTest {
         world.runBroker();
         world.reader.failures = 100;
         world.runUntil(world.now() + 20_000);
-        assertEquals(BACKLOG, world.core().dispatcher().delayedMessages());
+        assertEquals(BACKLOG, world.core().queue().delayedMessages());
         assertEquals(0, world.takenAhead());
     }
 
@@ -180,7 +180,7 @@ class ScanPassTest {
         world.runBroker();
         world.reader.allowed = false;
         world.runUntil(world.now() + 20_000);
-        assertEquals(BACKLOG, world.core().dispatcher().delayedMessages());
+        assertEquals(BACKLOG, world.core().queue().delayedMessages());
         assertEquals(0, world.reader.read);
     }
 
@@ -214,28 +214,28 @@ class ScanPassTest {
     void nothingIsTakenUnderAFormerTicket() {
         publish(0, 3_600_000);
         attach();
-        long ticket = world.core().ahead().begin();
+        long ticket = world.core().backlog().begin();
         Records records = Records.of(1, 50, world.now() + 3_600_000, 1, 51, world.now());
-        assertTrue(world.core().ahead().mayAdd(ticket));
+        assertTrue(world.core().backlog().mayAdd(ticket));
         world.broker.disconnectAll();
-        world.core().dispatcher().clear();
-        assertEquals(-1, world.core().ahead().add(ticket, records, 0, 2));
-        assertFalse(world.core().dispatcher().contains(1, 50));
+        world.core().queue().clear();
+        assertEquals(-1, world.core().backlog().add(ticket, records, 0, 2));
+        assertFalse(world.core().queue().contains(1, 50));
     }
 
     @Test
     void nothingIsTakenWithoutTheDaemonOrAfterAReset() {
         publish(0, 3_600_000);
         attach();
-        long ticket = world.core().ahead().begin();
+        long ticket = world.core().backlog().begin();
         Records records = Records.of(1, 50, world.now() + 3_600_000);
         world.broker.putSeal(Seal.NONE);
-        assertEquals(-1, world.core().ahead().add(ticket, records, 0, 1));
+        assertEquals(-1, world.core().backlog().add(ticket, records, 0, 1));
         world.settle();
-        ticket = world.core().ahead().begin();
+        ticket = world.core().backlog().begin();
         world.disconnect();
-        assertEquals(-1, world.core().ahead().add(ticket, records, 0, 1));
-        assertFalse(world.core().dispatcher().contains(1, 50));
+        assertEquals(-1, world.core().backlog().add(ticket, records, 0, 1));
+        assertFalse(world.core().queue().contains(1, 50));
     }
 
     @Test

@@ -27,15 +27,15 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import tidegate.pulsar.link.SocketPeer;
 import tidegate.pulsar.wire.Frame;
+import tidegate.pulsar.wire.FrameCodec;
 import tidegate.pulsar.wire.FrameReader;
-import tidegate.pulsar.wire.Frames;
 import tidegate.pulsar.wire.ProtocolException;
 
 /** Calls to a daemon that the test plays itself, over a real Unix domain socket. */
 @Timeout(30)
 class DaemonCallsTest {
     private static final Frame.HttpRequest GET = request("GET");
-    private static final Frame.Welcome WELCOME = new Frame.Welcome(Frames.VERSION, 2000, 1, "tidegate");
+    private static final Frame.Welcome WELCOME = new Frame.Welcome(FrameCodec.VERSION, 2000, 1, "tidegate");
 
     @TempDir
     Path directory;
@@ -97,7 +97,7 @@ class DaemonCallsTest {
         }
 
         void send(long seq, Frame frame) throws IOException {
-            channel.write(Frames.encode(0, seq, frame));
+            channel.write(FrameCodec.encode(0, seq, frame));
         }
 
         @Override

@@ -10,7 +10,7 @@ import org.junit.jupiter.api.Test;
 
 class OverrideEntryTest {
     private final Records moved = new Records();
-    private final Positions left = new Positions();
+    private final PositionBitmaps left = new PositionBitmaps();
 
     private void read(ByteBuffer entry) throws ProtocolException {
         OverrideEntry.read(entry, new OverrideEntry.Reader() {
@@ -39,7 +39,7 @@ class OverrideEntryTest {
 
     @Test
     void positionsThatLeftComeBack() throws ProtocolException {
-        Positions some = new Positions();
+        PositionBitmaps some = new PositionBitmaps();
         some.add(12, 5);
         some.add(15, 70_000);
         read(OverrideEntry.left(some));

@@ -17,7 +17,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 import tidegate.pulsar.gate.Claim;
 import tidegate.pulsar.gate.ToyBroker;
 import tidegate.pulsar.gate.ToyWorld;
-import tidegate.pulsar.gate.TrackerHost;
+import tidegate.pulsar.gate.TrackerContext;
 import tidegate.pulsar.gate.VirtualClock;
 
 /** Tests the stored record of ownership, and who may write it. */
@@ -164,7 +164,7 @@ class OwnershipTest {
     void whatIsTriedAgainIsAnotherClaim() {
         Claim claim = new Claim(cursor, first, random);
         Ownership refused = claim.begin(0);
-        claim.written(TrackerHost.Written.FAILED, 0);
+        claim.written(TrackerContext.Written.FAILED, 0);
         cursor.publish(new Position(3, 7), -1);
         Ownership next = claim.begin(60_000);
         assertEquals(refused.epoch(), next.epoch());
@@ -221,9 +221,9 @@ class OwnershipTest {
         for (int i = 1; i <= 4; i++) {
             assertFalse(claim.isStale(), i + " refusals");
             claim.begin(i * 60_000L);
-            claim.written(TrackerHost.Written.FAILED, i * 60_000L);
+            claim.written(TrackerContext.Written.FAILED, i * 60_000L);
             claim.begin(i * 60_000L + 30_000);
-            claim.written(TrackerHost.Written.CONFLICT, i * 60_000L + 30_000);
+            claim.written(TrackerContext.Written.CONFLICT, i * 60_000L + 30_000);
         }
         assertTrue(claim.isStale(), "but not for what failed otherwise");
         assertTrue(write(claim, 600_000));
@@ -238,7 +238,7 @@ class OwnershipTest {
         assertEquals(1, other.begin(0).epoch());
         cursor.putOwnership(next, done -> one.written(done, 0));
         cursor.runCursor();
-        other.written(TrackerHost.Written.CONFLICT, 0);
+        other.written(TrackerContext.Written.CONFLICT, 0);
         assertTrue(write(other, 60_000));
         assertEquals(new Ownership(first.incarnation(), 2, false, other.ownership().claims()), other.ownership());
         assertEquals(next.claims(), other.ownership().claims().subList(0, 1));

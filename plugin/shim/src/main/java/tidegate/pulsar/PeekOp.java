@@ -1,0 +1,163 @@
+package tidegate.pulsar;
+
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.List;
+import java.util.concurrent.Executor;
+import java.util.function.Consumer;
+import org.apache.bookkeeper.mledger.AsyncCallbacks.ReadEntryCallback;
+import org.apache.bookkeeper.mledger.Entry;
+import org.apache.bookkeeper.mledger.ManagedLedger;
+import org.apache.bookkeeper.mledger.ManagedLedgerException;
+import org.apache.bookkeeper.mledger.ManagedLedgerException.LedgerNotExistException;
+import org.apache.bookkeeper.mledger.ManagedLedgerException.NonRecoverableLedgerException;
+import org.apache.bookkeeper.mledger.PositionFactory;
+import org.apache.pulsar.common.api.proto.KeyValue;
+import org.apache.pulsar.common.api.proto.MessageMetadata;
+import org.apache.pulsar.common.protocol.Commands;
+import tidegate.pulsar.wire.Frame;
+import tidegate.pulsar.wire.JsonText;
+import tidegate.pulsar.wire.Position;
+import tidegate.pulsar.wire.PositionBitmaps;
+
+/**
+ * The answer to one PEEK: reads its messages through the managed ledger, and looks at their metadata.
+ *
+ * <p>Invariants: at most {@link #AT_ONCE} reads are under way, and the next ones begin when these have ended; no consumer's state
+ * has a part in it. A message with metadata that cannot be parsed is another one.
+ */
+final class PeekOp {
+    static final int AT_ONCE = 8;
+    /** A message with more characters than this is told without its properties. */
+    static final int MAX_CONTENT = 1024 * 1024;
+
+    private final ManagedLedger ledger;
+    private final Frame.Peek peek;
+    private final Executor executor;
+    private final Consumer<Frame.Peeked> done;
+    private final Iterator<Position> left;
+    private final PositionBitmaps matching = new PositionBitmaps();
+    private final PositionBitmaps unread = new PositionBitmaps();
+    private final MessageMetadata metadata = new MessageMetadata();
+    private long readBytes;
+    private int underWay;
+    private byte[] content = {};
+
+    /** {@code executor} begins the reads after the first ones: a read may end within its call. */
+    PeekOp(ManagedLedger ledger, Frame.Peek peek, Executor executor, Consumer<Frame.Peeked> done) {
+        this.ledger = ledger;
+        this.peek = peek;
+        this.executor = executor;
+        this.done = done;
+        List<Position> all = new ArrayList<>();
+        peek.positions().forEach((ledgerId, entryId) -> all.add(new Position(ledgerId, entryId)));
+        left = all.iterator();
+    }
+
+    void go() {
+        List<Position> next = new ArrayList<>();
+        synchronized (this) {
+            while (left.hasNext() && next.size() < AT_ONCE) {
+                next.add(left.next());
+            }
+            underWay = next.size();
+        }
+        if (next.isEmpty()) {
+            done.accept(new Frame.Peeked(matching, unread, readBytes, ByteBuffer.wrap(content)));
+        }
+        next.forEach(this::read);
+    }
+
+    private void read(Position position) {
+        ledger.asyncReadEntry(PositionFactory.create(position.ledgerId(), position.entryId()), new ReadEntryCallback() {
+            @Override
+            public void readEntryComplete(Entry entry, Object ctx) {
+                try {
+                    look(position, entry);
+                } finally {
+                    entry.release();
+                    ended();
+                }
+            }
+
+            @Override
+            public void readEntryFailed(ManagedLedgerException e, Object ctx) {
+                failed(position, e);
+                ended();
+            }
+        }, null);
+    }
+
+    private synchronized void look(Position position, Entry entry) {
+        int sizeBytes = entry.getLength();
+        readBytes += sizeBytes;
+        metadata.clear();
+        try {
+            // Parsing moves the reader's index on to the payload.
+            Commands.parseMessageMetadata(entry.getDataBuffer().duplicate(), metadata);
+        } catch (RuntimeException e) {
+            return;
+        }
+        if (matches()) {
+            matching.add(position.ledgerId(), position.entryId());
+            if (peek.kind() == Frame.Peek.ANY) {
+                content = content(sizeBytes);
+            }
+        }
+    }
+
+    private boolean matches() {
+        return switch (peek.kind()) {
+            case Frame.Peek.KEY -> metadata.hasPartitionKey() && metadata.getPartitionKey().equals(peek.value());
+            case Frame.Peek.PROPERTY -> metadata.getPropertiesList().stream().anyMatch(this::isSought);
+            default -> true;
+        };
+    }
+
+    private boolean isSought(KeyValue property) {
+        return property.getKey().equals(peek.property()) && property.getValue().equals(peek.value());
+    }
+
+    private byte[] content(int sizeBytes) {
+        StringBuilder text = new StringBuilder("{\"size_bytes\":").append(sizeBytes);
+        int withoutKey = text.length();
+        if (metadata.hasPartitionKey()) {
+            text.append(",\"key\":");
+            JsonText.quote(metadata.getPartitionKey(), text);
+        }
+        int withoutProperties = text.length();
+        text.append(",\"properties\":{");
+        String comma = "";
+        for (KeyValue property : metadata.getPropertiesList()) {
+            text.append(comma);
+            JsonText.quote(property.getKey(), text);
+            text.append(':');
+            JsonText.quote(property.getValue(), text);
+            comma = ",";
+        }
+        text.append('}');
+        if (text.length() > MAX_CONTENT) {
+            text.setLength(withoutProperties <= MAX_CONTENT ? withoutProperties : withoutKey);
+        }
+        return text.append('}').toString().getBytes(StandardCharsets.UTF_8);
+    }
+
+    private synchronized void failed(Position position, ManagedLedgerException e) {
+        if (!(e instanceof NonRecoverableLedgerException || e instanceof LedgerNotExistException)) {
+            unread.add(position.ledgerId(), position.entryId());
+        }
+    }
+
+    private void ended() {
+        boolean all;
+        synchronized (this) {
+            underWay--;
+            all = underWay == 0;
+        }
+        if (all) {
+            executor.execute(this::go);
+        }
+    }
+}

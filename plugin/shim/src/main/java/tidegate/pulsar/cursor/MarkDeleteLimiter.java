@@ -1,0 +1,44 @@
+package tidegate.pulsar.cursor;
+
+import com.google.common.util.concurrent.RateLimiter;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import org.apache.bookkeeper.mledger.ManagedCursor;
+import org.apache.bookkeeper.mledger.impl.ManagedCursorImpl;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Pulsar's limit of a cursor's records: one a second by default (managedLedgerDefaultMarkDeleteRateLimit), one in ten seconds in a
+ * standalone broker. It keeps an acknowledgement in memory that long.
+ *
+ * <p>A fresh limiter of the same rate lets one record pass. Setting the rate, for which Pulsar has a method, would not: a limiter
+ * keeps the time of its next permit. Without the field, as in some Pulsar to come, records wait for the limit.
+ */
+final class MarkDeleteLimiter {
+    private static final Logger LOG = LoggerFactory.getLogger(MarkDeleteLimiter.class);
+    private static final VarHandle LIMITER = find();
+
+    private MarkDeleteLimiter() {
+    }
+
+    private static VarHandle find() {
+        try {
+            return MethodHandles.privateLookupIn(ManagedCursorImpl.class, MethodHandles.lookup())
+                    .findVarHandle(ManagedCursorImpl.class, "markDeleteLimiter", RateLimiter.class);
+        } catch (ReflectiveOperationException | RuntimeException e) {
+            LOG.warn("This Pulsar does not show its limit of a cursor's records: a cancellation takes as long as the limit says", e);
+            return null;
+        }
+    }
+
+    /** Lets the cursor's next record be written at once. */
+    static void liftOnce(ManagedCursor cursor) {
+        if (LIMITER != null && cursor instanceof ManagedCursorImpl) {
+            RateLimiter limiter = (RateLimiter) LIMITER.get((ManagedCursorImpl) cursor);
+            if (limiter != null) {
+                LIMITER.set((ManagedCursorImpl) cursor, RateLimiter.create(limiter.getRate()));
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+package tidegate.pulsar.cursor;
+
+import java.lang.invoke.MethodHandle;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.MethodType;
+import java.util.BitSet;
+import java.util.TreeMap;
+import org.apache.bookkeeper.mledger.ManagedCursor;
+import org.apache.bookkeeper.mledger.ManagedLedgerConfig;
+import org.apache.bookkeeper.mledger.impl.ManagedCursorImpl;
+import tidegate.pulsar.gate.TrackerContext.Stored;
+
+/**
+ * Room for individual acknowledgements in a cursor's record: managedLedgerMaxUnackedRangesToPersist, 10,000 by default. Pulsar
+ * leaves out the highest positions beyond that, and tells nobody.
+ *
+ * <p>Pulsar counts ranges, or, where it stores bitmaps (managedLedgerPersistIndividualAckAsLongArray), the entries in all ledgers
+ * before the last one.
+ */
+final class RecordCapacity {
+    /** managedLedgerUnackedRangesOpenCacheSetEnabled; null in Pulsar 5.0, where each cursor keeps bitmaps. */
+    private static final MethodHandle KEEPS_BITMAPS = keepsBitmaps();
+
+    private final ManagedCursor cursor;
+    private final long deletionsBefore;
+    private final long usedBefore;
+
+    /** Created after the deletions that a record is to have, and before the record. */
+    RecordCapacity(ManagedCursor cursor) {
+        this.cursor = cursor;
+        // In this order: a deletion in between counts twice, rather than never.
+        deletionsBefore = deletions(cursor);
+        usedBefore = used(cursor);
+    }
+
+    /**
+     * YES if each record written since had room for everything: a deletion takes the room of one at most, and ranges may have
+     * come and gone again.
+     */
+    Stored outcome() {
+        int max = cursor.getManagedLedger().getConfig().getMaxUnackedRangesToPersist();
+        long usedNow = used(cursor);
+        if (usedNow <= max && usedBefore + deletions(cursor) - deletionsBefore <= max) {
+            return Stored.YES;
+        }
+        return usedNow <= max ? Stored.NOT_NOW : Stored.NO_ROOM;
+    }
+
+    /** The room that was in use when this was created. */
+    long usedBefore() {
+        return usedBefore;
+    }
+
+    private static long deletions(ManagedCursor cursor) {
+        return cursor instanceof ManagedCursorImpl counting ? counting.getMessagesConsumedCounter() : 0;
+    }
+
+    /** The room in use, in the unit that Pulsar counts. */
+    private static long used(ManagedCursor cursor) {
+        long ranges = cursor.getTotalNonContiguousDeletedMessagesRange();
+        if (!(cursor instanceof ManagedCursorImpl known)) {
+            return ranges;
+        }
+        ManagedLedgerConfig config = cursor.getManagedLedger().getConfig();
+        if (!keepsBitmaps(config)) {
+            return ranges;
+        }
+        try {
+            return config.isPersistIndividualAckAsLongArray() ? entriesBeforeLastLedger(known) : ranges;
+        } catch (NoSuchMethodError e) {
+            // A Pulsar without the setting: the worse of the two.
+            return Math.max(ranges, entriesBeforeLastLedger(known));
+        }
+    }
+
+    private static boolean keepsBitmaps(ManagedLedgerConfig config) {
+        try {
+            return KEEPS_BITMAPS == null || (boolean) KEEPS_BITMAPS.invokeExact(config);
+        } catch (Throwable e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    private static MethodHandle keepsBitmaps() {
+        try {
+            return MethodHandles.publicLookup().findVirtual(ManagedLedgerConfig.class, "isUnackedRangesOpenCacheSetEnabled",
+                    MethodType.methodType(boolean.class));
+        } catch (ReflectiveOperationException e) {
+            return null;
+        }
+    }
+
+    private static long entriesBeforeLastLedger(ManagedCursorImpl cursor) {
+        TreeMap<Long, long[]> ledgers = new TreeMap<>(DeletedEntries.copyOf(cursor));
+        ledgers.pollLastEntry();
+        return ledgers.values().stream().mapToLong(words -> BitSet.valueOf(words).cardinality()).sum();
+    }
+}

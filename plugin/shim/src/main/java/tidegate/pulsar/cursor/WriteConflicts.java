@@ -1,0 +1,37 @@
+package tidegate.pulsar.cursor;
+
+import java.util.concurrent.CompletionException;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.bookkeeper.mledger.ManagedLedgerException.BadVersionException;
+
+/**
+ * Counts refused writes of one cursor's metadata in a row, and asks for the topic's reopening when no other writer explains them.
+ *
+ * <p>A client of the metadata store that has lost its connection sends a write again, and is refused by its own first one. The
+ * cursor keeps the old version then, and Pulsar refuses every property until the topic is loaded anew.
+ */
+public final class WriteConflicts {
+    private static final int MAX_IN_A_ROW = 4;
+
+    private final Runnable reopen;
+    private final AtomicInteger inARow = new AtomicInteger();
+
+    /** {@code reopen} returns at once. */
+    public WriteConflicts(Runnable reopen) {
+        this.reopen = reopen;
+    }
+
+    /** Takes the outcome of a write: {@code error} is null if it is done. */
+    public void count(Throwable error) {
+        if (error == null) {
+            inARow.set(0);
+        } else if (isConflict(error) && inARow.updateAndGet(count -> count == MAX_IN_A_ROW ? 1 : count + 1) == MAX_IN_A_ROW) {
+            reopen.run();
+        }
+    }
+
+    private static boolean isConflict(Throwable error) {
+        Throwable cause = error instanceof CompletionException && error.getCause() != null ? error.getCause() : error;
+        return cause instanceof BadVersionException;
+    }
+}

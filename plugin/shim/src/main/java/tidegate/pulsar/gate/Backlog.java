@@ -1,0 +1,179 @@
+package tidegate.pulsar.gate;
+
+import java.time.Clock;
+import tidegate.pulsar.position.SoughtPositions;
+import tidegate.pulsar.position.TrackedPositions;
+import tidegate.pulsar.wire.Position;
+import tidegate.pulsar.wire.Records;
+
+/**
+ * The subscription's backlog, read ahead of the dispatcher: whether to read and which positions; it takes the entries that were
+ * read.
+ *
+ * <p>Only the thread that reads ahead calls it, without holding a lock. Each method takes the tracker's lock for a moment,
+ * except {@link #isWanted} and {@link #isKnown}.
+ */
+public final class Backlog {
+    private final Object lock;
+    private final TrackerContext context;
+    private final Clock clock;
+    private final TrackedPositions positions;
+    private final SoughtPositions sought;
+    private final Outbox outbox;
+    private final Pacer pacer;
+    private final DaemonStream stream;
+    private final CursorWatch cursor;
+    private final ReadAheadGate readAhead;
+    private final ReadGate gate;
+    private final Intake intake;
+    private final Lifecycle lifecycle;
+    private long takenEntries;
+
+    Backlog(TrackerParts parts, Intake intake, Lifecycle lifecycle) {
+        lock = parts.lock;
+        context = parts.context;
+        clock = parts.clock;
+        positions = parts.positions;
+        sought = parts.sought;
+        outbox = parts.outbox;
+        pacer = parts.pacer;
+        stream = parts.stream;
+        cursor = parts.cursor;
+        readAhead = parts.readAhead;
+        gate = parts.gate;
+        this.intake = intake;
+        this.lifecycle = lifecycle;
+    }
+
+    // ---- whether to read ------------------------------------------------------------------------------------------
+
+    /** As {@link ReadAheadGate#connect}. */
+    public void connect(TopicReader reader, int inVain, int reachEntries, Runnable wakeReader) {
+        synchronized (lock) {
+            readAhead.connect(reader, inVain, reachEntries, wakeReader);
+        }
+    }
+
+    public boolean isWanted() {
+        return readAhead.isWanted();
+    }
+
+    /** There is more to read ahead, in another pass. */
+    public void want() {
+        synchronized (lock) {
+            readAhead.want();
+        }
+    }
+
+    /** Begins a pass; returns the ticket to add under, or {@link ReadAheadGate#NO_TICKET}. */
+    public long begin() {
+        synchronized (lock) {
+            return readAhead.begin();
+        }
+    }
+
+    /** True if a pass with that ticket may go on. */
+    public boolean mayAdd(long ticket) {
+        synchronized (lock) {
+            return readAhead.isValid(ticket) && stream.takesMore() && !lifecycle.isEnding();
+        }
+    }
+
+    /** True if there is room for more: in the broker's budget, and below so many entries of this subscription. */
+    public boolean hasRoom(long maxWaiting) {
+        synchronized (lock) {
+            return gate.hasRoom() && outbox.pendingEntries() < maxWaiting;
+        }
+    }
+
+    // ---- positions to read ----------------------------------------------------------------------------------------
+
+    /** The number of positions that the dispatcher skips. Takes no lock. */
+    public long contained() {
+        return positions.contained();
+    }
+
+    /** The number of positions that nobody holds any more, and that must be read again. */
+    public long sought() {
+        synchronized (lock) {
+            return sought.size();
+        }
+    }
+
+    /** The lowest sought position; null if there is none. */
+    public Position firstSought() {
+        synchronized (lock) {
+            return sought.first();
+        }
+    }
+
+    /**
+     * True if reading the position would be in vain, because it is contained or acknowledged. Of the positions that the
+     * dispatcher has {@code passed}, only sought ones are worth reading.
+     */
+    public boolean isKnown(long ledgerId, long entryId, boolean passed) {
+        return !sought.contains(ledgerId, entryId)
+                && (passed || positions.contains(ledgerId, entryId) || context.isDeleted(ledgerId, entryId));
+    }
+
+    // ---- what was read --------------------------------------------------------------------------------------------
+
+    /**
+     * Takes entries that were read ahead, as if the dispatcher had read them.
+     *
+     * @return how many it took; -1 if the ticket had expired and it took none
+     */
+    public int add(long ticket, Records records, int from, int to) {
+        int taken;
+        boolean read;
+        boolean signal;
+        synchronized (lock) {
+            cursor.noticeReset();
+            if (!mayAdd(ticket)) {
+                return -1;
+            }
+            long nowMs = clock.millis();
+            taken = intake.takeAhead(records, from, to, nowMs);
+            takenEntries += taken;
+            gate.account();
+            read = pacer.headMs(nowMs) <= nowMs;
+            signal = stream.noteAny();
+        }
+        if (read) {
+            context.readMore();
+        }
+        if (signal) {
+            context.framesWaiting();
+        }
+        return taken;
+    }
+
+    /** The number of entries taken from reading ahead so far. */
+    long takenEntries() {
+        synchronized (lock) {
+            return takenEntries;
+        }
+    }
+
+    /**
+     * A pass has dealt with everything before {@code next}, and has left something up to {@code lastLeft} to the dispatcher,
+     * which may read that far.
+     */
+    public void advance(Position next, Position lastLeft) {
+        boolean read;
+        synchronized (lock) {
+            long nowMs = clock.millis();
+            readAhead.advance(next, lastLeft, nowMs);
+            read = gate.mayGoOn(nowMs);
+        }
+        if (read) {
+            context.readMore();
+        }
+    }
+
+    /** The pass is over: the dispatcher reads on by itself. */
+    public void end() {
+        readAhead.end();
+        context.readMore();
+    }
+}

@@ -1,0 +1,214 @@
+package tidegate.pulsar.gate;
+
+import java.time.Clock;
+import java.util.concurrent.CompletableFuture;
+import tidegate.pulsar.position.NearTier;
+import tidegate.pulsar.position.PositionSet;
+import tidegate.pulsar.position.SoughtPositions;
+import tidegate.pulsar.position.TrackedPositions;
+import tidegate.pulsar.wire.PositionBitmaps;
+
+/**
+ * The delayed messages of a subscription as their dispatcher's queue: takes those that were read, hands out due ones, and tells
+ * whether to read.
+ *
+ * <p>Called with the dispatcher's lock held, except {@link #contains}, which BookKeeper's threads call, and {@link #onWake},
+ * {@link #clear} and the statistics. It takes the tracker's lock for a moment each time; {@link #contains} and
+ * {@link #delayedMessages} take none.
+ */
+public final class DeliveryQueue {
+    private final Object lock;
+    private final TrackerContext context;
+    private final Clock clock;
+    private final TrackedPositions positions;
+    private final SoughtPositions sought;
+    private final Pacer pacer;
+    private final DaemonStream stream;
+    private final CursorWatch cursor;
+    private final ReadAheadGate readAhead;
+    private final ReadGate gate;
+    private final Alarm alarm;
+    private final StuckDetector stuckDetector;
+    private final Intake intake;
+    private final LostPositions lost;
+
+    DeliveryQueue(TrackerParts parts, Intake intake, LostPositions lost) {
+        lock = parts.lock;
+        context = parts.context;
+        clock = parts.clock;
+        positions = parts.positions;
+        sought = parts.sought;
+        pacer = parts.pacer;
+        stream = parts.stream;
+        cursor = parts.cursor;
+        readAhead = parts.readAhead;
+        gate = parts.gate;
+        alarm = parts.alarm;
+        stuckDetector = parts.stuckDetector;
+        this.intake = intake;
+        this.lost = lost;
+    }
+
+    // ---- what it has read -----------------------------------------------------------------------------------------
+
+    /**
+     * Takes a message that the dispatcher has read. {@code deliverAtMs} is negative for one without a delivery time.
+     *
+     * <p>Pulsar may replay a position twice, see {@link Intake}. Of messages without a delivery time only those that a consumer
+     * has refused are checked: the others are many, and Pulsar hardly ever replays them.
+     *
+     * @return false if it must be delivered now
+     */
+    public boolean addMessage(long ledgerId, long entryId, long deliverAtMs) {
+        if (deliverAtMs < 0) {
+            return context.redeliveryCount(ledgerId, entryId) > 0
+                    && (context.isOutstanding(ledgerId, entryId) || context.isDeleted(ledgerId, entryId));
+        }
+        boolean tracked;
+        boolean signal;
+        synchronized (lock) {
+            tracked = intake.take(ledgerId, entryId, deliverAtMs);
+            signal = stream.noteAdded();
+        }
+        if (signal) {
+            context.framesWaiting();
+        }
+        return tracked;
+    }
+
+    /** True if the dispatcher must not read the position. */
+    public boolean contains(long ledgerId, long entryId) {
+        return positions.contains(ledgerId, entryId);
+    }
+
+    // ---- what is due ----------------------------------------------------------------------------------------------
+
+    /** True if there is something to pop. */
+    public boolean hasDue() {
+        synchronized (lock) {
+            long nowMs = clock.millis();
+            intake.lookedAt(nowMs);
+            stuckDetector.ask();
+            return alarm.isDue(nowMs) || gate.mayAsk(nowMs);
+        }
+    }
+
+    /** The wake-up requested with {@link TrackerContext#wakeAt}. */
+    public void onWake() {
+        boolean wakes;
+        synchronized (lock) {
+            wakes = alarm.ring(clock.millis());
+        }
+        if (wakes) {
+            context.readMore();
+        }
+    }
+
+    /** When the next entry may leave, in ms, or {@link NearTier#NONE}. */
+    public long nextDueMs() {
+        synchronized (lock) {
+            return pacer.headMs(clock.millis());
+        }
+    }
+
+    /**
+     * Hands out at most {@code max} due entries that may leave, in (deliver_at, position) order; then sought positions, which
+     * {@link #addMessage} takes back if they are not due.
+     */
+    public void popDue(int max, PositionBitmaps.Visitor visitor) {
+        boolean signal;
+        synchronized (lock) {
+            long nowMs = clock.millis();
+            int popped = 0;
+            for (; popped < max && pacer.take(nowMs); popped++) {
+                positions.popHead(visitor);
+            }
+            boolean asks = popped < max && gate.mayAsk(nowMs);
+            if (asks) {
+                sought.askFor(max - popped, visitor);
+            }
+            if (asks || popped > 0) {
+                stuckDetector.move(nowMs);
+            }
+            alarm.arm(nowMs);
+            signal = stream.noteAny();
+        }
+        context.passReplayed(positions.handedOutPositions());
+        if (signal) {
+            context.framesWaiting();
+        }
+    }
+
+    /**
+     * Called before every read: notices resets and a replacement of all consumers, and tells whether reading must pause. If
+     * not, the read begins behind the held positions. Also leaves out a read that could only fail.
+     */
+    public boolean shouldPause() {
+        SeenConsumers.Change consumers = context.lookAtConsumers();
+        boolean atEnd = context.isAtTerminatedEnd(consumers == SeenConsumers.Change.REPLACED);
+        boolean pause;
+        synchronized (lock) {
+            cursor.noticeReset();
+            long nowMs = clock.millis();
+            if (consumers == SeenConsumers.Change.SOME_GONE) {
+                positions.forgetGiven();
+            } else if (consumers == SeenConsumers.Change.REPLACED) {
+                // Pulsar has forgotten its redelivery list and rewound: entries handed out are due again, and still contained.
+                positions.takeAllBack();
+                readAhead.want();
+            }
+            boolean hasDue = pacer.headMs(nowMs) <= nowMs;
+            pause = gate.awaits(hasDue, nowMs) || gate.pauses(hasDue)
+                    || atEnd && !hasDue && !gate.mayAsk(nowMs) && context.redeliveries() == 0;
+            if (!pause) {
+                stuckDetector.begin(nowMs);
+            }
+            alarm.arm(nowMs);
+        }
+        if (!pause) {
+            context.pass(positions.containedPositions());
+        }
+        return pause;
+    }
+
+    // ---- the subscription's fate ----------------------------------------------------------------------------------
+
+    /** The delayed messages that were not handed out, which Pulsar shows as msgDelayed. */
+    public long delayedMessages() {
+        return positions.delayed();
+    }
+
+    /**
+     * The backlog was cleared, or the subscription is being deleted. With consumers it is the former, and mark-delete shows up
+     * to where: messages published and read since then stay. Without, the tracker forgets everything, as the next consumer
+     * rewinds.
+     */
+    public CompletableFuture<Void> clear() {
+        if (context.hasConsumers()) {
+            synchronized (lock) {
+                cursor.onMarkDelete(context.markDelete());
+                stream.tellMarkDelete();
+                stream.note();
+            }
+            context.framesWaiting();
+            return CompletableFuture.completedFuture(null);
+        }
+        CompletableFuture<Void> former;
+        CompletableFuture<Void> cleared;
+        PositionSet forgotten;
+        synchronized (lock) {
+            forgotten = positions.allContained();
+            positions.clear();
+            readAhead.renew();
+            former = stream.takeClearing();
+            cleared = stream.clear();
+            gate.account();
+        }
+        former.complete(null);
+        context.framesWaiting();
+        if (context.hasConsumers()) {
+            lost.onForgotten(forgotten);
+        }
+        return cleared;
+    }
+}

@@ -1,0 +1,156 @@
+package tidegate.pulsar.gate;
+
+import java.time.Clock;
+import java.util.concurrent.CompletableFuture;
+import tidegate.pulsar.position.TrackedPositions;
+import tidegate.pulsar.timing.Wait;
+import tidegate.pulsar.wire.PositionBitmaps;
+
+/**
+ * The life of a tracker, which ends in steps. Its dispatcher lets go of it first. It is finished once the cursor is closed,
+ * too, and the last acknowledgements are told. It is closed when the daemon has all of that on disk and in the index log, and
+ * says so with CLOSE.
+ *
+ * <p>It only moves forward. Changes take the tracker's lock; any thread may read the state.
+ */
+final class Lifecycle {
+    private static final long CLOSE_POLL_MS = 2000;
+
+    private enum Phase { LIVE, CLOSING, FINISHED }
+
+    private final Object lock;
+    private final TrackerContext context;
+    private final Clock clock;
+    private final Seal seal;
+    private final TrackedPositions positions;
+    private final Outbox outbox;
+    private final DaemonStream stream;
+    private final CursorWatch cursor;
+    private final DeletedRanges deletedRanges;
+    private final Alarm alarm;
+    private final OverrideLog overrideLog;
+    private volatile Phase phase = Phase.LIVE;
+    private final Wait sinceClosing = new Wait();
+    private final CompletableFuture<Void> closed = new CompletableFuture<>();
+
+    Lifecycle(TrackerParts parts) {
+        lock = parts.lock;
+        context = parts.context;
+        clock = parts.clock;
+        seal = parts.seal;
+        positions = parts.positions;
+        outbox = parts.outbox;
+        stream = parts.stream;
+        cursor = parts.cursor;
+        deletedRanges = parts.deletedRanges;
+        alarm = parts.alarm;
+        overrideLog = parts.overrideLog;
+    }
+
+    /** True once the end has begun. */
+    boolean isEnding() {
+        return phase != Phase.LIVE;
+    }
+
+    /** True if the tracker takes nothing any more, and has told everything. */
+    boolean isFinished() {
+        return phase == Phase.FINISHED;
+    }
+
+    /** The dispatcher has let go of this tracker. The watch still sees acknowledgements until the cursor is closed. */
+    void close() {
+        synchronized (lock) {
+            if (isEnding()) {
+                return;
+            }
+            phase = Phase.CLOSING;
+            sinceClosing.begin(clock.millis());
+            alarm.stop();
+        }
+        overrideLog.end();
+        context.cancelWake();
+    }
+
+    /** Finishes the tracker if its cursor has nothing more to show. */
+    void finishIfOver(long nowMs) {
+        boolean over;
+        synchronized (lock) {
+            // The cursor alone may show it: Pulsar can make a tracker for a dispatcher that is already closed, and never close
+            // it.
+            over = !isFinished() && (context.isClosed() || isEnding() && sinceClosing.isOver(nowMs, CLOSE_POLL_MS));
+        }
+        if (over) {
+            finish();
+        }
+    }
+
+    /** Tells the last acknowledgements and ends the stream. Idempotent. */
+    void finish() {
+        long then = seal.generation();
+        PositionBitmaps found = cursor.findAcknowledged();
+        DeletedRanges.Look cancelled = deletedRanges.look();
+        synchronized (lock) {
+            if (isFinished()) {
+                return;
+            }
+            cursor.report(found, then);
+            cancelled.parts().forEach(part -> cursor.reportCancelled(part, then));
+            stream.tellMarkDelete();
+            phase = Phase.FINISHED;
+            alarm.stop();
+            positions.stop();
+            if (!context.isDurable()) {
+                outbox.clear();
+            }
+            stream.end();
+        }
+        overrideLog.end();
+        context.cancelWake();
+        context.framesWaiting();
+    }
+
+    /** Another tracker takes over everything that this one has left to tell. Lock held. */
+    void giveUp() {
+        phase = Phase.FINISHED;
+        alarm.stop();
+        overrideLog.writeNoMore();
+        stream.abandon();
+    }
+
+    /**
+     * True if a finished tracker has nothing left to send, and no stream. While there is a stream, the daemon may still have
+     * last words for the index log, written on the tracker's behalf.
+     */
+    boolean isClosed() {
+        synchronized (lock) {
+            return isFinished() && outbox.isEmpty() && stream.isUnopened();
+        }
+    }
+
+    /** Something has become durable, or the stream is over. Called without the lock. */
+    void noticeClosed() {
+        if (isClosed()) {
+            closed.complete(null);
+        }
+    }
+
+    /** Forgets the tracker, whatever is left to send. */
+    void forget() {
+        closed.complete(null);
+    }
+
+    /** Completes when a finished tracker is closed. */
+    CompletableFuture<Void> whenClosed() {
+        return closed;
+    }
+
+    /** @throws IllegalStateException if a tracker that ends still wakes its dispatcher, or one that lives does not */
+    void check() {
+        synchronized (lock) {
+            if (isEnding() != alarm.isStopped()) {
+                throw new IllegalStateException("the tracker is " + phase + ", and its alarm is "
+                        + (alarm.isStopped() ? "stopped" : "not stopped"));
+            }
+        }
+    }
+}

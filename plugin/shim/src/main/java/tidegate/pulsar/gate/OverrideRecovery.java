@@ -1,0 +1,87 @@
+package tidegate.pulsar.gate;
+
+import java.nio.ByteBuffer;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import tidegate.pulsar.position.MovedTimes;
+import tidegate.pulsar.wire.OverrideEntry;
+import tidegate.pulsar.wire.PositionBitmaps;
+import tidegate.pulsar.wire.ProtocolException;
+
+/**
+ * Reads the overrides that a pointer names: of its first ledger that exists. Reading a ledger fences its writer. It keeps
+ * nothing, and needs no lock.
+ */
+final class OverrideRecovery {
+    private static final Logger LOG = LoggerFactory.getLogger(OverrideRecovery.class);
+
+    /** The overrides as stored, and those of them whose messages the cursor has as deleted. */
+    record Found(MovedTimes stored, PositionBitmaps acknowledged) {}
+
+    private final TrackerContext context;
+    private final OverrideHome home;
+
+    OverrideRecovery(TrackerContext context, OverrideHome home) {
+        this.context = context;
+        this.home = home;
+    }
+
+    /** Fails with a {@link OverrideHome.NoLedgerException} if they are lost. */
+    CompletableFuture<Found> read(String pointer) {
+        List<Long> ledgers = OverrideHome.ledgersOf(pointer);
+        return ledgers.isEmpty() ? CompletableFuture.completedFuture(new Found(new MovedTimes(), new PositionBitmaps()))
+                : read(ledgers);
+    }
+
+    private CompletableFuture<Found> read(List<Long> ledgers) {
+        return home.read(ledgers.get(0))
+                .handle((entries, error) -> {
+                    if (error == null) {
+                        return CompletableFuture.completedFuture(found(entries));
+                    }
+                    Throwable cause = error instanceof CompletionException && error.getCause() != null ? error.getCause() : error;
+                    if (!(cause instanceof OverrideHome.NoLedgerException) || ledgers.size() == 1) {
+                        return CompletableFuture.<Found>failedFuture(cause);
+                    }
+                    LOG.warn("[{}] Ledger {} of the times of moved messages does not exist, so the one before it is read: {}",
+                            context.name(), ledgers.get(0), cause.getMessage());
+                    return read(ledgers.subList(1, ledgers.size()));
+                })
+                .thenCompose(found -> found);
+    }
+
+    private Found found(List<ByteBuffer> entries) {
+        MovedTimes stored = new MovedTimes();
+        try {
+            replay(entries, stored);
+        } catch (ProtocolException e) {
+            throw new CompletionException(new OverrideHome.NoLedgerException(e.getMessage()));
+        }
+        PositionBitmaps acknowledged = new PositionBitmaps();
+        stored.forEach((ledgerId, entryId, timeMs) -> {
+            if (context.isDeleted(ledgerId, entryId)) {
+                acknowledged.add(ledgerId, entryId);
+            }
+        });
+        return new Found(stored, acknowledged);
+    }
+
+    private static void replay(List<ByteBuffer> entries, MovedTimes stored) throws ProtocolException {
+        for (ByteBuffer entry : entries) {
+            OverrideEntry.read(entry, new OverrideEntry.Reader() {
+                @Override
+                public void moved(long ledgerId, long entryId, long deliverAtMs) {
+                    stored.put(ledgerId, entryId, deliverAtMs);
+                }
+
+                @Override
+                public void left(long ledgerId, long entryId) {
+                    stored.remove(ledgerId, entryId);
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,49 @@
+package tidegate.pulsar.gate;
+
+import tidegate.pulsar.wire.Frame;
+import tidegate.pulsar.wire.FrameCodec;
+import tidegate.pulsar.wire.ReleasePace;
+
+/**
+ * The pace that the daemon knows of, and when it has to hear of another: after a former tracker has written one, or one was
+ * stored for a stream that is gone.
+ *
+ * <p>Invariant: the last PACED on a stream has {@link #told}; without one everything leaves as it comes. Guarded by the tracker's
+ * lock.
+ */
+final class PaceUpdates {
+    private final Pacer pacer;
+    private ReleasePace told = ReleasePace.NONE;
+    /** The daemon knows PACED. */
+    private boolean takesPaces;
+
+    PaceUpdates(Pacer pacer) {
+        this.pacer = pacer;
+    }
+
+    /** A stream opens: the daemon knows of no pace. */
+    void opened(int version) {
+        told = ReleasePace.NONE;
+        takesPaces = version >= FrameCodec.VERSION_WITH_PACE;
+    }
+
+    /** True if the daemon takes another pace for the one in force. */
+    boolean isDue() {
+        return takesPaces && !told.equals(pacer.pace());
+    }
+
+    /** The frame that tells the pace in force, which goes out next. */
+    Frame.Paced take() {
+        told = pacer.pace();
+        return frame("");
+    }
+
+    /** A PACED has gone out, perhaps of some moment ago. */
+    void sent(ReleasePace pace) {
+        told = pace;
+    }
+
+    Frame.Paced frame(String why) {
+        return new Frame.Paced(pacer.pace(), pacer.heldBack(), why);
+    }
+}

@@ -1,0 +1,124 @@
+package tidegate.pulsar.gate;
+
+import tidegate.pulsar.wire.Position;
+
+
+/**
+ * The meeting point of reading ahead and a tracker: tickets to add entries that were read ahead, wishes to read, and the
+ * progress of a pass.
+ *
+ * <p>A pass works under a ticket. The tracker issues a new ticket whenever its contents are forgotten or replaced, and refuses
+ * entries under an old one, so nothing from a former life of the subscription is ever added. The tracker's lock guards tickets
+ * and wishes; any thread may read a pass's progress.
+ */
+final class ReadAheadGate {
+    /** No pass may add anything. */
+    static final long NO_TICKET = 0;
+    /** The dispatcher stops waiting for a pass that has not advanced for so long. */
+    static final long PATIENCE_MS = 100;
+    private record Advance(Position next, Position lastLeft, long atMs) {}
+
+    private TopicReader reader;
+    private int enoughInVain;
+    private int reach;
+    private Runnable wake = () -> { };
+    private long lastTicket;
+    private volatile long ticket = NO_TICKET;
+    private volatile boolean wanted;
+    private int readInVain;
+    private volatile Advance advance;
+    /**
+     * Connects the reader; without one, nothing is ever read ahead. After {@code inVain} delayed messages that the dispatcher
+     * had to read by itself, more may lie ahead; {@code reachEntries} it reads at once.
+     */
+    void connect(TopicReader topicReader, int inVain, int reachEntries, Runnable wakeReader) {
+        reader = topicReader;
+        enoughInVain = inVain;
+        reach = reachEntries;
+        wake = wakeReader;
+    }
+
+    /** The daemon has said what it holds: the rest needs reading. */
+    void open() {
+        ticket = ++lastTicket;
+        want();
+    }
+
+    /** The tracker has forgotten everything: the reader stops, and no pass begins before {@link #open} or a wish. */
+    void renew() {
+        if (ticket != NO_TICKET) {
+            ticket = ++lastTicket;
+        }
+        wanted = false;
+        readInVain = 0;
+    }
+
+    /** The dispatcher will read positions again, or reads many delayed messages. */
+    void want() {
+        readInVain = 0;
+        if (reader != null && ticket != NO_TICKET) {
+            wanted = true;
+            wake.run();
+        }
+    }
+
+    /** The dispatcher had to read a delayed message by itself. */
+    void onReadInVain() {
+        if (++readInVain >= enoughInVain) {
+            want();
+        }
+    }
+
+    boolean isWanted() {
+        return wanted;
+    }
+
+    /** Begins a pass; returns its ticket, or {@link #NO_TICKET}. */
+    long begin() {
+        wanted = false;
+        return ticket;
+    }
+
+    boolean isValid(long held) {
+        return held != NO_TICKET && held == ticket;
+    }
+
+    /** A pass has dealt with everything before {@code next}; up to {@code lastLeft} it has left something to the dispatcher. */
+    void advance(Position next, Position lastLeft, long nowMs) {
+        advance = new Advance(next, lastLeft, nowMs);
+    }
+
+    /** No pass is running any more. */
+    void end() {
+        advance = null;
+    }
+
+    /**
+     * True if the dispatcher should not read now: it would read in vain what a pass is about to add. Its read skips all
+     * contained positions, however many, and continues behind them, entry by entry. So it waits even when far behind the pass,
+     * if the pass left nothing to it before that point.
+     */
+    boolean isAwaited(long nowMs) {
+        Advance last = advance;
+        return last != null && nowMs - last.atMs() < PATIENCE_MS && nowMs >= last.atMs() && isInVain(last);
+    }
+
+    private boolean isInVain(Advance last) {
+        Position from = reader.readPosition();
+        boolean isAllTold = last.lastLeft().compareTo(from) < 0;
+        return isAllTold || new Position(from.ledgerId(), from.entryId() + reach - 1).compareTo(last.next()) >= 0;
+    }
+
+    /** @throws IllegalStateException if an invariant does not hold */
+    void check() {
+        require(ticket == NO_TICKET || ticket == lastTicket, "an old ticket is valid");
+        require(!wanted || reader != null && ticket != NO_TICKET, "a pass is wanted that could add nothing");
+        require(readInVain == 0 || readInVain < enoughInVain, readInVain + " were read in vain, and nothing is wanted");
+    }
+
+    private void require(boolean holds, String broken) {
+        if (!holds) {
+            throw new IllegalStateException(broken + ": ticket " + ticket + " of " + lastTicket);
+        }
+    }
+}

@@ -1,0 +1,482 @@
+package tidegate.pulsar.gate;
+
+import java.time.Clock;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import tidegate.pulsar.position.NearTier;
+import tidegate.pulsar.position.Overrides;
+import tidegate.pulsar.position.PositionSet;
+import tidegate.pulsar.position.SoughtPositions;
+import tidegate.pulsar.position.TrackedPositions;
+import tidegate.pulsar.wire.Frame;
+import tidegate.pulsar.wire.Frame.Envelope;
+import tidegate.pulsar.wire.Position;
+import tidegate.pulsar.wire.PositionBitmaps;
+import tidegate.pulsar.wire.ProtocolException;
+import tidegate.pulsar.wire.Records;
+import tidegate.pulsar.wire.ReleasePace;
+
+/**
+ * The handler of a tracker's stream: tells the daemon about the tracker and acts on the daemon's frames, one method for each.
+ *
+ * <p>Rule kept here: skip only positions that the index surely holds. The dispatcher skips the positions that HELD names, and
+ * reads again any that it skipped before and HELD does not name. A known acknowledgement counts only under the seal that it was
+ * told under. Called by the link's thread, without any lock; takes the tracker's lock, but not while asking the cursor about
+ * many positions.
+ */
+public final class StreamHandler {
+    private static final String LETS_GO = "the broker lets the topic go, or opens it anew";
+
+    private final Object lock;
+    private final TrackerContext context;
+    private final Clock clock;
+    private final Seal seal;
+    private final Claim claim;
+    private final TrackedPositions positions;
+    private final SoughtPositions sought;
+    private final NearTier near;
+    private final Outbox outbox;
+    private final DaemonStream stream;
+    private final SettlingDeletes deletes;
+    private final CursorWatch cursor;
+    private final ReadAheadGate readAhead;
+    private final ReadGate gate;
+    private final Pacer pacer;
+    private final PaceUpdates paceUpdates;
+    private final Alarm alarm;
+    private final Intake intake;
+    private final LostPositions lost;
+    private final Lifecycle lifecycle;
+    private final Overrides overrides;
+    private final OverrideLog overrideLog;
+    private final Inquiry inquiry;
+    private final Cancellations cancellations;
+    private final Moves moves;
+
+    StreamHandler(TrackerParts parts, Intake intake, LostPositions lost, Lifecycle lifecycle) {
+        lock = parts.lock;
+        context = parts.context;
+        clock = parts.clock;
+        seal = parts.seal;
+        claim = parts.claim;
+        positions = parts.positions;
+        sought = parts.sought;
+        near = parts.near;
+        outbox = parts.outbox;
+        stream = parts.stream;
+        deletes = parts.deletes;
+        cursor = parts.cursor;
+        readAhead = parts.readAhead;
+        gate = parts.gate;
+        pacer = parts.pacer;
+        paceUpdates = parts.paceUpdates;
+        alarm = parts.alarm;
+        this.intake = intake;
+        this.lost = lost;
+        this.lifecycle = lifecycle;
+        overrides = parts.overrides;
+        overrideLog = parts.overrideLog;
+        inquiry = new Inquiry(parts);
+        cancellations = new Cancellations(parts, inquiry);
+        moves = new Moves(parts, inquiry);
+        overrideLog.connect(moves::stored, this::onOverridesRead);
+    }
+
+    // ---- telling --------------------------------------------------------------------------------------------------
+
+    /** The OPEN that (re)starts the stream, or null if the stream must stay closed for now. {@code version}: the daemon's. */
+    public Frame.Open open(int version) {
+        synchronized (lock) {
+            long nowMs = clock.millis();
+            boolean nothingToTell = lifecycle.isFinished() && outbox.isEmpty();
+            if (!stream.mayOpen(nowMs) || nothingToTell || !claim.isOwned()
+                    || !overrideLog.isReady() && !lifecycle.isFinished()) {
+                return null;
+            }
+            return stream.open(claim, seal.generation(), lifecycle.isFinished(), version, nowMs);
+        }
+    }
+
+    public boolean isOpen() {
+        synchronized (lock) {
+            return stream.isOpen();
+        }
+    }
+
+    /** The frames to send now, numbered; empty unless the stream is open. */
+    public List<Envelope> takeFrames(int streamId) {
+        synchronized (lock) {
+            return stream.takeFrames(streamId, lifecycle.isFinished());
+        }
+    }
+
+    // ---- the answer to OPEN ---------------------------------------------------------------------------------------
+
+    public void onHeld(Frame.Held held) {
+        synchronized (lock) {
+            if (stream.isOpen() && !lifecycle.isFinished()) {
+                onHeldSince(held.held());
+            }
+            if (!stream.isOpening()) {
+                return;
+            }
+        }
+        stream.answer().collect(held);
+        if (held.last()) {
+            onAnswered(stream.answer());
+        }
+    }
+
+    /**
+     * The daemon has got entries from elsewhere, as from a rebuild, since it answered OPEN: nobody needs to read them. News
+     * that the daemon had not heard when it said so still counts; the cursor decides about acknowledged positions. Lock held.
+     */
+    private void onHeldSince(PositionBitmaps held) {
+        PositionSet since = new PositionSet();
+        since.addAll(held);
+        outbox.applyPendingTo(since, new PositionSet());
+        Position markDelete = context.markDelete();
+        since.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
+        positions.enterUnacknowledged(since);
+    }
+
+    private void onAnswered(HeldAnswer answer) {
+        synchronized (lock) {
+            answer.correct();
+        }
+        PositionSet undone = answer.undoneIn(context);
+        PositionSet notHeld;
+        synchronized (lock) {
+            // Once more, as the watch and the dispatcher went on meanwhile.
+            answer.correct();
+            Position markDelete = context.markDelete();
+            answer.discardUpTo(markDelete);
+            cursor.onMarkDelete(markDelete);
+            believe(answer, undone);
+            notHeld = answer.notHeld();
+            moves.removeOverridden(notHeld);
+            sought.seek(notHeld);
+            positions.enterAll(answer.held());
+            positions.leaveToDaemon(answer.leftToDaemon());
+            undone.forEach((ledgerId, entryId) -> {
+                // Unless the mark-delete position has passed it meanwhile, or a pending frame says otherwise.
+                if (answer.acknowledged().contains(ledgerId, entryId)) {
+                    positions.settle(ledgerId, entryId);
+                }
+            });
+            positions.knowReported(answer.acknowledged());
+            stream.opened();
+            intake.decide(answer.held());
+            moves.tellAll();
+            alarm.arm(clock.millis());
+            readAhead.open();
+            stream.answerDone();
+        }
+        context.framesWaiting();
+        lost.readAgain(notHeld);
+        context.readMore();
+        deletes.go();
+    }
+
+    /**
+     * Decides which of the acknowledgements that the daemon knows still hold. {@code undone} are those of them that the cursor
+     * does not have as deleted: a crash made the cursor forget them, or, if this tracker has seen one deleted, a reset took it
+     * back.
+     */
+    private void believe(HeldAnswer answer, PositionSet undone) {
+        boolean[] seenDeleted = {false};
+        undone.forEach((ledgerId, entryId) ->
+                seenDeleted[0] |= positions.isReported(ledgerId, entryId) && !positions.isSettling(ledgerId, entryId));
+        if (seenDeleted[0]) {
+            cursor.onReset();
+        } else {
+            cursor.noticeReset();
+        }
+        if (!answer.isOf(seal.generation())) {
+            answer.acknowledged().clear();
+            undone.clear();
+        }
+    }
+
+    // ---- what comes later -----------------------------------------------------------------------------------------
+
+    public void onDue(Frame.Due due) {
+        Records records = due.records();
+        long then = seal.generation();
+        boolean[] deleted = new boolean[records.size()];
+        for (int i = 0; i < deleted.length; i++) {
+            deleted[i] = context.isDeleted(records.ledgerId(i), records.entryId(i));
+        }
+        boolean isDue;
+        boolean signal;
+        synchronized (lock) {
+            if (!stream.isOpen() || lifecycle.isFinished()) {
+                return;
+            }
+            // If unsure, the entry is handed out when due, and Pulsar leaves deleted ones out.
+            boolean sure = seal.stood(then);
+            PositionBitmaps acknowledged = new PositionBitmaps();
+            for (int i = 0; i < deleted.length; i++) {
+                if (deleted[i] && sure) {
+                    near.freeCredit();
+                    acknowledged.add(records.ledgerId(i), records.entryId(i));
+                } else {
+                    moves.push(records.ledgerId(i), records.entryId(i), records.deliverAtMs(i));
+                }
+            }
+            if (!acknowledged.isEmpty()) {
+                cursor.acknowledge(acknowledged);
+            }
+            isDue = alarm.isDue(clock.millis());
+            signal = stream.noteAny();
+        }
+        if (isDue) {
+            context.readMore();
+        }
+        if (signal) {
+            context.framesWaiting();
+        }
+    }
+
+    public void onDurable(long seq) {
+        CompletableFuture<Void> cleared;
+        boolean resume;
+        synchronized (lock) {
+            if (!stream.durable(seq)) {
+                return;
+            }
+            gate.account();
+            resume = gate.mayResume();
+            cleared = stream.takeClearingUpTo(seq);
+        }
+        cleared.complete(null);
+        lifecycle.noticeClosed();
+        if (resume) {
+            context.readMore();
+        }
+    }
+
+    public void onUnheld(Frame.Unheld unheld) {
+        lost.onUnheld(unheld.positions());
+    }
+
+    /**
+     * Somebody wants to cancel messages, or to know their state. ACK tells the cancelled ones, too. The answer comes when the
+     * cursor's record has what it says, on any thread.
+     */
+    public CompletableFuture<Frame.Cancelled> onCancel(Frame.Cancel cancel) {
+        Inquiry.Look look = inquiry.look(cancel.positions());
+        Frame.Cancelled decided;
+        boolean signal;
+        synchronized (lock) {
+            if (!stream.takesMore() || lifecycle.isEnding()) {
+                return CompletableFuture.completedFuture(Frame.Cancelled.notYet());
+            }
+            decided = cancellations.decide(cancel, look);
+            alarm.arm(clock.millis());
+            signal = stream.noteAny();
+        }
+        if (signal) {
+            context.framesWaiting();
+        }
+        List<Position> toStore = cancellations.toStore(cancel, decided);
+        if (toStore.isEmpty()) {
+            return CompletableFuture.completedFuture(decided);
+        }
+        CompletableFuture<Frame.Cancelled> answer = new CompletableFuture<>();
+        context.deleteAndStore(toStore, look.generation(), stored -> answer.complete(cancellations.answer(decided, stored)));
+        return answer;
+    }
+
+    /**
+     * Somebody wants messages to be due at other times, or to know their state. MOVE tells the new times, too. The answer comes
+     * when they are stored, on any thread.
+     */
+    public CompletableFuture<Frame.Rescheduled> onReschedule(Frame.Reschedule reschedule) {
+        Inquiry.Look look = inquiry.look(Moves.asked(reschedule));
+        CompletableFuture<Frame.Rescheduled> answer = new CompletableFuture<>();
+        synchronized (lock) {
+            if (!stream.takesMore() || lifecycle.isEnding()) {
+                return CompletableFuture.completedFuture(Frame.Rescheduled.notYet());
+            }
+            Moves.Decision decision = moves.decide(reschedule, look);
+            if (decision.records().isEmpty()) {
+                return CompletableFuture.completedFuture(decision.answer());
+            }
+            overrideLog.store(decision.records(), stored -> {
+                onMoved();
+                answer.complete(Moves.answer(decision.answer(), stored));
+            });
+        }
+        overrideLog.go();
+        return answer;
+    }
+
+    private void onMoved() {
+        boolean isDue;
+        boolean signal;
+        synchronized (lock) {
+            isDue = alarm.isDue(clock.millis());
+            signal = stream.noteAny();
+        }
+        if (isDue) {
+            context.readMore();
+        }
+        if (signal) {
+            context.framesWaiting();
+        }
+    }
+
+    /** The overrides of former owners are known: the daemon may be asked, and messages may leave. */
+    private void onOverridesRead() {
+        synchronized (lock) {
+            if (stream.isOpen()) {
+                moves.tellAll();
+                stream.note();
+            }
+        }
+        context.framesWaiting();
+        context.readMore();
+    }
+
+    /** Somebody wants to know of stored messages, whatever their state. The answer comes on any thread. */
+    public CompletableFuture<Frame.Peeked> onPeek(Frame.Peek peek) {
+        CompletableFuture<Frame.Peeked> answer = new CompletableFuture<>();
+        context.peek(peek, answer::complete);
+        return answer;
+    }
+
+    // ---- the pace of release --------------------------------------------------------------------------------------
+
+    /** Tells the pace in force, for a stream that has just opened; null if everything leaves as it comes. */
+    public Frame.Paced tellPace() {
+        synchronized (lock) {
+            return paceUpdates.isDue() ? paceUpdates.take() : null;
+        }
+    }
+
+    /** A PACED has gone out on the stream. */
+    public void onPacedSent(Frame.Paced paced) {
+        boolean signal;
+        synchronized (lock) {
+            paceUpdates.sent(paced.pace());
+            signal = stream.noteAny();
+        }
+        if (signal) {
+            context.framesWaiting();
+        }
+    }
+
+    /** Somebody wants another pace, or to know the one in force. It is stored first; the answer comes on any thread. */
+    public CompletableFuture<Frame.Paced> onPace(Frame.Pace asked) {
+        synchronized (lock) {
+            if (!stream.takesMore() || isLettingGo()) {
+                return CompletableFuture.completedFuture(paced(LETS_GO));
+            }
+            if (asked.ask() || asked.pace().equals(pacer.pace())) {
+                return CompletableFuture.completedFuture(paced(""));
+            }
+        }
+        CompletableFuture<Frame.Paced> answer = new CompletableFuture<>();
+        context.putPace(asked.pace(), written -> answer.complete(onPaceWritten(asked.pace(), written)));
+        return answer;
+    }
+
+    private Frame.Paced onPaceWritten(ReleasePace pace, TrackerContext.Written written) {
+        if (written != TrackerContext.Written.DONE) {
+            synchronized (lock) {
+                return paced(switch (written) {
+                    case UNATTENDED -> "Pulsar has not stored the subscription yet, and stores it once a consumer is connected";
+                    case CONFLICT -> "the subscription's metadata has changed meanwhile";
+                    default -> "Pulsar could not store it";
+                });
+            }
+        }
+        Frame.Paced paced;
+        boolean isDue;
+        boolean signal;
+        synchronized (lock) {
+            if (isLettingGo()) {
+                return paced(LETS_GO);
+            }
+            // Not the one that was asked for: another may have been written since.
+            pacer.set(context.pace());
+            isDue = alarm.isDue(clock.millis());
+            paced = paced(pacer.pace().equals(pace) ? "" : "somebody has set another pace meanwhile");
+            // The stream that asked may be gone, and its successor was told the former pace.
+            signal = stream.noteAny();
+        }
+        if (isDue) {
+            context.readMore();
+        }
+        if (signal) {
+            context.framesWaiting();
+        }
+        return paced;
+    }
+
+    /** The daemon has more due entries than there is credit for: a spread counts them, too. */
+    public void onBehind(Frame.Behind told) {
+        boolean isDue;
+        synchronized (lock) {
+            pacer.tellBehind(told.entries());
+            isDue = alarm.isDue(clock.millis());
+        }
+        if (isDue) {
+            context.readMore();
+        }
+    }
+
+    /** True if the next owner may be here already: it may have read the cursor's record before a write here. */
+    private boolean isLettingGo() {
+        return lifecycle.isEnding() || context.isClosed();
+    }
+
+    private Frame.Paced paced(String why) {
+        return paceUpdates.frame(why);
+    }
+
+    /** Answers a request of the daemon about the subscription's index log. */
+    public CompletableFuture<Frame.LogAnswer> onLogRequest(Frame.LogRequest request) {
+        return context.log().answer(request);
+    }
+
+    // ---- the stream's end -----------------------------------------------------------------------------------------
+
+    /** The daemon gave the stream up (disk full, stale epoch, …): like a lost connection, for this stream alone. */
+    public void onStreamError(int code, String message) {
+        synchronized (lock) {
+            stream.refused(code, message, clock.millis());
+            if (code == ProtocolException.STALE_EPOCH) {
+                claim.lost();
+            }
+        }
+        onDisconnected();
+    }
+
+    /** The daemon has closed the stream, on request. */
+    public void onClosed() {
+        synchronized (lock) {
+            stream.closed(lifecycle.isFinished());
+        }
+        lifecycle.noticeClosed();
+    }
+
+    /** The connection is gone. This broker gates all known entries that are not durable until the daemon is back. */
+    public void onDisconnected() {
+        CompletableFuture<Void> cleared;
+        synchronized (lock) {
+            stream.lost();
+            pacer.tellBehind(0);
+            if (positions.isDecided()) {
+                outbox.gateHere((ledgerId, entryId, deliverAtMs) ->
+                        positions.gateAgain(ledgerId, entryId, overrides.timeOf(ledgerId, entryId, deliverAtMs)));
+                alarm.arm(clock.millis());
+            }
+            cleared = stream.takeClearing();
+        }
+        cleared.complete(null);
+        lifecycle.noticeClosed();
+        context.readMore();
+    }
+}

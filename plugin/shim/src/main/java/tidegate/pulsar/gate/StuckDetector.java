@@ -1,0 +1,148 @@
+package tidegate.pulsar.gate;
+
+import tidegate.pulsar.position.NearTier;
+import tidegate.pulsar.timing.Wait;
+
+/**
+ * Notices when the dispatcher passes over entries that wait for it: due ones that may leave, or ones to be redelivered.
+ *
+ * <p>A round of the dispatcher is one call of its readMoreEntries. A round asks the tracker for due entries, and their replay
+ * begins the next round. Pulsar breaks this chain: after a replay that no consumer could take, a Key_Shared dispatcher looks
+ * ahead, so its next round asks nothing and reads normally. At the topic's end that read waits, and all due entries wait with it
+ * (apache/pulsar#26236). So after a round that has not asked, the tracker wakes the dispatcher while a consumer may take
+ * something.
+ *
+ * <p>Example: 40 are due, the first 10 for a consumer without permits. Round 1 asks and replays these 10; round 2 looks ahead; 5
+ * ms later the tracker begins round 3, which asks for the next 10.
+ *
+ * <p>At the topic's end a wake-up that is lost would leave everything until the next message. So the tracker looks after each
+ * wake-up too, and once a second at what waits all the same.
+ *
+ * <p>A wake-up that moves nothing doubles the pause, so a consumer that never takes anything costs twelve rounds, then one in 10
+ * s; an entry that leaves makes it short again. The pause also grows with the number of redeliveries: each round of Pulsar
+ * walks over all of them.
+ *
+ * <p>Guarded by the tracker's lock.
+ */
+final class StuckDetector {
+    static final long FIRST_PAUSE_MS = 5;
+    static final long MAX_PAUSE_MS = 10_000;
+    /** After a round that has asked: its replay begins the next round, unless a consumer's connection takes nothing any more. */
+    static final long ASKED_PAUSE_MS = 1000;
+    /** Pulsar walks over this many redeliveries in less than a tenth of a millisecond. */
+    private static final long REDELIVERIES_A_MS = 1000;
+
+    private final TrackerContext context;
+    private final Pacer pacer;
+    private final Wait sinceRound = new Wait();
+    private long lookMs = NearTier.NONE;
+    private long pauseMs = FIRST_PAUSE_MS;
+    /** How often the last round has asked for due entries. */
+    private int asks = 1;
+    /** True if the last round replays the entries that it was given. */
+    private boolean asked = true;
+    /** True if something was handed out since the last look. */
+    private boolean moved;
+    private long redeliveries;
+
+    StuckDetector(TrackerContext context, Pacer pacer) {
+        this.context = context;
+        this.pacer = pacer;
+    }
+
+    /** When to {@link #look} next, in ms; {@link NearTier#NONE} if nothing waits. */
+    long lookMs() {
+        return lookMs;
+    }
+
+    /** True if it is time to {@link #look}. Setting the clock back does not delay that. */
+    boolean isLookOver(long nowMs) {
+        return lookMs <= nowMs || lookMs != NearTier.NONE && lookMs - nowMs > MAX_PAUSE_MS;
+    }
+
+    /** The dispatcher begins a round. */
+    void begin(long nowMs) {
+        asks = 0;
+        asked = false;
+        sinceRound.begin(nowMs);
+        lookSoon(nowMs);
+    }
+
+    /** The round asks for due entries. */
+    void ask() {
+        asks++;
+        asked = true;
+    }
+
+    /**
+     * Something is handed out. A classic dispatcher asks once more right before it reads normally, and does not replay the
+     * entries that it gets then.
+     */
+    void move(long nowMs) {
+        moved = true;
+        pauseMs = FIRST_PAUSE_MS;
+        if (asks > 1) {
+            asked = false;
+            lookMs = Math.min(lookMs, nowMs + pace());
+        }
+    }
+
+    /** The dispatcher is being woken: if no round follows, it is woken again. */
+    void expectRound(long nowMs) {
+        asked = false;
+        lookSoon(nowMs);
+    }
+
+    /** Entries that wait get a look where none is to come: whatever was lost, they do not wait for the next message. */
+    void remind(long nowMs) {
+        if (lookMs == NearTier.NONE) {
+            asked = false;
+            lookSoon(nowMs);
+        }
+    }
+
+    /** Other consumers may take something now: no round has asked for them. */
+    void change(long nowMs) {
+        asked = false;
+        pauseMs = FIRST_PAUSE_MS;
+        lookSoon(nowMs);
+    }
+
+    private void lookSoon(long nowMs) {
+        if (lookMs > nowMs + pauseMs && waits(nowMs)) {
+            lookMs = Math.min(lookMs, nowMs + pace());
+        }
+    }
+
+    /** True if the dispatcher is to be woken, once {@link #isLookOver}. */
+    boolean look(long nowMs) {
+        if (!waits(nowMs)) {
+            lookMs = NearTier.NONE;
+            pauseMs = FIRST_PAUSE_MS;
+            moved = false;
+            return false;
+        }
+        boolean still = !moved && redeliveries == context.redeliveries();
+        moved = false;
+        redeliveries = context.redeliveries();
+        boolean wakes = (!asked || still && sinceRound.isOver(nowMs, ASKED_PAUSE_MS)) && context.mayDeliver();
+        pauseMs = still ? Math.min(MAX_PAUSE_MS, 2 * pauseMs) : FIRST_PAUSE_MS;
+        lookMs = nowMs + (asked ? Math.max(ASKED_PAUSE_MS, pace()) : pace());
+        return wakes;
+    }
+
+    private boolean waits(long nowMs) {
+        return pacer.headMs(nowMs) <= nowMs || context.redeliveries() > 0;
+    }
+
+    private long pace() {
+        return Math.max(pauseMs, Math.min(MAX_PAUSE_MS, context.redeliveries() / REDELIVERIES_A_MS));
+    }
+
+    /** @throws IllegalStateException if the pause is out of its bounds */
+    void check() {
+        if (pauseMs < FIRST_PAUSE_MS || pauseMs > MAX_PAUSE_MS) {
+            throw new IllegalStateException("the dispatcher is looked at every " + pauseMs + " ms");
+        }
+    }
+}

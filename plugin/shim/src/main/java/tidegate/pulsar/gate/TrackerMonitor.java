@@ -1,0 +1,239 @@
+package tidegate.pulsar.gate;
+
+import java.time.Clock;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import tidegate.pulsar.position.NearTier;
+import tidegate.pulsar.position.PositionSet;
+import tidegate.pulsar.position.SoughtPositions;
+import tidegate.pulsar.position.TrackedPositions;
+import tidegate.pulsar.timing.Wait;
+import tidegate.pulsar.wire.Ownership;
+import tidegate.pulsar.wire.PositionBitmaps;
+import tidegate.pulsar.wire.ReleasePace;
+
+/**
+ * The monitor of a tracker: looks at its cursor, tells how far mark-delete has got, has settling positions deleted, finds
+ * unreadable entries, and ends waits that have lasted too long.
+ *
+ * <p>Called at each poll, or once a second, by one thread, that of {@code AckWatch}, without any lock; it takes the tracker's
+ * lock, but not while it asks the cursor about many positions.
+ */
+public final class TrackerMonitor {
+    private static final Logger LOG = LoggerFactory.getLogger(TrackerMonitor.class);
+    private static final long LOOK_INTERVAL_MS = 1000;
+    /** Longer than an acknowledgement takes from its consumer to the cursor: the same thread does both. */
+    private static final long ACK_UNDER_WAY_MS = 20;
+    /** The daemon's clock and this one may be so far apart. */
+    private static final long SKEW_MS = 2000;
+
+    private final Object lock;
+    private final TrackerContext context;
+    private final Clock clock;
+    private final TrackerSettings settings;
+    private final Seal seal;
+    private final Claim claim;
+    private final TrackedPositions positions;
+    private final NearTier near;
+    private final SoughtPositions sought;
+    private final DaemonStream stream;
+    private final SettlingDeletes deletes;
+    private final CursorWatch cursor;
+    private final DeletedRanges deletedRanges;
+    private final ReadGate gate;
+    private final UnreadableEntries unreadable;
+    private final Intake intake;
+    private final Lifecycle lifecycle;
+    private final Alarm alarm;
+    private final Pacer pacer;
+    private final StuckDetector stuckDetector;
+    private final OverrideLog overrideLog;
+    private int consumersHash;
+    private long lookedMs = Long.MIN_VALUE;
+    private final Wait sinceMarkDelete = new Wait();
+    private final Wait sinceTrim = new Wait();
+    private final Wait sincePace = new Wait();
+    private final Wait sinceAwaited = new Wait();
+    private final Wait sinceUnattended = new Wait();
+
+    TrackerMonitor(TrackerParts parts, Intake intake, Lifecycle lifecycle) {
+        lock = parts.lock;
+        context = parts.context;
+        clock = parts.clock;
+        settings = parts.settings;
+        seal = parts.seal;
+        claim = parts.claim;
+        positions = parts.positions;
+        near = parts.near;
+        sought = parts.sought;
+        stream = parts.stream;
+        deletes = parts.deletes;
+        cursor = parts.cursor;
+        deletedRanges = parts.deletedRanges;
+        gate = parts.gate;
+        unreadable = parts.unreadable;
+        alarm = parts.alarm;
+        pacer = parts.pacer;
+        stuckDetector = parts.stuckDetector;
+        overrideLog = parts.overrideLog;
+        this.intake = intake;
+        this.lifecycle = lifecycle;
+    }
+
+    /** Claims the subscription, if that is to be done now. The daemon is told nothing before that has succeeded. */
+    public void claim() {
+        Ownership next;
+        synchronized (lock) {
+            next = lifecycle.isEnding() ? null : claim.begin(clock.millis());
+        }
+        if (next != null) {
+            context.putOwnership(next, this::onClaimed);
+        }
+    }
+
+    private void onClaimed(TrackerContext.Written written) {
+        boolean stale;
+        synchronized (lock) {
+            claim.written(written, clock.millis());
+            stale = claim.isStale() && !lifecycle.isEnding();
+        }
+        if (written == TrackerContext.Written.DONE) {
+            overrideLog.read();
+            context.framesWaiting();
+        } else if (stale) {
+            context.reopenTopic();
+        }
+    }
+
+    /** Looks at the cursor: new acknowledgements, handed out or not, how far mark-delete has got, resets. */
+    public void look() {
+        long nowMs = clock.millis();
+        claim();
+        long then = seal.generation();
+        PositionBitmaps found = cursor.findAcknowledged();
+        int consumers = context.consumersHash();
+        DeletedRanges.Look cancelled = deletedRanges.lookIfChanged(nowMs);
+        boolean read;
+        boolean signal;
+        synchronized (lock) {
+            if (lifecycle.isFinished()) {
+                return;
+            }
+            intake.lookedAt(nowMs);
+            cursor.report(found, then);
+        }
+        tellCancelled(cancelled, then);
+        synchronized (lock) {
+            if (lifecycle.isFinished()) {
+                return;
+            }
+            cursor.onMarkDelete(context.markDelete());
+            cursor.noticeLostReport();
+            if (sinceMarkDelete.isOver(nowMs, LOOK_INTERVAL_MS)) {
+                sinceMarkDelete.begin(nowMs);
+                stream.tellMarkDelete();
+            }
+            followClock(nowMs);
+            if (sinceTrim.isOver(nowMs, LOOK_INTERVAL_MS)) {
+                sinceTrim.begin(nowMs);
+                positions.trim();
+            }
+            read = decideAlone(nowMs);
+            if (sincePace.isOver(nowMs, LOOK_INTERVAL_MS)) {
+                sincePace.begin(nowMs);
+                read |= followPace(nowMs);
+            }
+            if (sinceAwaited.isOver(nowMs, ACK_UNDER_WAY_MS)) {
+                sinceAwaited.begin(nowMs);
+                read |= positions.takeBackAwaited();
+            }
+            if (consumers != consumersHash) {
+                // Pulsar reads for a new consumer when it asks for messages; for a gone one only if it had any.
+                consumersHash = consumers;
+                stuckDetector.change(nowMs);
+            } else {
+                stuckDetector.remind(nowMs);
+            }
+            alarm.arm(nowMs);
+            // Another subscription's DURABLE may have made room.
+            read |= gate.mayResume();
+            read |= gate.mayGoOn(nowMs) || gate.mayAsk(nowMs);
+            signal = stream.noteAny();
+        }
+        if (read) {
+            context.readMore();
+        }
+        deletes.go();
+        overrideLog.look(nowMs);
+        unreadable.look(nowMs);
+        lifecycle.finishIfOver(nowMs);
+        if (signal) {
+            context.framesWaiting();
+        }
+    }
+
+    /** Tells cancelled positions a part at a time: the dispatcher waits for the lock. */
+    private void tellCancelled(DeletedRanges.Look look, long then) {
+        if (look == null) {
+            return;
+        }
+        for (PositionBitmaps part : look.parts()) {
+            synchronized (lock) {
+                if (lifecycle.isFinished() || !cursor.reportCancelled(part, then)) {
+                    return;
+                }
+            }
+        }
+        deletedRanges.noteTold(look);
+    }
+
+    /**
+     * A clock that ran ahead had the daemon push entries that are not due for long. After a step back they hold no credit that
+     * sooner ones need. Lock held.
+     */
+    private void followClock(long nowMs) {
+        if (nowMs < lookedMs && near.size() < settings.nearMaxEntries()) {
+            near.freeCreditAfter(nowMs + settings.horizonMs() + SKEW_MS);
+        }
+        lookedMs = nowMs;
+    }
+
+    /**
+     * Follows the stored pace: a former tracker of this cursor may have written it after this one had read it. True if something
+     * may leave now. Lock held.
+     */
+    private boolean followPace(long nowMs) {
+        ReleasePace stored = context.pace();
+        if (lifecycle.isEnding() || stored.equals(pacer.pace())) {
+            return false;
+        }
+        pacer.set(stored);
+        return alarm.isDue(nowMs);
+    }
+
+    /**
+     * True if the wait for the daemon was in vain: then entries that were read are gated here. The daemon is not asked before the
+     * subscription is claimed, and that may wait for a consumer. Stored overrides are waited for as long as it takes. Lock held.
+     */
+    private boolean decideAlone(long nowMs) {
+        if (positions.isDecided() || !overrideLog.isReady()) {
+            return false;
+        }
+        if (!claim.isOwned() && !context.mayPutOwnership()) {
+            sinceUnattended.begin(nowMs);
+        }
+        if (!gate.isOlderThan(settings.daemonWaitMs(), nowMs) || !sinceUnattended.isOver(nowMs, settings.daemonWaitMs())) {
+            return false;
+        }
+        LOG.warn("[{}] The daemon has not answered for {} ms: delayed messages are gated in the broker's memory",
+                context.name(), settings.daemonWaitMs());
+        intake.decide(new PositionSet());
+        return true;
+    }
+
+    /** True if {@link #look} has something to look at more often than once a second. Takes no lock. */
+    public boolean isBusy() {
+        return positions.hasUnseen() || deletedRanges.hasChanged() || sought.size() > 0 || lifecycle.isEnding()
+                || gate.isPaused() || gate.isAwaiting() || overrideLog.isBusy();
+    }
+}

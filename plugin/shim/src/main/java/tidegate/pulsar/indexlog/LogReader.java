@@ -1,0 +1,109 @@
+package tidegate.pulsar.indexlog;
+
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import org.apache.bookkeeper.client.api.LedgerEntries;
+import org.apache.bookkeeper.client.api.LedgerEntry;
+import org.apache.bookkeeper.client.api.ReadHandle;
+
+/**
+ * Reads one ledger of an index log from beginning to end, an answer at a time.
+ *
+ * <p>A topic waits for it. So it reads the next answer from the bookie while the daemon is still receiving the one before, and
+ * asks for as many entries as fit into one answer: some parts of a log have entries of a MiB each, others of a few bytes. It
+ * releases entries read ahead that nobody asked for. Takes no lock but its own.
+ */
+final class LogReader {
+    private static final int MAX_ANSWER_BYTES = 1 << 20;
+    private static final int MAX_ENTRIES = 1024;
+    /** The number of entries requested grows at most by this factor. */
+    private static final int GROWTH = 4;
+
+    private final ReadHandle handle;
+    private int entries = GROWTH;
+    private long aheadFirst;
+    /** The read that begins at {@code aheadFirst}; null without one. */
+    private CompletableFuture<LedgerEntries> ahead;
+    private boolean closed;
+
+    LogReader(ReadHandle handle) {
+        this.handle = handle;
+    }
+
+    /** The ledger's last entry, -1 if it is empty. */
+    long lastEntry() {
+        return handle.getLastAddConfirmed();
+    }
+
+    /** The entries from {@code first} on, one at least, and none after {@code last}: as many as fit into an answer. */
+    synchronized CompletableFuture<List<ByteBuffer>> read(long first, long last) {
+        CompletableFuture<LedgerEntries> reading = ahead != null && aheadFirst == first ? ahead : null;
+        if (reading == null) {
+            giveBack();
+            reading = begin(first, last);
+        }
+        ahead = null;
+        return reading.thenApply(read -> take(read, first, last));
+    }
+
+    /** Where BookKeeper does not read in batches (it stripes the ledger), only the number of entries bounds the bytes. */
+    private CompletableFuture<LedgerEntries> begin(long first, long last) {
+        return handle.batchReadAsync(first, (int) Math.min(last - first + 1, entries), MAX_ANSWER_BYTES);
+    }
+
+    private List<ByteBuffer> take(LedgerEntries read, long first, long last) {
+        List<ByteBuffer> answer = new ArrayList<>();
+        long sizeBytes;
+        try (read) {
+            sizeBytes = fill(answer, read);
+        }
+        synchronized (this) {
+            entries = next(entries, answer.size(), sizeBytes);
+            long following = first + answer.size();
+            if (ahead == null && !closed && following <= last) {
+                aheadFirst = following;
+                ahead = begin(following, last);
+            }
+        }
+        return answer;
+    }
+
+    /** Copies as many of the entries as fit into an answer, one at least; returns the number of bytes. */
+    static long fill(List<ByteBuffer> answer, LedgerEntries read) {
+        long sizeBytes = 0;
+        for (LedgerEntry entry : read) {
+            // Not the entry's length, which is that of the ledger up to it.
+            byte[] bytes = entry.getEntryBytes();
+            if (!answer.isEmpty() && sizeBytes + bytes.length > MAX_ANSWER_BYTES) {
+                break;
+            }
+            sizeBytes += bytes.length;
+            answer.add(ByteBuffer.wrap(bytes));
+        }
+        return sizeBytes;
+    }
+
+    /** The number of entries to ask for next, after {@code asked}, of which {@code taken} were {@code sizeBytes}. */
+    static int next(int asked, int taken, long sizeBytes) {
+        long fitting = Math.max(1, (long) MAX_ANSWER_BYTES * taken / Math.max(1, sizeBytes));
+        return (int) Math.min(Math.min(fitting, (long) asked * GROWTH), MAX_ENTRIES);
+    }
+
+    private void giveBack() {
+        if (ahead != null) {
+            ahead.thenAccept(LedgerEntries::close);
+            ahead = null;
+        }
+    }
+
+    /** Reads nothing more. */
+    CompletableFuture<Void> closeAsync() {
+        synchronized (this) {
+            closed = true;
+            giveBack();
+        }
+        return handle.closeAsync();
+    }
+}

@@ -1,0 +1,142 @@
+package tidegate.pulsar.position;
+
+import java.util.NavigableMap;
+import java.util.TreeMap;
+import tidegate.pulsar.wire.Position;
+
+/**
+ * Positions that the dispatcher was given and that are not known acknowledged, with the progress of each.
+ *
+ * <p>First a position is with the dispatcher, which reads it and gives it to a consumer. If read once more, it is either being
+ * delivered again or just being acknowledged, and then <b>awaited</b>. Any thread may ask for membership; the tracker's lock
+ * guards all else.
+ */
+final class HandedOutPositions {
+    /** A node of the tree, with its position and number. */
+    private static final long REDELIVERED_BYTES = 80;
+
+    private final PositionSet members = new PositionSet();
+    /** Members given to consumers, since the last departure of a consumer. */
+    private final PositionSet given = new PositionSet();
+    /** How often consumers had given each back when it was last given out; those missing here: never. */
+    private final NavigableMap<Position, Integer> redelivered = new TreeMap<>();
+    /** Members with an awaited acknowledgement: since the last {@link #nextAwaited}, and since before. */
+    private PositionSet awaited = new PositionSet();
+    private PositionSet awaitedLonger = new PositionSet();
+
+    PositionSet members() {
+        return members;
+    }
+
+    boolean contains(long ledgerId, long entryId) {
+        return members.contains(ledgerId, entryId);
+    }
+
+    /** The dispatcher has it, and no consumer. */
+    void add(long ledgerId, long entryId) {
+        forget(ledgerId, entryId);
+        members.add(ledgerId, entryId);
+    }
+
+    /** A consumer gets it. {@code redeliveryCount}: see {@code TrackerContext.redeliveryCount}. */
+    void give(long ledgerId, long entryId, int redeliveryCount) {
+        add(ledgerId, entryId);
+        given.add(ledgerId, entryId);
+        if (redeliveryCount > 0) {
+            redelivered.put(new Position(ledgerId, entryId), redeliveryCount);
+        }
+    }
+
+    /** True if a consumer got it, and no consumer has gone since. */
+    boolean isGiven(long ledgerId, long entryId) {
+        return given.contains(ledgerId, entryId);
+    }
+
+    /** How often consumers had given it back when it was last given out. */
+    int redeliveryCount(long ledgerId, long entryId) {
+        return redelivered.isEmpty() ? 0 : redelivered.getOrDefault(new Position(ledgerId, entryId), 0);
+    }
+
+    /** False if it was no member. */
+    boolean remove(long ledgerId, long entryId) {
+        forget(ledgerId, entryId);
+        return members.remove(ledgerId, entryId);
+    }
+
+    private void forget(long ledgerId, long entryId) {
+        given.remove(ledgerId, entryId);
+        awaited.remove(ledgerId, entryId);
+        awaitedLonger.remove(ledgerId, entryId);
+        if (!redelivered.isEmpty()) {
+            redelivered.remove(new Position(ledgerId, entryId));
+        }
+    }
+
+    /** A consumer has gone: positions given to any consumer may be delivered again. */
+    void forgetGiven() {
+        given.clear();
+        redelivered.clear();
+    }
+
+    // ---- what is being acknowledged -------------------------------------------------------------------------------
+
+    /** A member is most likely being acknowledged. */
+    void await(long ledgerId, long entryId) {
+        if (!awaitedLonger.contains(ledgerId, entryId)) {
+            awaited.add(ledgerId, entryId);
+        }
+    }
+
+    /** The members awaited since before the last call; they stop being awaited. */
+    PositionSet nextAwaited() {
+        if (awaited.isEmpty() && awaitedLonger.isEmpty()) {
+            return awaited;
+        }
+        PositionSet over = awaitedLonger;
+        awaitedLonger = awaited;
+        awaited = new PositionSet();
+        return over;
+    }
+
+    // ---- the whole ------------------------------------------------------------------------------------------------
+
+    void discardUpTo(long ledgerId, long entryId) {
+        members.discardUpTo(ledgerId, entryId);
+        given.discardUpTo(ledgerId, entryId);
+        awaited.discardUpTo(ledgerId, entryId);
+        awaitedLonger.discardUpTo(ledgerId, entryId);
+        redelivered.headMap(new Position(ledgerId, entryId), true).clear();
+    }
+
+    void clear() {
+        members.clear();
+        given.clear();
+        redelivered.clear();
+        awaited.clear();
+        awaitedLonger.clear();
+    }
+
+    void trim() {
+        members.trim();
+        given.trim();
+    }
+
+    long memoryBytes() {
+        return members.memoryBytes() + given.memoryBytes() + awaited.memoryBytes() + awaitedLonger.memoryBytes()
+                + redelivered.size() * REDELIVERED_BYTES;
+    }
+
+    /** @throws IllegalStateException if an invariant does not hold */
+    void check() {
+        for (PositionSet some : new PositionSet[] {given, awaited, awaitedLonger}) {
+            some.forEach(this::requireMember);
+        }
+        redelivered.keySet().forEach(position -> requireMember(position.ledgerId(), position.entryId()));
+    }
+
+    private void requireMember(long ledgerId, long entryId) {
+        if (!contains(ledgerId, entryId)) {
+            throw new IllegalStateException(ledgerId + ":" + entryId + " is given or awaited, and not handed out");
+        }
+    }
+}

@@ -1,0 +1,561 @@
+package tidegate.pulsar.position;
+
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.util.ArrayList;
+import java.util.List;
+import tidegate.pulsar.wire.Position;
+import tidegate.pulsar.wire.PositionBitmaps;
+import tidegate.pulsar.wire.Records;
+
+/**
+ * The positions that a tracker has met, by the state they are in.
+ *
+ * <p>Each position is in at most one of these states; only a settling one is reported, too:
+ * <ul>
+ *   <li><b>undecided</b>: read and tracked before the daemon said what it holds; HELD decides it;
+ *   <li><b>held</b>: the daemon will push it (DUE) when it is nearly due;
+ *   <li><b>near</b>: this broker hands it out when the clock has passed its deliver_at ({@link NearTier});
+ *   <li><b>handed out</b>: given to the dispatcher, and perhaps by it to a consumer; not yet known acknowledged
+ *   ({@link HandedOutPositions});
+ *   <li><b>sought</b> or <b>asked for</b>: nobody holds it any more; it is read again, and then tracked anew
+ *   ({@link SoughtPositions});
+ *   <li><b>moving</b>: to be due at another time, which is not stored yet; nobody reads it or hands it out ({@link Overrides});
+ *   <li><b>settling</b>: acknowledged before a failover that the cursor forgot; being deleted in the cursor again;
+ *   <li><b>reported</b>: acknowledged, told to the daemon, and above the persisted mark-delete position;
+ *   <li><b>doubtful</b>: reported before a possible reset of the cursor; the next watch looks at it again.
+ * </ul>
+ * {@link #contains} answers true for all but the last two: the dispatcher skips exactly these.
+ *
+ * <p>Invariants, walked by {@link #check}: a near, handed out or settling position is contained, and is only one of the three; a
+ * sought or asked-for one is contained, and neither handed out nor settling; a moving one is contained, and none of these; none
+ * is undecided once it has been decided. Any thread may ask whether a position is contained and how many there are; all else is
+ * guarded by the tracker's lock.
+ */
+public final class TrackedPositions {
+    private static final VarHandle ENTERED;
+
+    static {
+        try {
+            ENTERED = MethodHandles.lookup().findVarHandle(TrackedPositions.class, "entered", long.class);
+        } catch (ReflectiveOperationException e) {
+            throw new ExceptionInInitializerError(e);
+        }
+    }
+
+    private final PositionSet contained = new PositionSet();
+    /** Grows whenever a position comes to be contained. */
+    private long entered;
+    private final HandedOutPositions handedOut = new HandedOutPositions();
+    private final PositionSet settling = new PositionSet();
+    private final PositionSet reported = new PositionSet();
+    private final PositionSet doubtful = new PositionSet();
+    private final NearTier near;
+    private final SoughtPositions sought;
+    private final Overrides overrides;
+    private Records undecided = new Records();
+    /** True if entries are decided at once: HELD has come, or the wait for it is over. */
+    private volatile boolean decided;
+
+    public TrackedPositions(NearTier near, SoughtPositions sought, Overrides overrides) {
+        this.near = near;
+        this.sought = sought;
+        this.overrides = overrides;
+    }
+
+    // ---- asking ---------------------------------------------------------------------------------------------------
+
+    /** True if the dispatcher must not read the position. Lock-free. */
+    public boolean contains(long ledgerId, long entryId) {
+        return contained.contains(ledgerId, entryId);
+    }
+
+    /** The positions that the dispatcher's cursor must not read. */
+    public PositionSet containedPositions() {
+        return contained;
+    }
+
+    /** The positions that the dispatcher was given. */
+    public PositionSet handedOutPositions() {
+        return handedOut.members();
+    }
+
+    public boolean isDecided() {
+        return decided;
+    }
+
+    public boolean isHandedOut(long ledgerId, long entryId) {
+        return handedOut.contains(ledgerId, entryId);
+    }
+
+    /** True if it was handed out and went to a consumer, and no consumer has gone since. */
+    public boolean isGiven(long ledgerId, long entryId) {
+        return handedOut.isGiven(ledgerId, entryId);
+    }
+
+    /** How often a consumer had given it back when it was last given. */
+    public int redeliveryCount(long ledgerId, long entryId) {
+        return handedOut.redeliveryCount(ledgerId, entryId);
+    }
+
+    /** True if the dispatcher skips it though this broker neither gates it nor has handed it out. */
+    public boolean isLeftToDaemon(long ledgerId, long entryId) {
+        return contained.contains(ledgerId, entryId) && !isHere(ledgerId, entryId) && !overrides.isMoving(ledgerId, entryId);
+    }
+
+    /** True if this broker gates it, or has handed it out. */
+    public boolean isHere(long ledgerId, long entryId) {
+        return near.contains(ledgerId, entryId) || handedOut.contains(ledgerId, entryId);
+    }
+
+    public boolean isSettling(long ledgerId, long entryId) {
+        return settling.contains(ledgerId, entryId);
+    }
+
+    public boolean isReported(long ledgerId, long entryId) {
+        return !reported.isEmpty() && reported.contains(ledgerId, entryId);
+    }
+
+    public boolean isDoubtful(long ledgerId, long entryId) {
+        return !doubtful.isEmpty() && doubtful.contains(ledgerId, entryId);
+    }
+
+    /** True if the next look at the cursor may change something here. */
+    public boolean hasUnseen() {
+        return !handedOut.members().isEmpty() || !reported.isEmpty() || !doubtful.isEmpty() || !settling.isEmpty()
+                || sought.hasAsked() || !decided;
+    }
+
+    /** Delayed messages that were not handed out. */
+    public long delayed() {
+        return Math.max(0, contained.size() - handedOut.members().size() - settling.size());
+    }
+
+    /** The lowest contained position; null if there is none. */
+    public Position lowest() {
+        List<Position> first = new ArrayList<>(1);
+        contained.forFirst(1, (ledgerId, entryId) -> first.add(new Position(ledgerId, entryId)));
+        return first.isEmpty() ? null : first.get(0);
+    }
+
+    public long contained() {
+        return contained.size();
+    }
+
+    public long handedOut() {
+        return handedOut.members().size();
+    }
+
+    public long settling() {
+        return settling.size();
+    }
+
+    public int undecided() {
+        return undecided.size();
+    }
+
+    /** Visits the positions that may be acknowledged unseen: handed out, asked for, or doubtful. */
+    public void forEachUnseen(PositionBitmaps.Visitor visitor) {
+        handedOut.members().forEach(visitor);
+        sought.forEachAsked(visitor);
+        doubtful.forEach(visitor);
+    }
+
+    /** The lowest position that the dispatcher was given and that passes the test; null if there is none. Takes no lock. */
+    public Position lowestUnseen(PositionSet.Test test) {
+        Position handed = handedOut.members().first(test);
+        Position asked = sought.firstAsked(test);
+        return asked == null || handed != null && handed.compareTo(asked) < 0 ? handed : asked;
+    }
+
+    public void forFirstSettling(int max, PositionBitmaps.Visitor visitor) {
+        settling.forFirst(max, visitor);
+    }
+
+    /** The highest reported position, as ledger and entry; null if there is none. */
+    public long[] lastReported() {
+        return reported.last();
+    }
+
+    /** A copy of the positions that the dispatcher skips. */
+    public PositionSet allContained() {
+        PositionSet all = new PositionSet();
+        all.addAll(contained);
+        return all;
+    }
+
+    /** The positions that the broker hands out up to that time, or has handed out. */
+    public PositionSet inFlight(long untilMs) {
+        PositionSet all = near.dueUpTo(untilMs);
+        all.addAll(handedOut.members());
+        return all;
+    }
+
+    /**
+     * Contained positions that nobody will hand out: neither the holder of {@code others}, nor this broker. Changes
+     * {@code others}.
+     */
+    public PositionSet lostBut(PositionSet others) {
+        others.addAll(near.members());
+        others.addAll(handedOut.members());
+        others.addAll(settling);
+        overrides.addMovingTo(others);
+        sought.addTo(others);
+        for (int i = 0; i < undecided.size(); i++) {
+            others.add(undecided.ledgerId(i), undecided.entryId(i));
+        }
+        PositionSet lost = allContained();
+        lost.removeAll(others);
+        return lost;
+    }
+
+    /** A number that changes whenever a position comes to be contained. Takes no lock. */
+    public long entered() {
+        return (long) ENTERED.getOpaque(this);
+    }
+
+    /** Visits the contained positions of one ledger that are also in {@code words}; as {@link PositionSet#forEachIn}. */
+    public void forEachContainedIn(long ledgerId, long[] words, PositionBitmaps.Visitor visitor) {
+        contained.forEachIn(ledgerId, words, visitor);
+    }
+
+    /** Clears the bits of {@code words} whose positions this tracker has, or has told; as {@link PositionSet#clearIn}. */
+    public void clearKnownIn(long ledgerId, long[] words) {
+        contained.clearIn(ledgerId, words);
+        reported.clearIn(ledgerId, words);
+    }
+
+    // ---- coming and going -----------------------------------------------------------------------------------------
+
+    /** False if it is contained already. */
+    public boolean enter(long ledgerId, long entryId) {
+        noteEntered();
+        return contained.add(ledgerId, entryId);
+    }
+
+    private void noteEntered() {
+        ENTERED.setOpaque(this, entered + 1);
+    }
+
+    public void enterAll(PositionSet held) {
+        noteEntered();
+        contained.addAll(held);
+        sought.dropAll(held);
+    }
+
+    /** Enters all held positions that are not known acknowledged. Changes {@code held}. */
+    public void enterUnacknowledged(PositionSet held) {
+        held.removeAll(reported);
+        held.removeAll(doubtful);
+        enterAll(held);
+    }
+
+    public void leave(long ledgerId, long entryId) {
+        contained.remove(ledgerId, entryId);
+    }
+
+    /** Drops sought positions that need not be read, as they are deleted. */
+    public void leaveSought(PositionSet deleted) {
+        deleted.forEach((ledgerId, entryId) -> {
+            if (sought.drop(ledgerId, entryId)) {
+                contained.remove(ledgerId, entryId);
+            }
+        });
+    }
+
+    /** Notes a contained entry that cannot be decided yet. */
+    public void postpone(long ledgerId, long entryId, long deliverAtMs) {
+        undecided.add(ledgerId, entryId, deliverAtMs);
+    }
+
+    /** Decides everything at once from now on; returns the undecided entries. */
+    public Records decide() {
+        decided = true;
+        Records entries = undecided;
+        undecided = new Records();
+        return entries;
+    }
+
+    /** Has this broker hand out a contained entry. */
+    public void gate(long ledgerId, long entryId, long deliverAtMs) {
+        near.add(ledgerId, entryId, deliverAtMs, false);
+    }
+
+    /**
+     * Takes an entry that the daemon pushed. Its credit is free at once if the broker has the entry, or knows it acknowledged.
+     */
+    public void push(long ledgerId, long entryId, long deliverAtMs) {
+        if (handedOut.contains(ledgerId, entryId) || settling.contains(ledgerId, entryId)
+                || overrides.isMoving(ledgerId, entryId) || !near.add(ledgerId, entryId, deliverAtMs, true)) {
+            near.freeCredit();
+        } else {
+            enter(ledgerId, entryId);
+            sought.drop(ledgerId, entryId);
+        }
+    }
+
+    /** Hands out the near entry that is due first. */
+    public void popHead(PositionBitmaps.Visitor visitor) {
+        long ledgerId = near.headLedgerId();
+        long entryId = near.headEntryId();
+        handOut(ledgerId, entryId);
+        visitor.visit(ledgerId, entryId);
+    }
+
+    void handOut(long ledgerId, long entryId) {
+        near.remove(ledgerId, entryId);
+        sought.find(ledgerId, entryId);
+        handedOut.add(ledgerId, entryId);
+    }
+
+    /** Hands it out to a consumer. {@code redeliveryCount}: see {@link TrackerContext#redeliveryCount}. */
+    public void give(long ledgerId, long entryId, int redeliveryCount) {
+        near.remove(ledgerId, entryId);
+        sought.find(ledgerId, entryId);
+        handedOut.give(ledgerId, entryId, redeliveryCount);
+    }
+
+    /** A consumer has gone: positions that any of them was given may be delivered again. */
+    public void forgetGiven() {
+        handedOut.forgetGiven();
+    }
+
+    /**
+     * Notes that a handed out position is most likely being acknowledged; if not, {@link #takeBackAwaited} makes it due again.
+     */
+    public void await(long ledgerId, long entryId) {
+        handedOut.await(ledgerId, entryId);
+    }
+
+    /** Makes due again the positions awaited since before the last call; true if there are any. */
+    public boolean takeBackAwaited() {
+        PositionSet over = handedOut.nextAwaited();
+        over.forEach((ledgerId, entryId) -> takeBack(ledgerId, entryId, NearTier.AT_ONCE_MS));
+        return !over.isEmpty();
+    }
+
+    /** False if it was not handed out; else it is near again. */
+    public boolean takeBack(long ledgerId, long entryId, long deliverAtMs) {
+        return handedOut.remove(ledgerId, entryId) && near.add(ledgerId, entryId, deliverAtMs, false);
+    }
+
+    /**
+     * The dispatcher has forgotten the positions that it was given. One asked for is sought again. One handed out is near again,
+     * and due whatever the clock says next: a time by a clock that is set right meanwhile would be far. When it is read, its own
+     * time counts.
+     */
+    public void takeAllBack() {
+        sought.takeBack();
+        handedOut.members().forEach((ledgerId, entryId) -> near.add(ledgerId, entryId, NearTier.AT_ONCE_MS, false));
+        handedOut.clear();
+    }
+
+    /** Gates an entry that the daemon may not have, unless the broker has handed it out or finished with it. */
+    public void gateAgain(long ledgerId, long entryId, long deliverAtMs) {
+        if (contained.contains(ledgerId, entryId) && !handedOut.contains(ledgerId, entryId)
+                && !settling.contains(ledgerId, entryId) && !overrides.isMoving(ledgerId, entryId)) {
+            near.add(ledgerId, entryId, deliverAtMs, false);
+        }
+    }
+
+    // ---- moving ---------------------------------------------------------------------------------------------------
+
+    /** Nobody reads these or hands them out until they are settled or undone, or acknowledged. */
+    public void move(Records records) {
+        for (int i = 0; i < records.size(); i++) {
+            near.remove(records.ledgerId(i), records.entryId(i));
+            sought.find(records.ledgerId(i), records.entryId(i));
+            overrides.move(records.ledgerId(i), records.entryId(i), records.deliverAtMs(i));
+        }
+        // An entry's former time would let it out too early.
+        near.dropStale();
+    }
+
+    /** It is stored: true if somebody must hand it out at the new time. */
+    public boolean settleMove(long ledgerId, long entryId, long deliverAtMs) {
+        return overrides.settle(ledgerId, entryId, deliverAtMs);
+    }
+
+    /** These are surely not stored: they are read again, as nobody else may know when they are due. */
+    public PositionSet undoMove(Records records) {
+        PositionSet undone = new PositionSet();
+        for (int i = 0; i < records.size(); i++) {
+            if (overrides.undo(records.ledgerId(i), records.entryId(i), records.deliverAtMs(i))
+                    && contained.contains(records.ledgerId(i), records.entryId(i))) {
+                undone.add(records.ledgerId(i), records.entryId(i));
+            }
+        }
+        sought.seek(undone);
+        return undone;
+    }
+
+    /** Leaves near entries to the daemon, which hands them out when they are due. */
+    public void leaveToDaemon(PositionSet held) {
+        held.forEach(near::remove);
+    }
+
+    // ---- acknowledgements -----------------------------------------------------------------------------------------
+
+    /** The cursor has it as deleted, and the daemon is told. */
+    public void acknowledge(long ledgerId, long entryId) {
+        near.remove(ledgerId, entryId);
+        sought.find(ledgerId, entryId);
+        handedOut.remove(ledgerId, entryId);
+        settling.remove(ledgerId, entryId);
+        contained.remove(ledgerId, entryId);
+        overrides.leave(ledgerId, entryId);
+        reported.add(ledgerId, entryId);
+    }
+
+    /**
+     * The cursor has everything up to there as deleted: returns the contained positions of it, which leave, to tell the daemon.
+     */
+    public PositionBitmaps passUpTo(Position markDelete) {
+        PositionBitmaps passed = contained.upTo(markDelete.ledgerId(), markDelete.entryId());
+        passed.forEach(overrides::leave);
+        discardUpTo(markDelete);
+        reported.addAll(passed);
+        return passed;
+    }
+
+    /** The daemon knows these acknowledged. */
+    public void knowReported(PositionSet acknowledged) {
+        reported.addAll(acknowledged);
+    }
+
+    /** It was acknowledged before a failover, but the cursor does not know: it is skipped until it is deleted there again. */
+    public void settle(long ledgerId, long entryId) {
+        near.remove(ledgerId, entryId);
+        sought.find(ledgerId, entryId);
+        handedOut.remove(ledgerId, entryId);
+        contained.add(ledgerId, entryId);
+        overrides.leave(ledgerId, entryId);
+        settling.add(ledgerId, entryId);
+    }
+
+    /** A settling one is deleted in the cursor. */
+    public void settled(long ledgerId, long entryId) {
+        if (settling.remove(ledgerId, entryId)) {
+            contained.remove(ledgerId, entryId);
+        }
+    }
+
+    /** A settling one is not acknowledged after all. The dispatcher may have passed it, so it is sought. */
+    public void unreport(long ledgerId, long entryId) {
+        reported.remove(ledgerId, entryId);
+        if (settling.remove(ledgerId, entryId)) {
+            overrides.stay(ledgerId, entryId);
+            PositionSet one = new PositionSet();
+            one.add(ledgerId, entryId);
+            sought.seek(one);
+        }
+    }
+
+    /**
+     * Doubts every known acknowledgement until the next look. Settling positions become sought: they are not deleted, and not
+     * every loss of the seal makes the dispatcher rewind.
+     */
+    public void doubt() {
+        doubtful.addAll(reported);
+        reported.clear();
+        sought.seek(settling);
+        settling.forEach(overrides::stay);
+        settling.clear();
+    }
+
+    /** The next look has seen all doubtful positions: those not acknowledged will be read again. */
+    public void endDoubt() {
+        doubtful.clear();
+    }
+
+    /** The cursor has everything up to there as deleted. */
+    public void discardUpTo(Position markDelete) {
+        contained.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
+        handedOut.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
+        settling.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
+        sought.discardUpTo(markDelete);
+        near.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
+        overrides.leaveMovingUpTo(markDelete);
+    }
+
+    /** The deletion of everything up to there survives a crash. */
+    public void discardReportedUpTo(Position persisted) {
+        reported.discardUpTo(persisted.ledgerId(), persisted.entryId());
+    }
+
+    // ---- the whole ------------------------------------------------------------------------------------------------
+
+    /** Forgets everything but the overrides, which a subscription keeps that stays; nobody may read what moves. */
+    public void clear() {
+        contained.clear();
+        overrides.addMovingTo(contained);
+        handedOut.clear();
+        settling.forEach(overrides::stay);
+        settling.clear();
+        reported.clear();
+        doubtful.clear();
+        sought.clear();
+        near.clear();
+        undecided.clear();
+    }
+
+    /** Stops handing out and deciding. */
+    public void stop() {
+        undecided.clear();
+        near.clear();
+    }
+
+    public void trim() {
+        contained.trim();
+        handedOut.trim();
+        settling.trim();
+        reported.trim();
+        doubtful.trim();
+        sought.trim();
+        near.trim();
+    }
+
+    public long memoryBytes() {
+        return contained.memoryBytes() + handedOut.memoryBytes() + settling.memoryBytes() + reported.memoryBytes()
+                + doubtful.memoryBytes() + sought.memoryBytes() + near.memoryBytes() + overrides.memoryBytes()
+                + undecided.memoryBytes();
+    }
+
+    /** @throws IllegalStateException if an invariant does not hold */
+    public void check() {
+        near.members().forEach((ledgerId, entryId) -> {
+            require(contained.contains(ledgerId, entryId), "near and not contained", ledgerId, entryId);
+            require(!handedOut.contains(ledgerId, entryId), "near and handed out", ledgerId, entryId);
+            require(!settling.contains(ledgerId, entryId), "near and settling", ledgerId, entryId);
+        });
+        handedOut.check();
+        handedOut.members().forEach((ledgerId, entryId) -> {
+            require(contained.contains(ledgerId, entryId), "handed out and not contained", ledgerId, entryId);
+            require(!settling.contains(ledgerId, entryId), "handed out and settling", ledgerId, entryId);
+        });
+        PositionSet toRead = new PositionSet();
+        sought.addTo(toRead);
+        toRead.forEach((ledgerId, entryId) -> {
+            require(contained.contains(ledgerId, entryId), "sought and not contained", ledgerId, entryId);
+            require(!handedOut.contains(ledgerId, entryId), "sought and handed out", ledgerId, entryId);
+            require(!settling.contains(ledgerId, entryId), "sought and settling", ledgerId, entryId);
+        });
+        Records moving = overrides.allMoving();
+        for (int i = 0; i < moving.size(); i++) {
+            long ledgerId = moving.ledgerId(i);
+            long entryId = moving.entryId(i);
+            require(contained.contains(ledgerId, entryId), "moving and not contained", ledgerId, entryId);
+            require(!isHere(ledgerId, entryId) && !settling.contains(ledgerId, entryId) && !toRead.contains(ledgerId, entryId),
+                    "moving, and somebody has it", ledgerId, entryId);
+        }
+        settling.forEach((ledgerId, entryId) ->
+                require(contained.contains(ledgerId, entryId), "settling and not contained", ledgerId, entryId));
+        require(!decided || undecided.isEmpty(), "undecided though everything is decided", -1, -1);
+    }
+
+    private static void require(boolean holds, String broken, long ledgerId, long entryId) {
+        if (!holds) {
+            throw new IllegalStateException(broken + ": " + ledgerId + ":" + entryId);
+        }
+    }
+}

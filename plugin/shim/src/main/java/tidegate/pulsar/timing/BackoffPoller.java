@@ -1,0 +1,116 @@
+package tidegate.pulsar.timing;
+
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
+import java.util.function.BooleanSupplier;
+import java.util.function.LongSupplier;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * One thread that looks for events that nobody announces and that mostly come soon, if at all: often at first, then ever less
+ * often, and no more after {@link #PATIENCE_NS}. It sleeps while there is nothing to look for.
+ *
+ * <p>It rests for a thousandth of the time since the youngest look began, which bounds how late it notices; and for nine times
+ * the duration of a round, so that it never takes more than a tenth of a processor, however much it looks for.
+ */
+public final class BackoffPoller implements AutoCloseable {
+    private static final Logger LOG = LoggerFactory.getLogger(BackoffPoller.class);
+    static final long PATIENCE_NS = TimeUnit.SECONDS.toNanos(30);
+    static final long SHORTEST_REST_NS = TimeUnit.MICROSECONDS.toNanos(100);
+    static final long LONGEST_REST_NS = TimeUnit.MILLISECONDS.toNanos(10);
+    private static final int REST_PART = 1000;
+    private static final int WORK_PART = 9;
+
+    private record Wanted(BooleanSupplier isOver, long sinceNs) {}
+
+    private final LongSupplier nanoTime;
+    private final Worker worker;
+    /** Looks that the thread has not taken yet. */
+    private final List<Wanted> fresh = new ArrayList<>();
+    /** Only for the thread itself. */
+    private final List<Wanted> wanted = new ArrayList<>();
+
+    /** {@code nanoTime}: a time that no change of the clock moves. */
+    public BackoffPoller(LongSupplier nanoTime) {
+        this.nanoTime = nanoTime;
+        worker = new Worker("tidegate-poll", this::run);
+    }
+
+    public void start() {
+        worker.start();
+    }
+
+    /** Looks from now on, until it is over. A look must be short, and wait for nobody for long. Any thread may call it. */
+    public void pollUntil(BooleanSupplier isOver) {
+        synchronized (fresh) {
+            fresh.add(new Wanted(isOver, nanoTime.getAsLong()));
+            fresh.notifyAll();
+        }
+    }
+
+    private void run() {
+        while (worker.isRunning()) {
+            try {
+                long restNs = round();
+                if (restNs > 0) {
+                    LockSupport.parkNanos(restNs);
+                } else {
+                    awaitFresh();
+                }
+            } catch (InterruptedException e) {
+                return;
+            }
+        }
+    }
+
+    private void awaitFresh() throws InterruptedException {
+        synchronized (fresh) {
+            while (fresh.isEmpty()) {
+                fresh.wait();
+            }
+        }
+    }
+
+    /** Does each look once; returns how long to rest then, in ns, 0 if there is nothing to look for. */
+    long round() {
+        synchronized (fresh) {
+            wanted.addAll(fresh);
+            fresh.clear();
+        }
+        long beganNs = nanoTime.getAsLong();
+        long youngestNs = Long.MAX_VALUE;
+        for (Iterator<Wanted> i = wanted.iterator(); i.hasNext(); ) {
+            Wanted one = i.next();
+            long ageNs = beganNs - one.sinceNs();
+            if (isOver(one) || ageNs >= PATIENCE_NS) {
+                i.remove();
+            } else {
+                youngestNs = Math.min(youngestNs, ageNs);
+            }
+        }
+        if (wanted.isEmpty()) {
+            return 0;
+        }
+        long restNs = Math.max(SHORTEST_REST_NS, Math.min(LONGEST_REST_NS, youngestNs / REST_PART));
+        return Math.max(restNs, (nanoTime.getAsLong() - beganNs) * WORK_PART);
+    }
+
+    private static boolean isOver(Wanted one) {
+        try {
+            return one.isOver().getAsBoolean();
+        } catch (Throwable e) {
+            // Any error is survived: the other looks go on.
+            LOG.error("A look failed, and is given up", e);
+            return true;
+        }
+    }
+
+    @Override
+    public void close() {
+        worker.close();
+    }
+}
