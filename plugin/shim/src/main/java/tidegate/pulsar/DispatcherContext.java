@@ -1,5 +1,6 @@
 package tidegate.pulsar;
 
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
 import java.util.concurrent.RejectedExecutionException;
@@ -29,6 +30,7 @@ final class DispatcherContext extends CursorContext {
     /** Guarded by the dispatcher's lock. */
     private final SeenConsumers seen;
     private final ReadPosition reading;
+    @GuardedBy("this")
     private ScheduledFuture<?> wake;
 
     /** {@code background} may wait for Pulsar's locks. Called with the dispatcher's lock held. */

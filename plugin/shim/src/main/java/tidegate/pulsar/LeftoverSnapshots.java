@@ -1,5 +1,6 @@
 package tidegate.pulsar;
 
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
@@ -23,6 +24,7 @@ final class LeftoverSnapshots implements BucketSnapshotStorage {
 
     private final PulsarService pulsar;
     private final Executor executor;
+    @GuardedBy("this")
     private BucketSnapshotStorage real;
 
     LeftoverSnapshots(PulsarService pulsar, Executor executor) {

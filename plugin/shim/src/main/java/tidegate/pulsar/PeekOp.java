@@ -1,5 +1,6 @@
 package tidegate.pulsar;
 
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
@@ -37,12 +38,19 @@ final class PeekOp {
     private final Frame.Peek peek;
     private final Executor executor;
     private final Consumer<Frame.Peeked> done;
+    @GuardedBy("this")
     private final Iterator<Position> left;
+    @GuardedBy("this")
     private final PositionBitmaps matching = new PositionBitmaps();
+    @GuardedBy("this")
     private final PositionBitmaps unread = new PositionBitmaps();
+    @GuardedBy("this")
     private final MessageMetadata metadata = new MessageMetadata();
+    @GuardedBy("this")
     private long readBytes;
+    @GuardedBy("this")
     private int underWay;
+    @GuardedBy("this")
     private byte[] content = {};
 
     /** {@code executor} begins the reads after the first ones: a read may end within its call. */
@@ -58,14 +66,16 @@ final class PeekOp {
 
     void go() {
         List<Position> next = new ArrayList<>();
+        Frame.Peeked all;
         synchronized (this) {
             while (left.hasNext() && next.size() < AT_ONCE) {
                 next.add(left.next());
             }
             underWay = next.size();
+            all = new Frame.Peeked(matching, unread, readBytes, ByteBuffer.wrap(content));
         }
         if (next.isEmpty()) {
-            done.accept(new Frame.Peeked(matching, unread, readBytes, ByteBuffer.wrap(content)));
+            done.accept(all);
         }
         next.forEach(this::read);
     }
@@ -108,6 +118,7 @@ final class PeekOp {
         }
     }
 
+    @GuardedBy("this")
     private boolean matches() {
         return switch (peek.kind()) {
             case Frame.Peek.KEY -> metadata.hasPartitionKey() && metadata.getPartitionKey().equals(peek.value());
@@ -120,6 +131,7 @@ final class PeekOp {
         return property.getKey().equals(peek.property()) && property.getValue().equals(peek.value());
     }
 
+    @GuardedBy("this")
     private byte[] content(int sizeBytes) {
         StringBuilder text = new StringBuilder("{\"size_bytes\":").append(sizeBytes);
         int withoutKey = text.length();

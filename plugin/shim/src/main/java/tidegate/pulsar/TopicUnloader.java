@@ -1,5 +1,6 @@
 package tidegate.pulsar;
 
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
@@ -26,6 +27,7 @@ final class TopicUnloader {
     private final Executor background;
     private final LongSupplier nanoTime;
     /** When each was closed; the oldest first. */
+    @GuardedBy("this")
     private final Map<String, Long> closedNs = new LinkedHashMap<>();
 
     /** {@code nanoTime}: a time that no clock's step moves, in nanoseconds. */

@@ -3,16 +3,22 @@ package tidegate.pulsar;
 import static com.tngtech.archunit.lang.syntax.ArchRuleDefinition.classes;
 import static com.tngtech.archunit.library.Architectures.layeredArchitecture;
 import static com.tngtech.archunit.library.dependencies.SlicesRuleDefinition.slices;
+import static org.junit.jupiter.api.Assertions.assertEquals;
 
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import com.tngtech.archunit.core.domain.JavaClass;
 import com.tngtech.archunit.core.domain.JavaClasses;
+import com.tngtech.archunit.core.domain.JavaField;
 import com.tngtech.archunit.core.importer.ClassFileImporter;
 import com.tngtech.archunit.core.importer.ImportOption;
 import com.tngtech.archunit.library.dependencies.SliceAssignment;
 import com.tngtech.archunit.library.dependencies.SliceIdentifier;
+import java.util.List;
+import java.util.Set;
+import java.util.stream.Collectors;
 import org.junit.jupiter.api.Test;
 
-/** The shim's rooms: imports run one way, no circle, and three classes alone are Pulsar's to load. */
+/** The shim's rooms: imports run one way, no circle, three classes alone are Pulsar's to load; guarded parts say so. */
 class RoomsTest {
     private static final JavaClasses SHIM = new ClassFileImporter()
             .withImportOption(new ImportOption.DoNotIncludeTests()).importPackages("tidegate.pulsar");
@@ -70,5 +76,20 @@ class RoomsTest {
         classes().that().resideInAPackage("tidegate.pulsar").and().arePublic()
                 .should().haveSimpleName("TrackerFactory").orShould().haveSimpleName("Tracker").orShould().haveSimpleName("WebApi")
                 .check(SHIM);
+    }
+
+    /** Error Prone checks the fields that name their lock, and no others. */
+    @Test
+    void whoTakesTheTrackersLockGuardsEachPartByIt() {
+        JavaClass parts = SHIM.get("tidegate.pulsar.gate.TrackerParts");
+        Set<JavaClass> guarded = parts.getFields().stream().filter(field -> field.isAnnotatedWith(GuardedBy.class))
+                .map(JavaField::getRawType).collect(Collectors.toSet());
+        assertEquals(14, guarded.size());
+        List<String> unguarded = SHIM.stream()
+                .filter(one -> one.getPackageName().equals(parts.getPackageName()) && one.tryGetField("lock").isPresent())
+                .flatMap(one -> one.getFields().stream())
+                .filter(field -> guarded.contains(field.getRawType()) && !field.isAnnotatedWith(GuardedBy.class))
+                .map(JavaField::getFullName).sorted().toList();
+        assertEquals(List.of(), unguarded);
     }
 }

@@ -1,5 +1,6 @@
 package tidegate.pulsar.cursor;
 
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
@@ -44,7 +45,9 @@ public final class StoredDeletions {
     private final RefusedResets resets;
     private final Supplier<Executor> thread;
     private final long lostAfterMs;
+    @GuardedBy("this")
     private List<Request> waiting = new ArrayList<>();
+    @GuardedBy("this")
     private boolean writing;
     /** The room taken in the last record. */
     private volatile long lastUsed;

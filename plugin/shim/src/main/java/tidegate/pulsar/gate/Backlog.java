@@ -1,8 +1,9 @@
 package tidegate.pulsar.gate;
 
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import java.time.Clock;
+import tidegate.pulsar.position.PositionSet;
 import tidegate.pulsar.position.SoughtPositions;
-import tidegate.pulsar.position.TrackedPositions;
 import tidegate.pulsar.wire.Position;
 import tidegate.pulsar.wire.Records;
 
@@ -17,23 +18,32 @@ public final class Backlog {
     private final Object lock;
     private final TrackerContext context;
     private final Clock clock;
-    private final TrackedPositions positions;
+    private final PositionSet contained;
+    @GuardedBy("lock")
     private final SoughtPositions sought;
+    @GuardedBy("lock")
     private final Outbox outbox;
+    @GuardedBy("lock")
     private final Pacer pacer;
+    @GuardedBy("lock")
     private final DaemonStream stream;
+    @GuardedBy("lock")
     private final CursorWatch cursor;
+    @GuardedBy("lock")
     private final ReadAheadGate readAhead;
+    @GuardedBy("lock")
     private final ReadGate gate;
+    @GuardedBy("lock")
     private final Intake intake;
     private final Lifecycle lifecycle;
+    @GuardedBy("lock")
     private long takenEntries;
 
     Backlog(TrackerParts parts, Intake intake, Lifecycle lifecycle) {
         lock = parts.lock;
         context = parts.context;
         clock = parts.clock;
-        positions = parts.positions;
+        contained = parts.positions.containedPositions();
         sought = parts.sought;
         outbox = parts.outbox;
         pacer = parts.pacer;
@@ -54,6 +64,8 @@ public final class Backlog {
         }
     }
 
+    /** Takes no lock. */
+    @SuppressWarnings("GuardedBy")
     public boolean isWanted() {
         return readAhead.isWanted();
     }
@@ -90,7 +102,7 @@ public final class Backlog {
 
     /** The number of positions that the dispatcher skips. Takes no lock. */
     public long contained() {
-        return positions.contained();
+        return contained.size();
     }
 
     /** The number of positions that nobody holds any more, and that must be read again. */
@@ -109,11 +121,12 @@ public final class Backlog {
 
     /**
      * True if reading the position would be in vain, because it is contained or acknowledged. Of the positions that the
-     * dispatcher has {@code passed}, only sought ones are worth reading.
+     * dispatcher has {@code passed}, only sought ones are worth reading. Takes no lock.
      */
+    @SuppressWarnings("GuardedBy")
     public boolean isKnown(long ledgerId, long entryId, boolean passed) {
         return !sought.contains(ledgerId, entryId)
-                && (passed || positions.contains(ledgerId, entryId) || context.isDeleted(ledgerId, entryId));
+                && (passed || contained.contains(ledgerId, entryId) || context.isDeleted(ledgerId, entryId));
     }
 
     // ---- what was read --------------------------------------------------------------------------------------------
@@ -171,7 +184,8 @@ public final class Backlog {
         }
     }
 
-    /** The pass is over: the dispatcher reads on by itself. */
+    /** The pass is over: the dispatcher reads on by itself. Takes no lock. */
+    @SuppressWarnings("GuardedBy")
     public void end() {
         readAhead.end();
         context.readMore();

@@ -15,24 +15,22 @@ import tidegate.pulsar.wire.Standing;
  * <p>This broker alone decides. Under the tracker's lock a position is either handed out or settling from then on; the
  * dispatcher skips settling positions, and nobody reads them. A cancelled position is in the outbox as acknowledged. That is not
  * enough for a promise: after a crash of the broker the next owner decides alone if the daemon is away, and goes by the cursor's
- * record. So a decision is told after the record has {@link #toStore}.
+ * record. So a decision is told after the record has {@link #toStore}. Guarded by the tracker's lock.
  */
 final class Cancellations {
-    private final TrackerContext context;
     private final TrackedPositions positions;
     private final Outbox outbox;
     private final CursorWatch cursor;
     private final Inquiry inquiry;
 
     Cancellations(TrackerParts parts, Inquiry inquiry) {
-        context = parts.context;
         positions = parts.positions;
         outbox = parts.outbox;
         cursor = parts.cursor;
         this.inquiry = inquiry;
     }
 
-    /** Decides, and also cancels unless the frame only asks. Guarded by the tracker's lock. */
+    /** Decides, and also cancels unless the frame only asks. */
     Frame.Cancelled decide(Frame.Cancel cancel, Inquiry.Look look) {
         cursor.noticeReset();
         boolean mayKeep = cancel.ask() || look.generation() != Seal.NONE;
@@ -47,7 +45,7 @@ final class Cancellations {
     }
 
     /** The positions that the cursor's record must have before the answer counts. */
-    List<Position> toStore(Frame.Cancel cancel, Frame.Cancelled answer) {
+    static List<Position> toStore(TrackerContext context, Frame.Cancel cancel, Frame.Cancelled answer) {
         List<Position> all = new ArrayList<>();
         if (!cancel.ask()) {
             Position persisted = context.persistedMarkDelete();
@@ -64,7 +62,7 @@ final class Cancellations {
     }
 
     /** The answer to a decision, after the cursor was to be stored. */
-    Frame.Cancelled answer(Frame.Cancelled decided, TrackerContext.Stored stored) {
+    static Frame.Cancelled answer(Frame.Cancelled decided, TrackerContext.Stored stored) {
         Standing standing = switch (stored) {
             case YES -> Standing.SETTLED;
             case NOT_NOW -> Standing.UNSTORED;

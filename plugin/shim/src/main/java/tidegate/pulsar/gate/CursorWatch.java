@@ -2,6 +2,7 @@ package tidegate.pulsar.gate;
 
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import tidegate.pulsar.position.PositionView;
 import tidegate.pulsar.position.TrackedPositions;
 import tidegate.pulsar.wire.Position;
 import tidegate.pulsar.wire.PositionBitmaps;
@@ -11,7 +12,7 @@ import tidegate.pulsar.wire.PositionBitmaps;
  *
  * <p>An acknowledgement is true of one {@link Seal}: it is found and reported under that seal, and checked again when the seal
  * is gone. Invariant, walked by {@link #check}: nothing is contained up to the mark-delete position seen last. Guarded by the
- * tracker's lock, except {@link #findAcknowledged}.
+ * tracker's lock.
  */
 final class CursorWatch {
     private static final Logger LOG = LoggerFactory.getLogger(CursorWatch.class);
@@ -70,7 +71,7 @@ final class CursorWatch {
     // ---- acknowledgements -----------------------------------------------------------------------------------------
 
     /** Positions that may have been acknowledged and are. Needs no lock, as it may take long. */
-    PositionBitmaps findAcknowledged() {
+    static PositionBitmaps findAcknowledged(TrackerContext context, PositionView positions) {
         PositionBitmaps found = new PositionBitmaps();
         positions.forEachUnseen((ledgerId, entryId) -> {
             if (context.isDeleted(ledgerId, entryId)) {

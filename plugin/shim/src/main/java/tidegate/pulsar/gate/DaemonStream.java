@@ -121,8 +121,7 @@ final class DaemonStream {
         return new Frame.Open(owner.incarnation(), owner.epoch(), seal, settings.horizonMs(), credit,
                 markDeleteTold.ledgerId(), markDeleteTold.entryId(), settings.topic(), settings.subscription(),
                 parts.isEmpty() ? new PositionBitmaps() : parts.get(0), context.log().home(), context.log().pointer(),
-                owner.claims(),
-                claim.end().ledgerId(), claim.end().entryId());
+                owner.claims(), claim.end().ledgerId(), claim.end().entryId());
     }
 
     /** The daemon's answer; present while the stream is opening. */

@@ -3,7 +3,7 @@ package tidegate.pulsar.gate;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import tidegate.pulsar.position.TrackedPositions;
+import tidegate.pulsar.position.PositionView;
 import tidegate.pulsar.timing.Wait;
 import tidegate.pulsar.wire.PositionBitmaps;
 
@@ -59,13 +59,13 @@ final class DeletedRanges {
 
     private final TrackerContext context;
     private final Seal seal;
-    private final TrackedPositions positions;
+    private final PositionView positions;
     private final Wait sinceLook = new Wait();
     private long pauseMs;
     private volatile State told;
     private volatile Taken taken;
 
-    DeletedRanges(TrackerContext context, Seal seal, TrackedPositions positions) {
+    DeletedRanges(TrackerContext context, Seal seal, PositionView positions) {
         this.context = context;
         this.seal = seal;
         this.positions = positions;

@@ -1,9 +1,11 @@
 package tidegate.pulsar.gate;
 
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import java.time.Clock;
 import java.util.concurrent.CompletableFuture;
 import tidegate.pulsar.position.NearTier;
 import tidegate.pulsar.position.PositionSet;
+import tidegate.pulsar.position.PositionView;
 import tidegate.pulsar.position.SoughtPositions;
 import tidegate.pulsar.position.TrackedPositions;
 import tidegate.pulsar.wire.PositionBitmaps;
@@ -20,15 +22,28 @@ public final class DeliveryQueue {
     private final Object lock;
     private final TrackerContext context;
     private final Clock clock;
+    private final PositionView view;
+    /** Of the view: BookKeeper's threads ask it for each position. */
+    private final PositionSet contained;
+    @GuardedBy("lock")
     private final TrackedPositions positions;
+    @GuardedBy("lock")
     private final SoughtPositions sought;
+    @GuardedBy("lock")
     private final Pacer pacer;
+    @GuardedBy("lock")
     private final DaemonStream stream;
+    @GuardedBy("lock")
     private final CursorWatch cursor;
+    @GuardedBy("lock")
     private final ReadAheadGate readAhead;
+    @GuardedBy("lock")
     private final ReadGate gate;
+    @GuardedBy("lock")
     private final Alarm alarm;
+    @GuardedBy("lock")
     private final StuckDetector stuckDetector;
+    @GuardedBy("lock")
     private final Intake intake;
     private final LostPositions lost;
 
@@ -36,6 +51,8 @@ public final class DeliveryQueue {
         lock = parts.lock;
         context = parts.context;
         clock = parts.clock;
+        view = parts.positions;
+        contained = view.containedPositions();
         positions = parts.positions;
         sought = parts.sought;
         pacer = parts.pacer;
@@ -78,7 +95,7 @@ public final class DeliveryQueue {
 
     /** True if the dispatcher must not read the position. */
     public boolean contains(long ledgerId, long entryId) {
-        return positions.contains(ledgerId, entryId);
+        return contained.contains(ledgerId, entryId);
     }
 
     // ---- what is due ----------------------------------------------------------------------------------------------
@@ -133,7 +150,7 @@ public final class DeliveryQueue {
             alarm.arm(nowMs);
             signal = stream.noteAny();
         }
-        context.passReplayed(positions.handedOutPositions());
+        context.passReplayed(view.handedOutPositions());
         if (signal) {
             context.framesWaiting();
         }
@@ -166,7 +183,7 @@ public final class DeliveryQueue {
             alarm.arm(nowMs);
         }
         if (!pause) {
-            context.pass(positions.containedPositions());
+            context.pass(contained);
         }
         return pause;
     }
@@ -175,7 +192,7 @@ public final class DeliveryQueue {
 
     /** The delayed messages that were not handed out, which Pulsar shows as msgDelayed. */
     public long delayedMessages() {
-        return positions.delayed();
+        return view.delayed();
     }
 
     /**

@@ -8,7 +8,7 @@ import tidegate.pulsar.wire.PositionBitmaps;
 
 /**
  * Tells how positions stand that somebody wants to cancel or move. This broker alone knows: under the tracker's lock the
- * dispatcher has a position, or has not.
+ * dispatcher has a position, or has not. Guarded by that lock.
  */
 final class Inquiry {
     /** The positions as the cursor has them, under one seal. */
@@ -17,14 +17,12 @@ final class Inquiry {
     /** The positions by state. One that is in no set is no message that waits. */
     record Standing(PositionBitmaps waiting, PositionBitmaps tooLate, PositionBitmaps acknowledged) {}
 
-    private final TrackerContext context;
     private final Seal seal;
     private final TrackedPositions positions;
     private final SoughtPositions sought;
     private final Overrides overrides;
 
     Inquiry(TrackerParts parts) {
-        context = parts.context;
         seal = parts.seal;
         positions = parts.positions;
         sought = parts.sought;
@@ -32,7 +30,7 @@ final class Inquiry {
     }
 
     /** Looks at the cursor. Needs no lock, as it may take long. */
-    Look look(PositionBitmaps asked) {
+    static Look look(TrackerContext context, Seal seal, PositionBitmaps asked) {
         long generation = seal.generation();
         PositionSet absent = new PositionSet();
         PositionSet deleted = new PositionSet();
@@ -48,7 +46,7 @@ final class Inquiry {
 
     /**
      * True if the look still holds, and tells all. It does not while the dispatcher reads a message whose move was not stored:
-     * it may still wait, or go to a consumer. Lock held.
+     * it may still wait, or go to a consumer.
      */
     boolean holds(Look look, PositionBitmaps asked) {
         if (!seal.stood(look.generation()) || !positions.isDecided()) {
@@ -60,7 +58,7 @@ final class Inquiry {
         return !isRead[0];
     }
 
-    /** Lock held. */
+    /** Sorts the positions by their state. */
     Standing sort(PositionBitmaps asked, Look look) {
         PositionBitmaps waiting = new PositionBitmaps();
         PositionBitmaps tooLate = new PositionBitmaps();

@@ -218,6 +218,13 @@ final class Intake {
         }
     }
 
+    /** The daemon is away: gates the entries told to it that are not durable. */
+    void gateUndurable() {
+        outbox.gateHere((ledgerId, entryId, deliverAtMs) ->
+                positions.gateAgain(ledgerId, entryId, overrides.timeOf(ledgerId, entryId, deliverAtMs)));
+        alarm.arm(clock.millis());
+    }
+
     private void track(long ledgerId, long entryId, long deliverAtMs, long nowMs) {
         boolean undone = overrides.takeUndone(ledgerId, entryId);
         // A daemon that takes no MOVE cannot be told that it hands an undone one out after all.

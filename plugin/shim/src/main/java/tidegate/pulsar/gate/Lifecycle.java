@@ -1,7 +1,9 @@
 package tidegate.pulsar.gate;
 
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import java.time.Clock;
 import java.util.concurrent.CompletableFuture;
+import tidegate.pulsar.position.PositionView;
 import tidegate.pulsar.position.TrackedPositions;
 import tidegate.pulsar.timing.Wait;
 import tidegate.pulsar.wire.PositionBitmaps;
@@ -22,14 +24,21 @@ final class Lifecycle {
     private final TrackerContext context;
     private final Clock clock;
     private final Seal seal;
+    private final PositionView view;
+    @GuardedBy("lock")
     private final TrackedPositions positions;
+    @GuardedBy("lock")
     private final Outbox outbox;
+    @GuardedBy("lock")
     private final DaemonStream stream;
+    @GuardedBy("lock")
     private final CursorWatch cursor;
     private final DeletedRanges deletedRanges;
+    @GuardedBy("lock")
     private final Alarm alarm;
     private final OverrideLog overrideLog;
     private volatile Phase phase = Phase.LIVE;
+    @GuardedBy("lock")
     private final Wait sinceClosing = new Wait();
     private final CompletableFuture<Void> closed = new CompletableFuture<>();
 
@@ -38,6 +47,7 @@ final class Lifecycle {
         context = parts.context;
         clock = parts.clock;
         seal = parts.seal;
+        view = parts.positions;
         positions = parts.positions;
         outbox = parts.outbox;
         stream = parts.stream;
@@ -87,7 +97,7 @@ final class Lifecycle {
     /** Tells the last acknowledgements and ends the stream. Idempotent. */
     void finish() {
         long then = seal.generation();
-        PositionBitmaps found = cursor.findAcknowledged();
+        PositionBitmaps found = CursorWatch.findAcknowledged(context, view);
         DeletedRanges.Look cancelled = deletedRanges.look();
         synchronized (lock) {
             if (isFinished()) {
@@ -109,12 +119,14 @@ final class Lifecycle {
         context.framesWaiting();
     }
 
-    /** Another tracker takes over everything that this one has left to tell. Lock held. */
+    /** Another tracker takes over everything that this one has left to tell. */
     void giveUp() {
-        phase = Phase.FINISHED;
-        alarm.stop();
-        overrideLog.writeNoMore();
-        stream.abandon();
+        synchronized (lock) {
+            phase = Phase.FINISHED;
+            alarm.stop();
+            overrideLog.writeNoMore();
+            stream.abandon();
+        }
     }
 
     /**

@@ -1,5 +1,6 @@
 package tidegate.pulsar.gate;
 
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import tidegate.pulsar.position.Overrides;
@@ -21,10 +22,15 @@ final class LostPositions {
 
     private final Object lock;
     private final TrackerContext context;
+    @GuardedBy("lock")
     private final TrackedPositions positions;
+    @GuardedBy("lock")
     private final SoughtPositions sought;
+    @GuardedBy("lock")
     private final Overrides overrides;
+    @GuardedBy("lock")
     private final Outbox outbox;
+    @GuardedBy("lock")
     private final ReadAheadGate readAhead;
 
     LostPositions(TrackerParts parts) {
@@ -63,13 +69,9 @@ final class LostPositions {
      * reached the daemon before the loss: they are told once more.
      */
     void onUnheld(PositionBitmaps unheld) {
-        PositionSet lost = new PositionSet();
+        PositionSet lost;
         synchronized (lock) {
-            unheld.forEach((ledgerId, entryId) -> {
-                if (positions.isLeftToDaemon(ledgerId, entryId)) {
-                    lost.add(ledgerId, entryId);
-                }
-            });
+            lost = positions.leftToDaemon(unheld);
             Records known = new Records();
             outbox.forEachPendingAdd((ledgerId, entryId, deliverAtMs) -> {
                 if (lost.contains(ledgerId, entryId)) {

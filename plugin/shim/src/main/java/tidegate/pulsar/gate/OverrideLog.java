@@ -1,5 +1,6 @@
 package tidegate.pulsar.gate;
 
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import java.time.Clock;
 import java.util.ArrayList;
 import java.util.List;
@@ -49,8 +50,11 @@ final class OverrideLog {
     private final TrackerContext context;
     private final OverrideHome home;
     private final Clock clock;
+    @GuardedBy("lock")
     private final Claim claim;
+    @GuardedBy("lock")
     private final TrackedPositions positions;
+    @GuardedBy("lock")
     private final Overrides overrides;
     /** Takes records that are stored, with the lock held. */
     private Consumer<Records> onStored = records -> { };
@@ -60,15 +64,23 @@ final class OverrideLog {
     private volatile Phase phase;
     private final OverrideLedger ledger;
     private final OverrideRecovery recovery;
+    @GuardedBy("lock")
     private boolean writing;
     private volatile boolean uncertain;
+    @GuardedBy("lock")
     private boolean ended;
     /** Overrides may be there that are to leave. */
+    @GuardedBy("lock")
     private boolean tidies;
+    @GuardedBy("lock")
     private List<Change> queue = new ArrayList<>();
+    @GuardedBy("lock")
     private int failures;
+    @GuardedBy("lock")
     private int conflicts;
+    @GuardedBy("lock")
     private final Wait pause = new Wait();
+    @GuardedBy("lock")
     private final Wait sinceTidy = new Wait();
 
     OverrideLog(Object lock, TrackerContext context, Clock clock, Claim claim, TrackedPositions positions,
@@ -92,7 +104,7 @@ final class OverrideLog {
 
     // ---- reading --------------------------------------------------------------------------------------------------
 
-    /** True once the stored overrides were read: no message may leave before. Lock held. */
+    /** True once the stored overrides were read: no message may leave before. Takes no lock. */
     boolean isReady() {
         return phase == Phase.READY;
     }
@@ -110,6 +122,7 @@ final class OverrideLog {
         recovery.read(text).whenComplete((found, error) -> onRead(text, found, error));
     }
 
+    @GuardedBy("lock")
     private long pauseMs() {
         return failures == 0 ? 0 : Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS << Math.min(failures - 1, 10));
     }
@@ -147,14 +160,19 @@ final class OverrideLog {
 
     // ---- writing --------------------------------------------------------------------------------------------------
 
-    /** True if a change may come now: not at once after a failure, as its messages are read again first. Lock held. */
+    /** True if a change may come now: not at once after a failure, as its messages are read again first. */
     boolean takes() {
-        return phase == Phase.READY && !uncertain && !ended && pause.isOver(clock.millis(), pauseMs()) && home.isAvailable();
+        synchronized (lock) {
+            return phase == Phase.READY && !uncertain && !ended && pause.isOver(clock.millis(), pauseMs())
+                    && home.isAvailable();
+        }
     }
 
-    /** Stores the records, which move; {@code done} is called without the lock. Call {@link #go} after this. Lock held. */
+    /** Stores the records, which move; {@code done} is called without the lock. Call {@link #go} after this. */
     void store(Records records, Consumer<Stored> done) {
-        queue.add(new Change(records, done));
+        synchronized (lock) {
+            queue.add(new Change(records, done));
+        }
     }
 
     /** Once a second has the ledger forget acknowledged messages; tries again what has failed. */
@@ -194,7 +212,8 @@ final class OverrideLog {
         }
     }
 
-    /** The next write; null if there is nothing. Lock held. */
+    /** The next write; null if there is nothing. */
+    @GuardedBy("lock")
     private Write next() {
         long nowMs = clock.millis();
         boolean isOver = pause.isOver(nowMs, pauseMs());
@@ -244,7 +263,7 @@ final class OverrideLog {
 
         abstract void begin();
 
-        /** Lock held. */
+        @GuardedBy("OverrideLog.this.lock")
         void stored() {
             failures = 0;
             conflicts = 0;
@@ -253,7 +272,8 @@ final class OverrideLog {
             onStored.accept(records);
         }
 
-        /** Nobody knows if it is stored. Lock held. */
+        /** Nobody knows if it is stored. */
+        @GuardedBy("OverrideLog.this.lock")
         void inDoubt(String what, Throwable error) {
             LOG.warn("[{}] {}, so {} moved messages wait until their times are written anew: {}", context.name(), what,
                     records.size(), cause(error).getMessage());
@@ -262,13 +282,15 @@ final class OverrideLog {
             fail();
         }
 
+        @GuardedBy("OverrideLog.this.lock")
         private void fail() {
             overrides.untake();
             failures++;
             pause.begin(clock.millis());
         }
 
-        /** It is surely not stored. Lock held. */
+        /** It is surely not stored. */
+        @GuardedBy("OverrideLog.this.lock")
         void undone() {
             fail();
             if (!uncertain) {
@@ -366,7 +388,8 @@ final class OverrideLog {
             }
         }
 
-        /** The pointer stays: true if this broker does not know the cursor's version. Lock held. */
+        /** The pointer stays: true if this broker does not know the cursor's version. */
+        @GuardedBy("OverrideLog.this.lock")
         private boolean onUndone(OverrideLedger.Outcome outcome) {
             if (outcome == OverrideLedger.Outcome.OVER) {
                 return false;
@@ -386,16 +409,16 @@ final class OverrideLog {
 
     // ---- the end --------------------------------------------------------------------------------------------------
 
-    /** No write begins any more. Lock held. */
+    /** No write begins any more. */
     void writeNoMore() {
-        ended = true;
+        synchronized (lock) {
+            ended = true;
+        }
     }
 
     /** As {@link #writeNoMore}, and tells those that wait. */
     void end() {
-        synchronized (lock) {
-            writeNoMore();
-        }
+        writeNoMore();
         go();
     }
 

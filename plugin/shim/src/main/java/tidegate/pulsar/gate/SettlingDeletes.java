@@ -1,5 +1,6 @@
 package tidegate.pulsar.gate;
 
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import java.time.Clock;
 import java.util.ArrayList;
 import java.util.List;
@@ -15,7 +16,7 @@ import tidegate.pulsar.wire.PositionBitmaps;
  *
  * <p>The cursor's answer is only noted where it comes: that may be under the cursor's own lock, or within the call. The
  * consequences follow before the next chunk. Invariant, walked by {@link #check}: at most one chunk is under way, and its size is
- * within the limit. Guarded by the tracker's lock, which {@link #go} takes itself.
+ * within the limit. It takes the tracker's lock itself.
  */
 final class SettlingDeletes {
     private static final Logger LOG = LoggerFactory.getLogger(SettlingDeletes.class);
@@ -38,11 +39,17 @@ final class SettlingDeletes {
     private final Object lock;
     private final Clock clock;
     private final Seal seal;
+    @GuardedBy("lock")
     private final TrackedPositions positions;
+    @GuardedBy("lock")
     private final Outbox outbox;
+    @GuardedBy("lock")
     private final DaemonStream stream;
+    @GuardedBy("lock")
     private Chunk underWay;
+    @GuardedBy("lock")
     private int chunkMax = CHUNK_MAX;
+    @GuardedBy("lock")
     private final Wait sinceRefused = new Wait();
 
     SettlingDeletes(Object lock, TrackerContext context, Clock clock, Seal seal, TrackedPositions positions, Outbox outbox,
@@ -67,6 +74,7 @@ final class SettlingDeletes {
         }
     }
 
+    @GuardedBy("lock")
     private Chunk next(long generation, long nowMs) {
         if (underWay != null && !finish(nowMs)) {
             return null;
@@ -85,10 +93,13 @@ final class SettlingDeletes {
 
     /** The cursor was reset: its answer no longer counts. */
     void abandon() {
-        underWay = null;
+        synchronized (lock) {
+            underWay = null;
+        }
     }
 
     /** Handles the cursor's answer; true if it has come. */
+    @GuardedBy("lock")
     private boolean finish(long nowMs) {
         Boolean done = underWay.outcome;
         if (done == null) {
@@ -125,6 +136,7 @@ final class SettlingDeletes {
     }
 
     /** The cursor refuses the deletion, so the position is delivered again. */
+    @GuardedBy("lock")
     private void giveUp(Position position) {
         positions.unreport(position.ledgerId(), position.entryId());
         PositionBitmaps one = new PositionBitmaps();
@@ -137,6 +149,7 @@ final class SettlingDeletes {
      * A cursor that could not write its record has the positions as deleted all the same, and writes them with a later record; a
      * crash before that finds them with the daemon. True if it has all of them as deleted.
      */
+    @GuardedBy("lock")
     private boolean settleDeleted(List<Position> targets) {
         boolean all = true;
         for (Position position : targets) {
@@ -151,8 +164,10 @@ final class SettlingDeletes {
 
     /** @throws IllegalStateException if an invariant does not hold */
     void check() {
-        if (chunkMax < 1 || chunkMax > CHUNK_MAX || underWay != null && underWay.targets.size() > CHUNK_MAX) {
-            throw new IllegalStateException("a chunk of " + chunkMax + " positions");
+        synchronized (lock) {
+            if (chunkMax < 1 || chunkMax > CHUNK_MAX || underWay != null && underWay.targets.size() > CHUNK_MAX) {
+                throw new IllegalStateException("a chunk of " + chunkMax + " positions");
+            }
         }
     }
 }

@@ -1,10 +1,10 @@
 package tidegate.pulsar.gate;
 
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import java.time.Clock;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import tidegate.pulsar.position.NearTier;
-import tidegate.pulsar.position.Overrides;
 import tidegate.pulsar.position.PositionSet;
 import tidegate.pulsar.position.SoughtPositions;
 import tidegate.pulsar.position.TrackedPositions;
@@ -31,26 +31,41 @@ public final class StreamHandler {
     private final TrackerContext context;
     private final Clock clock;
     private final Seal seal;
+    @GuardedBy("lock")
     private final Claim claim;
+    @GuardedBy("lock")
     private final TrackedPositions positions;
+    @GuardedBy("lock")
     private final SoughtPositions sought;
+    @GuardedBy("lock")
     private final NearTier near;
+    @GuardedBy("lock")
     private final Outbox outbox;
+    @GuardedBy("lock")
     private final DaemonStream stream;
     private final SettlingDeletes deletes;
+    @GuardedBy("lock")
     private final CursorWatch cursor;
+    @GuardedBy("lock")
     private final ReadAheadGate readAhead;
+    @GuardedBy("lock")
     private final ReadGate gate;
+    @GuardedBy("lock")
     private final Pacer pacer;
+    @GuardedBy("lock")
     private final PaceUpdates paceUpdates;
+    @GuardedBy("lock")
     private final Alarm alarm;
+    @GuardedBy("lock")
     private final Intake intake;
     private final LostPositions lost;
     private final Lifecycle lifecycle;
-    private final Overrides overrides;
     private final OverrideLog overrideLog;
+    @GuardedBy("lock")
     private final Inquiry inquiry;
+    @GuardedBy("lock")
     private final Cancellations cancellations;
+    @GuardedBy("lock")
     private final Moves moves;
 
     StreamHandler(TrackerParts parts, Intake intake, LostPositions lost, Lifecycle lifecycle) {
@@ -74,12 +89,13 @@ public final class StreamHandler {
         this.intake = intake;
         this.lost = lost;
         this.lifecycle = lifecycle;
-        overrides = parts.overrides;
         overrideLog = parts.overrideLog;
         inquiry = new Inquiry(parts);
         cancellations = new Cancellations(parts, inquiry);
-        moves = new Moves(parts, inquiry);
-        overrideLog.connect(moves::stored, this::onOverridesRead);
+        Moves moving = new Moves(parts, inquiry);
+        moves = moving;
+        // It takes them with the lock held.
+        overrideLog.connect(moving::stored, this::onOverridesRead);
     }
 
     // ---- telling --------------------------------------------------------------------------------------------------
@@ -113,6 +129,7 @@ public final class StreamHandler {
     // ---- the answer to OPEN ---------------------------------------------------------------------------------------
 
     public void onHeld(Frame.Held held) {
+        HeldAnswer answer;
         synchronized (lock) {
             if (stream.isOpen() && !lifecycle.isFinished()) {
                 onHeldSince(held.held());
@@ -120,17 +137,19 @@ public final class StreamHandler {
             if (!stream.isOpening()) {
                 return;
             }
+            answer = stream.answer();
         }
-        stream.answer().collect(held);
+        answer.collect(held);
         if (held.last()) {
-            onAnswered(stream.answer());
+            onAnswered(answer);
         }
     }
 
     /**
      * The daemon has got entries from elsewhere, as from a rebuild, since it answered OPEN: nobody needs to read them. News
-     * that the daemon had not heard when it said so still counts; the cursor decides about acknowledged positions. Lock held.
+     * that the daemon had not heard when it said so still counts; the cursor decides about acknowledged positions.
      */
+    @GuardedBy("lock")
     private void onHeldSince(PositionBitmaps held) {
         PositionSet since = new PositionSet();
         since.addAll(held);
@@ -158,12 +177,8 @@ public final class StreamHandler {
             sought.seek(notHeld);
             positions.enterAll(answer.held());
             positions.leaveToDaemon(answer.leftToDaemon());
-            undone.forEach((ledgerId, entryId) -> {
-                // Unless the mark-delete position has passed it meanwhile, or a pending frame says otherwise.
-                if (answer.acknowledged().contains(ledgerId, entryId)) {
-                    positions.settle(ledgerId, entryId);
-                }
-            });
+            // Unless the mark-delete position has passed them meanwhile, or a pending frame says otherwise.
+            positions.settleAll(undone, answer.acknowledged());
             positions.knowReported(answer.acknowledged());
             stream.opened();
             intake.decide(answer.held());
@@ -183,11 +198,9 @@ public final class StreamHandler {
      * does not have as deleted: a crash made the cursor forget them, or, if this tracker has seen one deleted, a reset took it
      * back.
      */
+    @GuardedBy("lock")
     private void believe(HeldAnswer answer, PositionSet undone) {
-        boolean[] seenDeleted = {false};
-        undone.forEach((ledgerId, entryId) ->
-                seenDeleted[0] |= positions.isReported(ledgerId, entryId) && !positions.isSettling(ledgerId, entryId));
-        if (seenDeleted[0]) {
+        if (positions.wasSeenDeleted(undone)) {
             cursor.onReset();
         } else {
             cursor.noticeReset();
@@ -265,7 +278,7 @@ public final class StreamHandler {
      * cursor's record has what it says, on any thread.
      */
     public CompletableFuture<Frame.Cancelled> onCancel(Frame.Cancel cancel) {
-        Inquiry.Look look = inquiry.look(cancel.positions());
+        Inquiry.Look look = Inquiry.look(context, seal, cancel.positions());
         Frame.Cancelled decided;
         boolean signal;
         synchronized (lock) {
@@ -279,12 +292,12 @@ public final class StreamHandler {
         if (signal) {
             context.framesWaiting();
         }
-        List<Position> toStore = cancellations.toStore(cancel, decided);
+        List<Position> toStore = Cancellations.toStore(context, cancel, decided);
         if (toStore.isEmpty()) {
             return CompletableFuture.completedFuture(decided);
         }
         CompletableFuture<Frame.Cancelled> answer = new CompletableFuture<>();
-        context.deleteAndStore(toStore, look.generation(), stored -> answer.complete(cancellations.answer(decided, stored)));
+        context.deleteAndStore(toStore, look.generation(), stored -> answer.complete(Cancellations.answer(decided, stored)));
         return answer;
     }
 
@@ -293,7 +306,7 @@ public final class StreamHandler {
      * when they are stored, on any thread.
      */
     public CompletableFuture<Frame.Rescheduled> onReschedule(Frame.Reschedule reschedule) {
-        Inquiry.Look look = inquiry.look(Moves.asked(reschedule));
+        Inquiry.Look look = Inquiry.look(context, seal, Moves.asked(reschedule));
         CompletableFuture<Frame.Rescheduled> answer = new CompletableFuture<>();
         synchronized (lock) {
             if (!stream.takesMore() || lifecycle.isEnding()) {
@@ -432,6 +445,7 @@ public final class StreamHandler {
         return lifecycle.isEnding() || context.isClosed();
     }
 
+    @GuardedBy("lock")
     private Frame.Paced paced(String why) {
         return paceUpdates.frame(why);
     }
@@ -469,9 +483,7 @@ public final class StreamHandler {
             stream.lost();
             pacer.tellBehind(0);
             if (positions.isDecided()) {
-                outbox.gateHere((ledgerId, entryId, deliverAtMs) ->
-                        positions.gateAgain(ledgerId, entryId, overrides.timeOf(ledgerId, entryId, deliverAtMs)));
-                alarm.arm(clock.millis());
+                intake.gateUndurable();
             }
             cleared = stream.takeClearing();
         }

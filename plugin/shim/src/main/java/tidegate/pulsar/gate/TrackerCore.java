@@ -146,8 +146,8 @@ public final class TrackerCore {
     // ---- telling --------------------------------------------------------------------------------------------------
 
     public Stats stats() {
-        TrackedPositions positions = parts.positions;
         synchronized (parts.lock) {
+            TrackedPositions positions = parts.positions;
             return new Stats(positions.contained(), parts.near.size(), positions.handedOut(), positions.settling(),
                     positions.undecided(), parts.outbox.pendingEntries(), backlog.takenEntries(), parts.stream.isOpen(),
                     parts.gate.isPaused(), memoryBytes(), parts.pacer.pace(), parts.pacer.heldBack());

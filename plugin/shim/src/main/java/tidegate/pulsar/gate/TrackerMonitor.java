@@ -1,10 +1,12 @@
 package tidegate.pulsar.gate;
 
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import java.time.Clock;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import tidegate.pulsar.position.NearTier;
 import tidegate.pulsar.position.PositionSet;
+import tidegate.pulsar.position.PositionView;
 import tidegate.pulsar.position.SoughtPositions;
 import tidegate.pulsar.position.TrackedPositions;
 import tidegate.pulsar.timing.Wait;
@@ -32,28 +34,47 @@ public final class TrackerMonitor {
     private final Clock clock;
     private final TrackerSettings settings;
     private final Seal seal;
+    @GuardedBy("lock")
     private final Claim claim;
+    private final PositionView view;
+    @GuardedBy("lock")
     private final TrackedPositions positions;
+    @GuardedBy("lock")
     private final NearTier near;
+    @GuardedBy("lock")
     private final SoughtPositions sought;
+    @GuardedBy("lock")
     private final DaemonStream stream;
     private final SettlingDeletes deletes;
+    @GuardedBy("lock")
     private final CursorWatch cursor;
     private final DeletedRanges deletedRanges;
+    @GuardedBy("lock")
     private final ReadGate gate;
     private final UnreadableEntries unreadable;
+    @GuardedBy("lock")
     private final Intake intake;
     private final Lifecycle lifecycle;
+    @GuardedBy("lock")
     private final Alarm alarm;
+    @GuardedBy("lock")
     private final Pacer pacer;
+    @GuardedBy("lock")
     private final StuckDetector stuckDetector;
     private final OverrideLog overrideLog;
+    @GuardedBy("lock")
     private int consumersHash;
+    @GuardedBy("lock")
     private long lookedMs = Long.MIN_VALUE;
+    @GuardedBy("lock")
     private final Wait sinceMarkDelete = new Wait();
+    @GuardedBy("lock")
     private final Wait sinceTrim = new Wait();
+    @GuardedBy("lock")
     private final Wait sincePace = new Wait();
+    @GuardedBy("lock")
     private final Wait sinceAwaited = new Wait();
+    @GuardedBy("lock")
     private final Wait sinceUnattended = new Wait();
 
     TrackerMonitor(TrackerParts parts, Intake intake, Lifecycle lifecycle) {
@@ -63,6 +84,7 @@ public final class TrackerMonitor {
         settings = parts.settings;
         seal = parts.seal;
         claim = parts.claim;
+        view = parts.positions;
         positions = parts.positions;
         near = parts.near;
         sought = parts.sought;
@@ -110,7 +132,7 @@ public final class TrackerMonitor {
         long nowMs = clock.millis();
         claim();
         long then = seal.generation();
-        PositionBitmaps found = cursor.findAcknowledged();
+        PositionBitmaps found = CursorWatch.findAcknowledged(context, view);
         int consumers = context.consumersHash();
         DeletedRanges.Look cancelled = deletedRanges.lookIfChanged(nowMs);
         boolean read;
@@ -189,8 +211,9 @@ public final class TrackerMonitor {
 
     /**
      * A clock that ran ahead had the daemon push entries that are not due for long. After a step back they hold no credit that
-     * sooner ones need. Lock held.
+     * sooner ones need.
      */
+    @GuardedBy("lock")
     private void followClock(long nowMs) {
         if (nowMs < lookedMs && near.size() < settings.nearMaxEntries()) {
             near.freeCreditAfter(nowMs + settings.horizonMs() + SKEW_MS);
@@ -200,8 +223,9 @@ public final class TrackerMonitor {
 
     /**
      * Follows the stored pace: a former tracker of this cursor may have written it after this one had read it. True if something
-     * may leave now. Lock held.
+     * may leave now.
      */
+    @GuardedBy("lock")
     private boolean followPace(long nowMs) {
         ReleasePace stored = context.pace();
         if (lifecycle.isEnding() || stored.equals(pacer.pace())) {
@@ -213,8 +237,9 @@ public final class TrackerMonitor {
 
     /**
      * True if the wait for the daemon was in vain: then entries that were read are gated here. The daemon is not asked before the
-     * subscription is claimed, and that may wait for a consumer. Stored overrides are waited for as long as it takes. Lock held.
+     * subscription is claimed, and that may wait for a consumer. Stored overrides are waited for as long as it takes.
      */
+    @GuardedBy("lock")
     private boolean decideAlone(long nowMs) {
         if (positions.isDecided() || !overrideLog.isReady()) {
             return false;
@@ -232,8 +257,9 @@ public final class TrackerMonitor {
     }
 
     /** True if {@link #look} has something to look at more often than once a second. Takes no lock. */
+    @SuppressWarnings("GuardedBy")
     public boolean isBusy() {
-        return positions.hasUnseen() || deletedRanges.hasChanged() || sought.size() > 0 || lifecycle.isEnding()
+        return view.hasUnseen() || deletedRanges.hasChanged() || sought.size() > 0 || lifecycle.isEnding()
                 || gate.isPaused() || gate.isAwaiting() || overrideLog.isBusy();
     }
 }

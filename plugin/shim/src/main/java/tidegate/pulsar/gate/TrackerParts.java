@@ -1,5 +1,6 @@
 package tidegate.pulsar.gate;
 
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import java.time.Clock;
 import java.util.random.RandomGenerator;
 import tidegate.pulsar.position.NearTier;
@@ -21,22 +22,36 @@ final class TrackerParts {
     final Clock clock;
     final TrackerSettings settings;
     final Seal seal;
+    @GuardedBy("lock")
     final Claim claim;
+    @GuardedBy("lock")
     final NearTier near = new NearTier();
+    @GuardedBy("lock")
     final Pacer pacer;
+    @GuardedBy("lock")
     final PaceUpdates paceUpdates;
+    @GuardedBy("lock")
     final SoughtPositions sought = new SoughtPositions();
+    @GuardedBy("lock")
     final Overrides overrides = new Overrides();
+    @GuardedBy("lock")
     final TrackedPositions positions = new TrackedPositions(near, sought, overrides);
+    @GuardedBy("lock")
     final Outbox outbox = new Outbox();
+    @GuardedBy("lock")
     final ReadAheadGate readAhead = new ReadAheadGate();
     final OverrideLog overrideLog;
+    @GuardedBy("lock")
     final DaemonStream stream;
     final SettlingDeletes deletes;
+    @GuardedBy("lock")
     final CursorWatch cursor;
     final DeletedRanges deletedRanges;
+    @GuardedBy("lock")
     final ReadGate gate;
+    @GuardedBy("lock")
     final StuckDetector stuckDetector;
+    @GuardedBy("lock")
     final Alarm alarm;
     final UnreadableEntries unreadable;
 

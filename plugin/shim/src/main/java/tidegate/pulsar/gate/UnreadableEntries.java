@@ -5,7 +5,7 @@ import java.util.List;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import tidegate.pulsar.gate.TrackerContext.Readable;
-import tidegate.pulsar.position.TrackedPositions;
+import tidegate.pulsar.position.PositionView;
 import tidegate.pulsar.timing.Wait;
 import tidegate.pulsar.wire.Position;
 
@@ -43,7 +43,7 @@ final class UnreadableEntries {
 
     private final TrackerContext context;
     private final Seal seal;
-    private final TrackedPositions positions;
+    private final PositionView positions;
     private final List<Asked> asked = new ArrayList<>();
     private final Wait sinceLooked = new Wait();
     private final Wait sinceAsked = new Wait();
@@ -55,7 +55,7 @@ final class UnreadableEntries {
     /** The seal under which the question was asked. */
     private long generation;
 
-    UnreadableEntries(TrackerContext context, Seal seal, TrackedPositions positions) {
+    UnreadableEntries(TrackerContext context, Seal seal, PositionView positions) {
         this.context = context;
         this.seal = seal;
         this.positions = positions;

@@ -1,5 +1,6 @@
 package tidegate.pulsar.indexlog;
 
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
@@ -22,10 +23,14 @@ final class LogReader {
     private static final int GROWTH = 4;
 
     private final ReadHandle handle;
+    @GuardedBy("this")
     private int entries = GROWTH;
+    @GuardedBy("this")
     private long aheadFirst;
     /** The read that begins at {@code aheadFirst}; null without one. */
+    @GuardedBy("this")
     private CompletableFuture<LedgerEntries> ahead;
+    @GuardedBy("this")
     private boolean closed;
 
     LogReader(ReadHandle handle) {
@@ -49,6 +54,7 @@ final class LogReader {
     }
 
     /** Where BookKeeper does not read in batches (it stripes the ledger), only the number of entries bounds the bytes. */
+    @GuardedBy("this")
     private CompletableFuture<LedgerEntries> begin(long first, long last) {
         return handle.batchReadAsync(first, (int) Math.min(last - first + 1, entries), MAX_ANSWER_BYTES);
     }
@@ -91,6 +97,7 @@ final class LogReader {
         return (int) Math.min(Math.min(fitting, (long) asked * GROWTH), MAX_ENTRIES);
     }
 
+    @GuardedBy("this")
     private void giveBack() {
         if (ahead != null) {
             ahead.thenAccept(LedgerEntries::close);

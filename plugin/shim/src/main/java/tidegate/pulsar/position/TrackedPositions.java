@@ -29,10 +29,9 @@ import tidegate.pulsar.wire.Records;
  *
  * <p>Invariants, walked by {@link #check}: a near, handed out or settling position is contained, and is only one of the three; a
  * sought or asked-for one is contained, and neither handed out nor settling; a moving one is contained, and none of these; none
- * is undecided once it has been decided. Any thread may ask whether a position is contained and how many there are; all else is
- * guarded by the tracker's lock.
+ * is undecided once it has been decided. Any thread may use the {@link PositionView}; the tracker's lock guards all else.
  */
-public final class TrackedPositions {
+public final class TrackedPositions implements PositionView {
     private static final VarHandle ENTERED;
 
     static {
@@ -65,17 +64,17 @@ public final class TrackedPositions {
 
     // ---- asking ---------------------------------------------------------------------------------------------------
 
-    /** True if the dispatcher must not read the position. Lock-free. */
+    @Override
     public boolean contains(long ledgerId, long entryId) {
         return contained.contains(ledgerId, entryId);
     }
 
-    /** The positions that the dispatcher's cursor must not read. */
+    @Override
     public PositionSet containedPositions() {
         return contained;
     }
 
-    /** The positions that the dispatcher was given. */
+    @Override
     public PositionSet handedOutPositions() {
         return handedOut.members();
     }
@@ -103,6 +102,17 @@ public final class TrackedPositions {
         return contained.contains(ledgerId, entryId) && !isHere(ledgerId, entryId) && !overrides.isMoving(ledgerId, entryId);
     }
 
+    /** Those of {@code asked} that are left to the daemon, as {@link #isLeftToDaemon} has it. */
+    public PositionSet leftToDaemon(PositionBitmaps asked) {
+        PositionSet left = new PositionSet();
+        asked.forEach((ledgerId, entryId) -> {
+            if (isLeftToDaemon(ledgerId, entryId)) {
+                left.add(ledgerId, entryId);
+            }
+        });
+        return left;
+    }
+
     /** True if this broker gates it, or has handed it out. */
     public boolean isHere(long ledgerId, long entryId) {
         return near.contains(ledgerId, entryId) || handedOut.contains(ledgerId, entryId);
@@ -116,17 +126,24 @@ public final class TrackedPositions {
         return !reported.isEmpty() && reported.contains(ledgerId, entryId);
     }
 
+    /** True if any of these was seen deleted: it is reported, and does not settle. */
+    public boolean wasSeenDeleted(PositionSet any) {
+        boolean[] seen = {false};
+        any.forEach((ledgerId, entryId) -> seen[0] |= isReported(ledgerId, entryId) && !isSettling(ledgerId, entryId));
+        return seen[0];
+    }
+
     public boolean isDoubtful(long ledgerId, long entryId) {
         return !doubtful.isEmpty() && doubtful.contains(ledgerId, entryId);
     }
 
-    /** True if the next look at the cursor may change something here. */
+    @Override
     public boolean hasUnseen() {
         return !handedOut.members().isEmpty() || !reported.isEmpty() || !doubtful.isEmpty() || !settling.isEmpty()
                 || sought.hasAsked() || !decided;
     }
 
-    /** Delayed messages that were not handed out. */
+    @Override
     public long delayed() {
         return Math.max(0, contained.size() - handedOut.members().size() - settling.size());
     }
@@ -138,6 +155,7 @@ public final class TrackedPositions {
         return first.isEmpty() ? null : first.get(0);
     }
 
+    @Override
     public long contained() {
         return contained.size();
     }
@@ -154,14 +172,14 @@ public final class TrackedPositions {
         return undecided.size();
     }
 
-    /** Visits the positions that may be acknowledged unseen: handed out, asked for, or doubtful. */
+    @Override
     public void forEachUnseen(PositionBitmaps.Visitor visitor) {
         handedOut.members().forEach(visitor);
         sought.forEachAsked(visitor);
         doubtful.forEach(visitor);
     }
 
-    /** The lowest position that the dispatcher was given and that passes the test; null if there is none. Takes no lock. */
+    @Override
     public Position lowestUnseen(PositionSet.Test test) {
         Position handed = handedOut.members().first(test);
         Position asked = sought.firstAsked(test);
@@ -209,17 +227,17 @@ public final class TrackedPositions {
         return lost;
     }
 
-    /** A number that changes whenever a position comes to be contained. Takes no lock. */
+    @Override
     public long entered() {
         return (long) ENTERED.getOpaque(this);
     }
 
-    /** Visits the contained positions of one ledger that are also in {@code words}; as {@link PositionSet#forEachIn}. */
+    @Override
     public void forEachContainedIn(long ledgerId, long[] words, PositionBitmaps.Visitor visitor) {
         contained.forEachIn(ledgerId, words, visitor);
     }
 
-    /** Clears the bits of {@code words} whose positions this tracker has, or has told; as {@link PositionSet#clearIn}. */
+    @Override
     public void clearKnownIn(long ledgerId, long[] words) {
         contained.clearIn(ledgerId, words);
         reported.clearIn(ledgerId, words);
@@ -431,6 +449,15 @@ public final class TrackedPositions {
         contained.add(ledgerId, entryId);
         overrides.leave(ledgerId, entryId);
         settling.add(ledgerId, entryId);
+    }
+
+    /** Settles those of {@code undone} that are {@code acknowledged}, too. */
+    public void settleAll(PositionSet undone, PositionSet acknowledged) {
+        undone.forEach((ledgerId, entryId) -> {
+            if (acknowledged.contains(ledgerId, entryId)) {
+                settle(ledgerId, entryId);
+            }
+        });
     }
 
     /** A settling one is deleted in the cursor. */

@@ -1,5 +1,6 @@
 package tidegate.pulsar.readahead;
 
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import java.time.Clock;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
@@ -99,8 +100,10 @@ public final class ReadAhead implements AutoCloseable {
     private final LatencySampler live;
     private final long maxWaiting;
     private final Worker worker;
+    @GuardedBy("this")
     private final Map<TrackerCore, TopicReader> readers = new LinkedHashMap<>();
     private final Deque<Turn> active = new ArrayDeque<>();
+    @GuardedBy("this")
     private boolean signalled;
     private long lookedNs;
 

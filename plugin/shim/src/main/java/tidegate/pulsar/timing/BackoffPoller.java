@@ -1,5 +1,6 @@
 package tidegate.pulsar.timing;
 
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
@@ -30,6 +31,7 @@ public final class BackoffPoller implements AutoCloseable {
     private final LongSupplier nanoTime;
     private final Worker worker;
     /** Looks that the thread has not taken yet. */
+    @GuardedBy("fresh")
     private final List<Wanted> fresh = new ArrayList<>();
     /** Only for the thread itself. */
     private final List<Wanted> wanted = new ArrayList<>();

@@ -1,5 +1,6 @@
 package tidegate.pulsar.web;
 
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.util.Locale;
@@ -176,10 +177,13 @@ public final class ApiServlet extends HttpServlet {
         private final AsyncContext context;
         private final Runnable over;
         private final AtomicBoolean ended = new AtomicBoolean();
+        @GuardedBy("this")
         private boolean answered;
         private volatile boolean mayRepeat = true;
         private volatile String again = "ask again";
+        @GuardedBy("this")
         private Runnable giveBack = () -> { };
+        @GuardedBy("this")
         private CompletableFuture<?> call = CompletableFuture.completedFuture(null);
 
         Exchange(AsyncContext context, Runnable over) {
@@ -198,12 +202,12 @@ public final class ApiServlet extends HttpServlet {
         }
 
         /** The role's place. Within {@link #unlessAnswered}, so before the end. */
-        void holds(Runnable place) {
+        synchronized void holds(Runnable place) {
             giveBack = place;
         }
 
         /** The role holds its place until the daemon has answered, too: a client that has gone leaves a call under way. */
-        <T> CompletableFuture<T> until(CompletableFuture<T> begun) {
+        synchronized <T> CompletableFuture<T> until(CompletableFuture<T> begun) {
             call = begun;
             return begun;
         }

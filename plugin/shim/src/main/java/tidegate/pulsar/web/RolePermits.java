@@ -1,5 +1,6 @@
 package tidegate.pulsar.web;
 
+import com.google.errorprone.annotations.concurrent.GuardedBy;
 import java.util.HashMap;
 import java.util.Map;
 
@@ -13,6 +14,7 @@ final class RolePermits {
     static final int MAX_PER_ROLE = 8;
 
     /** Permits taken, by role; bounded by the requests under way. */
+    @GuardedBy("this")
     private final Map<String, Integer> held = new HashMap<>();
 
     /** Takes a permit, if the role may have one more. */
