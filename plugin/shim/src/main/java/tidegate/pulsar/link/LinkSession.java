@@ -272,7 +272,7 @@ public final class LinkSession {
                         + ": upgrade both to the same Tidegate");
             }
             if (greeting.heartbeatMs() < 1) {
-                throw new ProtocolException(ProtocolException.MALFORMED, "a heartbeat of " + greeting.heartbeatMs() + " ms");
+                throw ProtocolException.malformed("a heartbeat of " + greeting.heartbeatMs() + " ms");
             }
             welcome = greeting;
         } else if (frame instanceof Frame.Ping) {
@@ -328,7 +328,7 @@ public final class LinkSession {
             core.handler().onClosed();
             expectOpen(core);
         } else {
-            throw new ProtocolException(ProtocolException.MALFORMED, "the daemon does not send " + frame.name());
+            throw ProtocolException.malformed("the daemon does not send " + frame.name());
         }
     }
 

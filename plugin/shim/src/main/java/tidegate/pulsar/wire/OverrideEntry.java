@@ -59,11 +59,11 @@ public final class OverrideEntry {
             return;
         }
         if (kind != MOVED || in.remaining() < Integer.BYTES) {
-            throw new ProtocolException(ProtocolException.MALFORMED, "an entry of overrides of an unknown kind");
+            throw ProtocolException.malformed("an entry of overrides of an unknown kind");
         }
         int count = in.getInt();
         if (count < 0 || (long) count * Records.WIDTH * Long.BYTES != in.remaining()) {
-            throw new ProtocolException(ProtocolException.MALFORMED, "an entry of overrides that is cut off");
+            throw ProtocolException.malformed("an entry of overrides that is cut off");
         }
         for (int i = 0; i < count; i++) {
             reader.moved(in.getLong(), in.getLong(), in.getLong());
@@ -74,7 +74,7 @@ public final class OverrideEntry {
         try {
             return PositionBitmaps.read(in);
         } catch (BufferUnderflowException e) {
-            throw new ProtocolException(ProtocolException.MALFORMED, "an entry of overrides that is cut off");
+            throw ProtocolException.malformed("an entry of overrides that is cut off");
         }
     }
 }

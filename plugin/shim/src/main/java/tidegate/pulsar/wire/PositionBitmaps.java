@@ -158,12 +158,10 @@ public final class PositionBitmaps {
         for (int i = 0; i < count; i++) {
             long ledgerId = in.getLong();
             if (ledgerId < 0) {
-                throw new ProtocolException(ProtocolException.MALFORMED,
-                        "a set of positions names ledger " + ledgerId + ", which cannot be");
+                throw ProtocolException.malformed("a set of positions names ledger " + ledgerId + ", which cannot be");
             }
             if (i > 0 && ledgerId <= previous) {
-                throw new ProtocolException(ProtocolException.MALFORMED,
-                        "ledger " + ledgerId + " comes after ledger " + previous + " in a set of positions");
+                throw ProtocolException.malformed("ledger " + ledgerId + " comes after ledger " + previous + " in a set of positions");
             }
             previous = ledgerId;
             positions.ledgers.put(ledgerId, readBitmap(in, ledgerId));
@@ -180,12 +178,10 @@ public final class PositionBitmaps {
         try {
             entryIds.deserialize(in.slice(in.position(), sizeBytes));
         } catch (IOException | RuntimeException e) {
-            throw new ProtocolException(ProtocolException.MALFORMED,
-                    "the bitmap of ledger " + ledgerId + " is not a RoaringBitmap: " + e.getMessage());
+            throw ProtocolException.malformed("the bitmap of ledger " + ledgerId + " is not a RoaringBitmap: " + e.getMessage());
         }
         if (entryIds.isEmpty() || entryIds.serializedSizeInBytes() != sizeBytes) {
-            throw new ProtocolException(ProtocolException.MALFORMED,
-                    "the bitmap of ledger " + ledgerId + " is empty or has another size than it says");
+            throw ProtocolException.malformed("the bitmap of ledger " + ledgerId + " is empty or has another size than it says");
         }
         in.position(in.position() + sizeBytes);
         return entryIds;

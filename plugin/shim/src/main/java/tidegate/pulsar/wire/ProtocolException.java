@@ -25,4 +25,8 @@ public final class ProtocolException extends Exception {
     public int code() {
         return code;
     }
+
+    public static ProtocolException malformed(String message) {
+        return new ProtocolException(MALFORMED, message);
+    }
 }

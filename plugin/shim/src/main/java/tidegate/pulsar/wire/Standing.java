@@ -29,6 +29,6 @@ public enum Standing {
                 return each;
             }
         }
-        throw new ProtocolException(ProtocolException.MALFORMED, "an answer with flags " + flags);
+        throw ProtocolException.malformed("an answer with flags " + flags);
     }
 }
