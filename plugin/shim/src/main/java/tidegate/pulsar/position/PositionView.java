@@ -31,7 +31,7 @@ public interface PositionView {
     void forEachUnseen(PositionBitmaps.Visitor visitor);
 
     /** The lowest position that the dispatcher was given and that passes the test; null if there is none. */
-    Position lowestUnseen(PositionSet.Test test);
+    Position lowestUnseen(PositionPredicate test);
 
     /** A number that changes whenever a position comes to be contained. */
     long entered();

@@ -39,7 +39,7 @@ public final class SoughtPositions {
     }
 
     /** The lowest asked-for position that passes the test; null if there is none. Any thread may ask. */
-    Position firstAsked(PositionSet.Test test) {
+    Position firstAsked(PositionPredicate test) {
         return askedFor.first(test);
     }
 

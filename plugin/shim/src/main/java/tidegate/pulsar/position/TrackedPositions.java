@@ -180,7 +180,7 @@ public final class TrackedPositions implements PositionView {
     }
 
     @Override
-    public Position lowestUnseen(PositionSet.Test test) {
+    public Position lowestUnseen(PositionPredicate test) {
         Position handed = handedOut.members().first(test);
         Position asked = sought.firstAsked(test);
         return asked == null || handed != null && handed.compareTo(asked) < 0 ? handed : asked;
