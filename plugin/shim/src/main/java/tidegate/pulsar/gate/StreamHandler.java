@@ -243,6 +243,11 @@ public final class StreamHandler {
             isDue = alarm.isDue(clock.millis());
             signal = stream.noteAny();
         }
+        act(isDue, signal);
+    }
+
+    /** Acts on what was decided with the lock held. Called without it. */
+    private void act(boolean isDue, boolean signal) {
         if (isDue) {
             context.readMore();
         }
@@ -332,12 +337,7 @@ public final class StreamHandler {
             isDue = alarm.isDue(clock.millis());
             signal = stream.noteAny();
         }
-        if (isDue) {
-            context.readMore();
-        }
-        if (signal) {
-            context.framesWaiting();
-        }
+        act(isDue, signal);
     }
 
     /** The overrides of former owners are known: the daemon may be asked, and messages may leave. */
@@ -419,12 +419,7 @@ public final class StreamHandler {
             // The stream that asked may be gone, and its successor was told the former pace.
             signal = stream.noteAny();
         }
-        if (isDue) {
-            context.readMore();
-        }
-        if (signal) {
-            context.framesWaiting();
-        }
+        act(isDue, signal);
         return paced;
     }
 
