@@ -64,6 +64,8 @@ def render(answer: dict[str, Any], console: Console) -> None:
     rows = [_Row(one, daemon["now_ms"]) for one in answer["subscriptions"]]
     if rows:
         _say_rows(rows, console)
+    for line in _scalable(answer.get("scalable"), daemon["now_ms"]):  # absent from an older daemon
+        say(console, line)
     if answer["subscriptions_omitted"]:
         say(console, f"… and {answer['subscriptions_omitted']:,} subscriptions more")
 
@@ -96,6 +98,21 @@ def _paced(paced: dict[str, Any] | None) -> list[str]:
     ]
     more = paced["subscriptions"] - len(lines)
     return [*lines, f"PACE: and {more:,} subscriptions more"] if more > 0 else lines
+
+
+def _scalable(scalable: dict[str, Any] | None, now_ms: int) -> list[str]:
+    """A line for each subscription of a scalable topic, whose segments are added up, and one for the rest."""
+    if scalable is None:
+        return []
+    lines = [
+        f"{shown(one['topic'])}:{shown(one['subscription'])}  {one['held']:,} held, "
+        f"{one['in_flight']:,} in flight, in {one['segments']:,} segments, "
+        f"next due {_next_due(one['next_due_ms'], now_ms)}"
+        for one in scalable["topics"]
+    ]
+    if scalable["omitted"]:
+        lines.append(f"… and {scalable['omitted']:,} scalable topics more")
+    return lines
 
 
 def _say_rows(rows: list[_Row], console: Console) -> None:

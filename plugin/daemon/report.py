@@ -33,6 +33,7 @@ SUBSCRIPTIONS_MAX = MOST_HELD  # with SLICES_MAX each, and topics of usual lengt
 PAGE_SUBSCRIPTIONS = 500  # a browser asks every few seconds
 SLICES_MAX = 24
 PACED_MAX = 32
+SCALABLE_MAX = 32
 NEAR_DUE_MS = 60_000
 _HEAD_BYTES = 196_608  # all but the subscriptions; a longer head leaves room for fewer of them
 _ANSWER_BYTES = LENGTH_MAX - 262_144
@@ -159,6 +160,13 @@ async def status(daemon: Daemon, subscriptions_max: int, *, by_due: bool = False
             ],
         },
         "paced": _paced(daemon),
+        "scalable": {
+            "topics": [
+                one._asdict() | {"next_due_ms": _next_due_ms(one.next_due_ms, now_ms)}
+                for one in survey.scalable[:SCALABLE_MAX]
+            ],
+            "omitted": max(0, len(survey.scalable) - SCALABLE_MAX),
+        },
         "totals": survey.totals._asdict()
         | {"uncommitted_entries": daemon.uncommitted_entries, "damaged_bytes": survey.damaged_bytes},
     }

@@ -1,7 +1,7 @@
 """The subscriptions that a request names.
 
 A topic may omit the defaults that Pulsar's tools omit; a partitioned topic without a partition means all
-those that the daemon has.
+those that the daemon has. In a pattern a scalable topic, ``topic://``, means its segments.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from tidegate.plugin.daemon import width
 from tidegate.plugin.daemon.glob import STAR, Glob
 from tidegate.plugin.errors import UnknownNameError, UserError
 from tidegate.plugin.shared.message_ids import message_id, parse_id
+from tidegate.plugin.shared.scalable import scalable_of
 from tidegate.plugin.wire.messages import NAME_BYTES_MAX
 
 __all__ = [
@@ -59,11 +60,16 @@ def matching(indexes: Iterable[DelayIndex], topic: str, subscription: str) -> li
         index
         for index in known
         if subscriptions.matches(index.name.subscription)
-        and any(one.matches(text) for one in topics for text in width.topic_spellings(index.name.topic))
+        and any(one.matches(text) for one in topics for text in _spellings(index.name.topic))
     ]
     if not found:
         width.find(known, f"{topic}:{subscription}")  # its error names similar ones
     return sorted(found, key=lambda index: index.name)
+
+
+def _spellings(topic: str) -> list[str]:
+    whole = scalable_of(topic)
+    return width.topic_spellings(topic) if whole is None else [*width.topic_spellings(topic), whole]
 
 
 def of_topic(indexes: Iterable[DelayIndex], topic: str) -> list[DelayIndex]:

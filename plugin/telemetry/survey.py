@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import NamedTuple, TypeVar
 
 from tidegate.index import Catalog, CatalogStats, IndexStats, SubscriptionName
+from tidegate.plugin.shared.scalable import scalable_of
 from tidegate.plugin.telemetry.lately import Lately
 
 T = TypeVar("T")
@@ -26,16 +27,29 @@ TURN_S = 0.005
 MOST_HELD = 1_000
 
 
+class ScalableSum(NamedTuple):
+    """One subscription of a scalable topic: the sums over the segments that are here."""
+
+    topic: str
+    subscription: str
+    segments: int
+    held: int
+    in_flight: int
+    acknowledged: int
+    next_due_ms: int | None
+
+
 class Survey(NamedTuple):
     """Sums over all subscriptions, and two lists of names: the fullest first, and the first due first.
 
-    damaged_bytes: of files moved away because they could not be read.
+    damaged_bytes: of files moved away because they could not be read. scalable: the fullest first.
     """
 
     totals: CatalogStats
     most_held: list[SubscriptionName]
     first_due: list[SubscriptionName]
     damaged_bytes: int
+    scalable: list[ScalableSum]
 
 
 async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
@@ -72,7 +86,7 @@ class Surveyor:
         fullest = heapq.nsmallest(MOST_HELD, each, key=lambda one: (-one.held, one.name))
         soonest = heapq.nsmallest(MOST_HELD, each, key=_urgency)
         totals = self._catalog.stats(each, disk_bytes)
-        survey = Survey(totals, _names(fullest), _names(soonest), damaged_bytes)
+        survey = Survey(totals, _names(fullest), _names(soonest), damaged_bytes, added_up(each))
         return survey, took_s
 
     def _look_at_disk(self) -> tuple[int, int, float]:
@@ -80,6 +94,27 @@ class Surveyor:
         began_s = time.perf_counter()
         disk_bytes, damaged_bytes = self._catalog.disk_bytes(), self._damaged_bytes()
         return disk_bytes, damaged_bytes, time.perf_counter() - began_s
+
+
+def added_up(each: Iterable[IndexStats]) -> list[ScalableSum]:
+    """A sum for each subscription of a scalable topic, the fullest first."""
+    sums: dict[SubscriptionName, ScalableSum] = {}
+    for one in each:
+        topic = scalable_of(one.name.topic)
+        if topic is None:
+            continue
+        name = SubscriptionName(topic, one.name.subscription)
+        so_far = sums.get(name) or ScalableSum(*name, 0, 0, 0, 0, None)
+        dues = [due_ms for due_ms in (so_far.next_due_ms, one.next_due_ms) if due_ms is not None]
+        sums[name] = ScalableSum(
+            *name,
+            so_far.segments + 1,
+            so_far.held + one.held,
+            so_far.in_flight + one.in_flight,
+            so_far.acknowledged + one.acknowledged,
+            min(dues, default=None),
+        )
+    return sorted(sums.values(), key=lambda one: (-one.held, one.topic, one.subscription))
 
 
 def _urgency(one: IndexStats) -> tuple[float, int, SubscriptionName]:

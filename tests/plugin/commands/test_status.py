@@ -39,6 +39,35 @@ def shown(answer: dict[str, object], width: int = 200, *, terminal: bool = True)
     return out.getvalue()
 
 
+async def test_the_segments_of_a_scalable_topic_are_added_up(start: StartDaemon, socket_path: Path) -> None:
+    first_ms = now_ms() + HOUR_MS
+    async with start(), await ShimClient.connect(socket_path) as client:
+        for number, name in enumerate(("orders/0000-7fff-1", "orders/8000-ffff-2", "other/0000-ffff-0")):
+            stream = await client.open(f"segment://public/default/{name}", "billing", credit=0)
+            stream.add(entries(10 + number, first_ms + number, ledger_id=5 + number))
+            await stream.durable()
+        plain = await client.open(TOPIC, "billing", credit=0)
+        plain.add(entries(100, first_ms))
+        await plain.durable()
+        answer = await asyncio.to_thread(ask_socket, socket_path, {"what": "status"})
+    both, one = answer["scalable"]["topics"]
+    assert both == {
+        "topic": "topic://public/default/orders",
+        "subscription": "billing",
+        "segments": 2,
+        "held": 21,
+        "in_flight": 0,
+        "acknowledged": 0,
+        "next_due_ms": first_ms,
+    }
+    assert (one["topic"], one["segments"], one["held"]) == ("topic://public/default/other", 1, 12)
+    assert answer["scalable"]["omitted"] == 0
+    text = shown(answer, terminal=False)
+    assert "topic://public/default/orders:billing  21 held, 0 in flight, in 2 segments, next due in " in text
+    answer["scalable"]["omitted"] = 3
+    assert "… and 3 scalable topics more" in shown(answer)
+
+
 async def test_the_answer_and_how_it_is_shown(start: StartDaemon, socket_path: Path) -> None:
     async with start(http="127.0.0.1:0") as daemon, await ShimClient.connect(socket_path) as client:
         stream = await client.open(TOPIC, "billing", credit=3)

@@ -148,6 +148,19 @@ async def test_partitions_are_one_topic(start: StartDaemon, socket_path: Path) -
             await ask(socket_path, "show", id="6:3:7")
 
 
+async def test_the_segments_of_a_scalable_topic_are_added_up(start: StartDaemon, socket_path: Path) -> None:
+    base_ms = now_ms() + HOUR_MS
+    async with start(), await ShimClient.connect(socket_path) as client:
+        for number, name in enumerate(("orders/0000-7fff-1", "orders/8000-ffff-2", "orders-2/0000-ffff-0")):
+            due = [(base_ms + at, 5 + number, at) for at in range(20)]
+            await added(client, due, f"segment://public/default/{name}")
+        asked = {"what": "tide", "topic": "topic://public/default/orders"}
+        told = await asyncio.to_thread(ask_socket, socket_path, asked)
+        assert (told["subscriptions"], told["entries"]) == (2, 40)
+        told = await asyncio.to_thread(ask_socket, socket_path, {"what": "tide", "topic": "topic://*"})
+        assert told["entries"] == 60
+
+
 async def test_one_message(start: StartDaemon, socket_path: Path) -> None:
     base_ms = now_ms() + HOUR_MS
     async with start() as daemon, await ShimClient.connect(socket_path) as client:
