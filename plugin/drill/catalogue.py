@@ -6,7 +6,7 @@ import difflib
 
 from tidegate.plugin.drill.drill import UNAVOIDABLE, Drill
 from tidegate.plugin.drill.fault import Need
-from tidegate.plugin.drill.faults.clients import Churn, SlowConsumers
+from tidegate.plugin.drill.faults.clients import BusyConsumers, Churn, SlowConsumers
 from tidegate.plugin.drill.faults.clocks import StepClock
 from tidegate.plugin.drill.faults.moves import Move, SeekWhileMoving
 from tidegate.plugin.drill.faults.processes import ChangePulsar, Kill, Pause, Restart, Stutter
@@ -96,6 +96,14 @@ _ON_ONE_BROKER = (
         (SlowConsumers(),),
         load=Load(messages=1_000_000, shape=Shape.BURST, far=0.0),
         at_s=-1.5,
+    ),
+    Drill(
+        "consumers-behind",
+        "500 messages come due each second, and the consumers take at most 200 of them for twelve seconds",
+        (),
+        # Beyond both consumers' queues, so that the broker waits for permits.
+        (BusyConsumers(each_s=0.01, for_s=12.0),),
+        load=Load(messages=10_000, span_s=20.0),
     ),
     Drill(
         "burst",

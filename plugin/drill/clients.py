@@ -86,6 +86,7 @@ class Clients:
         self._online = threading.Event()
         self._receiving = threading.Event()
         self._receiving.set()
+        self._work_s = 0.0
         self._ledger: Ledger | None = None
         self._tally: Tally | None = None
         self._start_ms = 0
@@ -211,6 +212,10 @@ class Clients:
         """Let the consumers take messages from their queues, or stop them."""
         (self._receiving.set if on else self._receiving.clear)()
 
+    def working(self, each_s: float) -> None:
+        """Have each consumer spend ``each_s`` on a message before it takes the next one."""
+        self._work_s = each_s
+
     # Inside
 
     def _guard(self, work: Callable[[], None]) -> None:
@@ -268,7 +273,12 @@ class Clients:
             )
             self._tally.delivered(number, received_at)
 
-        receive(consumer, self._workers.closed, self._now_us, received, wait=self._receiving.wait)
+        receive(consumer, self._workers.closed, self._now_us, received, wait=self._before_each)
+
+    def _before_each(self) -> None:
+        self._receiving.wait()
+        if self._work_s:
+            self._workers.closed.wait(self._work_s)
 
     def _send(self) -> None:
         send_ms = self._plan.send_ms

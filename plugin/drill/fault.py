@@ -102,6 +102,10 @@ class Drivers(Protocol):
         """Let the consumers take messages from their queues, or stop them."""
         ...
 
+    def working(self, each_s: float) -> None:
+        """Have each consumer spend ``each_s`` on a message before it takes the next one."""
+        ...
+
     @property
     def received(self) -> int:
         """The number of receipts."""

@@ -66,7 +66,7 @@ class Untouched(OwnStand):
 
 
 class Restless:
-    """Consumers that cannot be replaced, and go on receiving."""
+    """Consumers that cannot be replaced, and go on receiving at full speed."""
 
     consumers = 2
 
@@ -82,9 +82,12 @@ class Restless:
     def receiving(self, *, on: bool) -> None:
         pass
 
+    def working(self, each_s: float) -> None:
+        pass
+
     @property
     def received(self) -> int:
-        self._received += 1
+        self._received += 100_000
         return self._received
 
 

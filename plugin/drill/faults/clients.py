@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from tidegate.plugin.drill.fault import FaultError, Scene
 from tidegate.plugin.drill.ledger import Forgets
 
+_LONGER = 1.5
+
 
 @dataclass(frozen=True)
 class Churn:
@@ -52,3 +54,35 @@ class SlowConsumers:
     def undo(self, scene: Scene) -> None:
         """Resume taking."""
         scene.drivers.receiving(on=True)
+
+
+@dataclass(frozen=True)
+class BusyConsumers:
+    """Each consumer works ``each_s`` on a message, for ``for_s``: fewer are taken than come due."""
+
+    each_s: float
+    for_s: float
+    forgets: Forgets = Forgets.NOTHING
+    rewinds: bool = False
+
+    @property
+    def what(self) -> str:
+        """In words."""
+        return f"the consumers work {self.each_s * 1000:.0f} ms on each message"
+
+    def do(self, scene: Scene) -> str:
+        """Slow them down, and see that they take some, and no more than they can."""
+        drivers = scene.drivers
+        drivers.working(self.each_s)
+        before = drivers.received
+        scene.pause(self.for_s)
+        taken = drivers.received - before
+        # A busy machine pauses for longer.
+        most = round(_LONGER * drivers.consumers * self.for_s / self.each_s)
+        if not 0 < taken <= most:
+            raise FaultError(f"{taken:,} messages were taken, not 1 to {most:,}: the fault was not done")
+        return f"{taken:,} were taken within {self.for_s:.0f} s"
+
+    def undo(self, scene: Scene) -> None:
+        """Let them take what there is."""
+        scene.drivers.working(0.0)

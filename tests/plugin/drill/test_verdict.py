@@ -446,6 +446,7 @@ def test_what_came_after_everything_was_usable_again_has_no_excuse(tmp_path: Pat
         ("upgrade", Forgets.NOTHING),
         ("disk-full", Forgets.NOTHING),
         ("slow-consumer", Forgets.NOTHING),
+        ("consumers-behind", Forgets.NOTHING),
         ("daemon-clock-ahead", Forgets.NOTHING),
         ("broker-clock-stepped", Forgets.NOTHING),
         ("bookie-slow", Forgets.NOTHING),

@@ -110,7 +110,7 @@ def test_each_client_is_given_another_of_several_places(tmp_path: Path) -> None:
     assert [stand.client_url(TOPIC) for _ in range(3)] == [*urls, urls[0]]
 
 
-_WITHOUT_ADMIN = {"consumers-churning", "slow-consumer", "burst"}
+_WITHOUT_ADMIN = {"consumers-churning", "slow-consumer", "consumers-behind", "burst"}
 
 
 _WITH_ADMIN = _WITHOUT_ADMIN | {"bundle-moved", "seek-while-moving"}
