@@ -139,6 +139,22 @@ def test_slices_below_the_mark_delete_position_go_before_they_are_due() -> None:
     index.check()
 
 
+def test_a_slice_half_below_the_mark_delete_position_keeps_the_other_half() -> None:
+    """Pulsar's Bucket tracker deleted such a snapshot whole (apache/pulsar#26240)."""
+    store = MemoryStore()
+    catalog, index = opened(store)
+    both = [spread(100, 1_000, ledger_id=ledger_id, seed=ledger_id) for ledger_id in (1, 2)]
+    index.add(Entries.concat(both))
+    catalog.persist(NAME)
+    assert len(index.stats().slices) == 1
+    index.mark_delete(1, 99)
+    catalog.persist(NAME)
+    catalog.maintain(START_MS)
+    _, index = reopened(store)
+    index.check()
+    assert drained(index) == list(sort_entries(both[1]))
+
+
 def test_blocks_of_a_busy_slice_stay_few() -> None:
     store = MemoryStore()
     catalog, index = opened(store)

@@ -5,12 +5,17 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.lang.reflect.Method;
+import java.lang.reflect.Modifier;
+import java.util.Arrays;
 import java.util.Properties;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
+import java.util.stream.Collectors;
 import org.apache.pulsar.broker.delayed.BucketDelayedDeliveryTrackerFactory;
 import org.apache.pulsar.broker.delayed.DelayedDeliveryTracker;
 import org.apache.pulsar.broker.service.persistent.AbstractPersistentDispatcherMultipleConsumers;
+import org.apache.pulsar.common.policies.data.DelayedDeliveryPolicies;
 import org.junit.jupiter.api.Test;
 
 /** The Pulsar on the class path, and factories that lack some of the methods it calls. */
@@ -60,6 +65,16 @@ class PulsarInterfacesTest {
     @Test
     void thePulsarThatItWasCompiledAgainstCallsNothingElse() {
         assertDoesNotThrow(() -> PulsarInterfaces.check(TrackerFactory.class, Tracker.class, "of the tests"));
+    }
+
+    /** With a fixed delay by policy, which PIP-437 proposes, there would be more: nothing here knows of that. */
+    @Test
+    void theDelayHasNoPolicyThatNobodyReviewed() {
+        Set<String> policies = Arrays.stream(DelayedDeliveryPolicies.class.getMethods())
+                .filter(one -> !Modifier.isStatic(one.getModifiers()))
+                .map(Method::getName)
+                .collect(Collectors.toSet());
+        assertEquals(Set.of("isActive", "getTickTime", "getMaxDeliveryDelayInMillis"), policies);
     }
 
     @Test

@@ -84,6 +84,23 @@ class TrackerCoreTest extends TrackerScenario {
         assertEquals(0, world.core().queue().delayedMessages());
     }
 
+    /** Pulsar's in-memory tracker had positions read again and again before they were due (apache/pulsar#26188). */
+    @Test
+    void nothingIsHandedOutToBeReadBeforeItIsDue() {
+        start();
+        long firstMs = world.now() + 100;
+        for (int entry = 0; entry < 10; entry++) {
+            publish(entry, 100 + entry);
+        }
+        for (int entry = 0; entry < 10; entry++) {
+            world.runUntil(firstMs + entry - 1);
+            assertFalse(world.core().dispatcher().hasDue(), "entry " + entry + " is due in a millisecond");
+            assertEquals(entry, delivered().size());
+        }
+        world.runUntil(firstMs + 9);
+        assertEquals(10, delivered().size());
+    }
+
     @Test
     void whatIsHeldIsNotReadAgainAfterAFailover() {
         start();
