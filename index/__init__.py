@@ -41,7 +41,7 @@ from tidegate.index.store import Batch, MemoryStore, Store
 from tidegate.index.subscription.delay_index import DelayIndex
 from tidegate.index.timeline.crowding import choose_runs
 from tidegate.index.timeline.page_reader import FIRST_KEY, Page, PageReader
-from tidegate.index.timeline.tide import Outline, Tide
+from tidegate.index.timeline.tide import Borders, Outline, Tide
 
 __all__ = [
     "BLOCK_COST_ENTRIES",
@@ -54,6 +54,7 @@ __all__ = [
     "WIDTHS_MS",
     "Batch",
     "BlockAwayError",
+    "Borders",
     "Catalog",
     "CatalogStats",
     "Chain",

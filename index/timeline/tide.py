@@ -2,8 +2,8 @@
 
 The core's thread takes an outline, at the cost of a pointer a block; any other thread counts. Invariants:
 - entries in memory are counted one by one;
-- a block within one bucket counts by its descriptor; one that straddles a border is decoded while that is
-  cheap, else its entries are spread over its time;
+- a block within one bucket counts by its descriptor; one that straddles a border counts by what `Borders`
+  remembers of it, is decoded while that is cheap, else its entries are spread over its time;
 - an entry of a moved position counts at the time that holds for it, from memory;
 - a count is off by `Tide.inexact` at most, and exact if that is 0: the total of held entries is known, so
   that stored entries that are no longer held, or not at their own times, show as the difference.
@@ -24,8 +24,48 @@ from tidegate.index.state.moved import MovedSnapshot
 from tidegate.index.state.positions import PositionSet
 from tidegate.index.store import Store
 
-DECODED_MAX = 1 << 20
-"""So many stored entries are decoded for one tide; a block of 65,536 takes about a millisecond."""
+EXACT_MAX = 1 << 20
+"""Up to so many stored entries a tide is exact; decoding 65,536 takes about a millisecond."""
+DECODED_MAX = 1 << 18
+"""Beyond, so many are decoded for one tide."""
+BORDERS_MAX = 1 << 14
+
+
+class Borders:
+    """Counts of a block's entries due before a border, remembered from one tide to the next.
+
+    Blocks never change. At most `maximum` counts stay, some 200 bytes each; the oldest go first. One thread
+    at a time.
+    """
+
+    def __init__(self, maximum: int = BORDERS_MAX) -> None:
+        self._maximum = maximum
+        self._counts: dict[tuple[int, SliceId, BlockDescriptor, int], int] = {}
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def find(
+        self, subscription_id: int, slice_id: SliceId, block: BlockDescriptor, edges: Sequence[int]
+    ) -> list[int] | None:
+        """The entries due before each of these times; None if one is unknown."""
+        found = [self._counts.get((subscription_id, slice_id, block, edge)) for edge in edges]
+        known = [count for count in found if count is not None]
+        return known if len(known) == len(found) else None
+
+    def note(
+        self,
+        subscription_id: int,
+        slice_id: SliceId,
+        block: BlockDescriptor,
+        edges: Sequence[int],
+        counts: Sequence[int],
+    ) -> None:
+        """Remember them."""
+        for edge, count in zip(edges, counts, strict=True):
+            self._counts[subscription_id, slice_id, block, edge] = count
+        while len(self._counts) > self._maximum:
+            del self._counts[next(iter(self._counts))]
 
 
 class Tide(NamedTuple):
@@ -69,35 +109,42 @@ class Outline:
         times += [int(part.deliver_at_ms.max()) for part in parts if len(part)]
         return max(times, default=None)
 
-    def tide(self, edges: Int64Array) -> Tide:
+    def tide(self, edges: Int64Array, borders: Borders | None = None) -> Tide:
         """Count the entries by bucket; edges: ascending times in ms, at least two.
 
-        Raises CorruptBlockError if a block cannot be read, perhaps because a persist has replaced it since,
-        and StorageError.
+        borders: counts of former tides, and of this one afterwards. Raises CorruptBlockError if a block
+        cannot be read, perhaps because a persist has replaced it since, and StorageError.
         """
-        stored = sum(block.entries for _, block in self._blocks)
-        if stored <= DECODED_MAX:
+        borders = Borders() if borders is None else borders
+        sizes = np.array([block.entries for _, block in self._blocks], dtype=np.int64)
+        stored = int(sizes.sum())
+        entries = self._held_of(self._parts)
+        inexact = abs(len(entries) + stored - len(self._held))  # stored entries that are held no more
+        if inexact and stored <= EXACT_MAX:
             entries = self._held_of([*self._parts, *(self._load(*one) for one in self._blocks)])
             return _counted(_histogram(entries.deliver_at_ms, edges), 0)
-        entries = self._held_of(self._parts)
         counts = _histogram(entries.deliver_at_ms, edges)
-        inexact = abs(len(entries) + stored - len(self._held))  # stored entries that are held no more
         first = _places(np.array([block.first[0] for _, block in self._blocks], dtype=np.int64), edges)
         last = _places(
             np.array([block.last_deliver_at_ms for _, block in self._blocks], dtype=np.int64), edges
         )
-        sizes = np.array([block.entries for _, block in self._blocks], dtype=np.int64)
         within = first == last
         counts += np.bincount(first[within], sizes[within], minlength=len(edges) + 1).astype(np.int64)
-        decoded = 0
+        left = max(stored, DECODED_MAX) if stored <= EXACT_MAX else DECODED_MAX
         for at in np.flatnonzero(~within).tolist():
             slice_id, block = self._blocks[at]
-            if decoded + block.entries <= DECODED_MAX:
-                decoded += block.entries
-                counts += _histogram(self._load(slice_id, block).deliver_at_ms, edges)
-            else:
+            inner = edges[first[at] : last[at]]
+            times = inner.tolist()
+            below = borders.find(self._subscription_id, slice_id, block, times)
+            if below is None and block.entries <= left:
+                left -= block.entries
+                below = np.searchsorted(self._load(slice_id, block).deliver_at_ms, inner).tolist()
+                borders.note(self._subscription_id, slice_id, block, times, below)
+            if below is None:
                 counts += _spread(block, edges)
                 inexact += block.entries
+            else:
+                counts[first[at] : last[at] + 1] += np.diff(below, prepend=0, append=block.entries)
         return _counted(counts, inexact)
 
     def find(self, positions: PositionSet) -> Entries:

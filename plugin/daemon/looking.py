@@ -20,6 +20,7 @@ import numpy as np
 from tidegate.index import (
     FIRST_KEY,
     BlockAwayError,
+    Borders,
     Catalog,
     Clock,
     CorruptBlockError,
@@ -67,6 +68,7 @@ class Looking:
         self._catalog = catalog
         self._clock = clock
         self._executor = executor
+        self._borders = Borders()
 
     # ---- tide
 
@@ -128,7 +130,7 @@ class Looking:
             return 0
 
     async def _tide(self, index: DelayIndex, outline: Outline, edges: Int64Array) -> Tide:
-        return await self._read(index, lambda one: one.tide(edges), outline)
+        return await self._read(index, lambda one: one.tide(edges, self._borders), outline)
 
     async def _read(
         self, index: DelayIndex, read: Callable[[Outline], T], outline: Outline | None = None

@@ -24,12 +24,15 @@ from tidegate.index.state.positions import Position, PositionSet
 from tidegate.index.subscription.delay_index import DelayIndex
 from tidegate.index.timeline import tide
 from tidegate.index.timeline.page_reader import FIRST_KEY
+from tidegate.index.timeline.tide import Borders
 
 NAME = SubscriptionName("persistent://public/default/orders", "late")
 INCARNATION = b"\x01" * 16
 
 positions = st.tuples(st.integers(0, LEDGERS - 1), st.integers(0, ENTRY_IDS - 1))
 position_sets = st.sets(positions, max_size=12)
+BORDERS = 8
+
 times_ms = st.integers(START_MS - 50, START_MS + 400)
 moves = st.lists(st.builds(lambda at_ms, one: (at_ms, *one), times_ms, positions), min_size=1, max_size=12)
 indexes_of_choice = st.integers(0, 1 << 16)
@@ -68,6 +71,7 @@ class IndexMachine(RuleBasedStateMachine):
         self.catalog = Catalog.open(self.store, self.clock, options)
         self.index: DelayIndex = self.catalog.subscription(NAME, INCARNATION)
         self.oracle = Oracle()
+        self.borders = Borders(BORDERS)
         self.oracle.width_ms, self.oracle.width_auto = options.slice_width_ms, options.slice_width_auto
         self.catalog.commit()
         self.states = [self.oracle.snapshot()]
@@ -323,9 +327,11 @@ class IndexMachine(RuleBasedStateMachine):
         assert not self.oracle.held or (last_ms is not None and last_ms >= max(self.oracle.held.values()))
         before, counts, after, inexact = outline.tide(edges)
         assert ([before, *counts.tolist(), after], inexact) == (true, 0)
-        for decoded_max in (-1, 3):
-            with patch.object(tide, "DECODED_MAX", decoded_max):
-                before, counts, after, inexact = outline.tide(edges)
+        assert outline.tide(edges, self.borders)[3] == 0
+        assert len(self.borders) <= BORDERS
+        for decoded_max, borders in ((-1, None), (3, None), (3, self.borders)):
+            with patch.multiple(tide, EXACT_MAX=-1, DECODED_MAX=decoded_max):
+                before, counts, after, inexact = outline.tide(edges, borders)
             off = [abs(one - other) for one, other in zip([before, *counts, after], true, strict=True)]
             assert max(off) <= inexact
         few = PositionSet.of(itertools.islice(self.oracle.held, 3))

@@ -109,7 +109,7 @@ async def test_the_tide_is_exact_wherever_the_entries_are(start: StartDaemon, so
         assert told["later"] == sum(at >= buckets[-1]["until_ms"] for at in left)
         every = await asyncio.to_thread(ask_socket, socket_path, {"what": "tide"})
         assert (every["subscriptions"], every["entries"], every["later"]) == (1, len(left), 0)
-        with patch.object(tide, "DECODED_MAX", -1):  # as of millions, by the descriptors of blocks alone
+        with patch.multiple(tide, EXACT_MAX=-1, DECODED_MAX=-1):  # as of millions, by descriptors alone
             rough = await ask(socket_path, "tide", step_ms=10 * MINUTE_MS, span_ms=2 * HOUR_MS)
         assert 0 < rough["inexact_entries"] <= len(entries)
         off = zip(rough["buckets"], buckets, strict=True)
