@@ -63,6 +63,17 @@ def test_prose_is_wrapped(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_tables_stand_by_themselves(page: Path) -> None:
+    """A table that was wrapped with the prose around it shows as text."""
+    broken = [
+        number
+        for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1)
+        if re.search(r"\|\s*:?-{3,}:?\s*\|", line) and not re.fullmatch(r"\s*\|(?:\s*:?-+:?\s*\|)+\s*", line)
+    ]
+    assert not broken, f"tables within prose: lines {broken}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     dead = []
     for target, anchor in _LINK.findall(page.read_text(encoding="utf-8")):

@@ -89,7 +89,7 @@ class Looking:
         before = after = inexact = 0
         counts = np.zeros(len(edges) - 1, dtype=np.int64)
         for index, outline in outlines.items():
-            tide = await self._tide(index, outline, edges)
+            tide = await self._tide(index, outline, edges, self._borders)
             before, after, inexact = before + tide.before, after + tide.after, inexact + tide.inexact
             counts += tide.counts
         bounds = edges.tolist()
@@ -129,8 +129,10 @@ class Looking:
         except (BlockAwayError, UserError):
             return 0
 
-    async def _tide(self, index: DelayIndex, outline: Outline, edges: Int64Array) -> Tide:
-        return await self._read(index, lambda one: one.tide(edges, self._borders), outline)
+    async def _tide(
+        self, index: DelayIndex, outline: Outline, edges: Int64Array, borders: Borders | None = None
+    ) -> Tide:
+        return await self._read(index, lambda one: one.tide(edges, borders), outline)
 
     async def _read(
         self, index: DelayIndex, read: Callable[[Outline], T], outline: Outline | None = None

@@ -13,8 +13,9 @@ import enum
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pulsar
 
@@ -105,12 +106,18 @@ class Cluster:
     """The daemon (tidegate only) and the broker of a session."""
 
     def __init__(
-        self, kind: TrackerKind, work_dir: Path, socket_path: Path, *, index_log: str = "none"
+        self,
+        kind: TrackerKind,
+        work_dir: Path,
+        socket_path: Path,
+        *,
+        index_log: str = "none",
+        conf: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.kind = kind
         self.work_dir = work_dir
         self._daemon = daemon_of(work_dir, socket_path) if kind is TrackerKind.TIDEGATE else None
-        conf = dict(_CONF)
+        conf = {**_CONF, **conf}
         match kind:
             case TrackerKind.TIDEGATE:
                 conf |= tidegate_conf(
