@@ -3,7 +3,8 @@
 Invariants:
 
 - a frame is reported durable only after a commit of the catalog has returned a token that covers it;
-- a change waits at most ``interval_s`` for its commit, less when ``entries_max`` have come together;
+- commits begin ``interval_s`` apart at least, sooner when ``entries_max`` have come together; so a change
+  waits as long at most, and not at all after a while without one;
 - a failed commit is retried until it succeeds, and nothing is reported durable meanwhile; the owner hears of
   every failure and of the first success after it.
 
@@ -107,6 +108,9 @@ class Committer(Generic[StreamT]):
 
         A failed change is still committed when the store works again.
         """
+        if token <= self._catalog.durable_token:
+            self._loop.call_soon(self._tell_one, tell, None)
+            return
         self._told_after.append((token, tell))
         self.wake()
 
@@ -119,7 +123,8 @@ class Committer(Generic[StreamT]):
             self._cancel()
             self._timer = self._loop.call_soon(self._begin)
         elif self._timer is None:
-            self._timer = self._loop.call_later(self._interval_s, self._begin)
+            since_s = (self._clock.monotonic_ns() - self._begin_ns) / NS_PER_SECOND
+            self._timer = self._loop.call_later(max(0.0, self._interval_s - since_s), self._begin)
 
     def forget(self, stream: StreamT) -> None:
         """``stream`` has ended; its changes are still committed, but it is not told."""

@@ -90,12 +90,12 @@ async def test_stopping_with_a_full_disk_calls_nothing_durable(
     start: StartDaemon, socket_path: Path, store: FlakyStore
 ) -> None:
     with pytest.raises(StopError, match="no space left"):
-        async with start(store=store, commit_interval_ms=500, commit_entries=1_000_000):
+        async with start(store=store, storage_retry_ms=600_000):
             client = await ShimClient.connect(socket_path)
             stream = await client.open(TOPIC)
+            store.failing = True
             stream.add(entries(1, now_ms() + HOUR_MS))
             await client.drain()
-            store.failing = True
     await client.ended()
     assert stream.durable_seq == 0
     await client.disconnect()
