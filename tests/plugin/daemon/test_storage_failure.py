@@ -95,7 +95,7 @@ async def test_stopping_with_a_full_disk_calls_nothing_durable(
             stream = await client.open(TOPIC)
             store.failing = True
             stream.add(entries(1, now_ms() + HOUR_MS))
-            await client.drain()
+            assert (await stream.ended()).code == ErrorCode.STORAGE
     await client.ended()
     assert stream.durable_seq == 0
     await client.disconnect()
