@@ -12,6 +12,7 @@ from tidegate.index.format.envelope import unwrap, wrap
 _CHAIN = struct.Struct("<q")
 _END_OF_HOME = b"\0"
 _ALSO_MAX = 16
+_NO_LEDGER = -1
 
 
 class Chain(NamedTuple):
@@ -19,8 +20,8 @@ class Chain(NamedTuple):
 
     whole: False once damage was found in the local data: the log is the better copy then, and the next owner
     reads it.
-    also: the ledgers of later logs, written from this data, of which the same is true: a pointer to one of
-    them may stand in the cursor before its writer has heard so.
+    also: the ledgers of later logs, written from this data or from the data that it has replaced, of which
+    the same is true: a pointer to one of them may stand in the cursor before its writer has heard so.
     """
 
     ledger_id: int
@@ -36,6 +37,16 @@ class Chain(NamedTuple):
         """This chain, while the log in another ledger, written from this data, may come to count."""
         # The oldest are dropped: the only cost is that a log is read in vain.
         return self._replace(also=(*self.also, ledger_id)[-_ALSO_MAX:])
+
+    def replacing(self, former: Chain | None) -> Chain:
+        """This chain, of data that replaces that with the chain `former`, and has its last words.
+
+        A pointer to a log of the former data may still come.
+        """
+        if former is None or former.home != self.home:
+            return self
+        left = [each for each in (former.ledger_id, *former.also) if each not in (_NO_LEDGER, self.ledger_id)]
+        return self._replace(also=tuple(left[-_ALSO_MAX:]))
 
     def encode(self) -> bytes:
         """The chain as a stored value."""

@@ -15,8 +15,8 @@ Invariants:
 - the pointer names every ledger that was made here and is not deleted, as soon as it is made, and every
   ledger of blocks in which the log names places;
 - a place is appended to the log only after its block;
-- no ledger is deleted that may count because the write of a pointer was not answered, nor a ledger of blocks
-  that it names;
+- no ledger is deleted that may count because the write of a pointer was not answered, also of a former
+  writer, nor a ledger of blocks that it names;
 - before a pointer to a log is written, the local data says that it has all of that log: after a kill it is
   known as this data's own;
 - blocks appended for a former log while the next one begins belong to the former only: they are not in
@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol, TypeVar
 
 from tidegate.index.entries.checks import require
@@ -75,7 +75,7 @@ class LogWriter:
     the ledger that has all of the local data, once the pointer names it. damaged: called with the keys of
     damaged stored values, which are not in the log. block_bytes: returns the size of the subscription's
     blocks. places: of the blocks, as far as known; changed here. complete: tells if all blocks are in the
-    store.
+    store. in_doubt: pointers that may come to stand in the cursor instead of `text`.
     """
 
     def __init__(
@@ -97,6 +97,7 @@ class LogWriter:
         block_bytes: Callable[[], int],
         places: Places,
         complete: Callable[[], bool],
+        in_doubt: Iterable[Pointer] = (),
     ) -> None:
         self.pointer_text = text
         """The pointer as it is believed to stand in the cursor."""
@@ -107,8 +108,8 @@ class LogWriter:
         self._home = home
         self._store = store
         pointer = of_home(text, home.kind)
-        self._unanswered: deque[Pointer] = deque(maxlen=_UNANSWERED_MAX)
-        """What may stand in the cursor instead: their writes were not answered."""
+        self._unanswered: deque[Pointer] = deque(in_doubt, maxlen=_UNANSWERED_MAX)
+        """What may stand in the cursor instead: their writes were not answered, or not yet."""
         self._current = pointer.ledger_id
         self._others = set(pointer.others)
         self._options = options
@@ -171,6 +172,11 @@ class LogWriter:
     def ledger_id(self) -> int:
         """The ledger that counts, NO_LEDGER before there is one."""
         return self._current
+
+    @property
+    def in_doubt(self) -> tuple[Pointer, ...]:
+        """Pointers that may come to stand in the cursor, if nothing more is written."""
+        return tuple(self._unanswered)
 
     @property
     def ledger_bytes(self) -> int:
@@ -343,10 +349,11 @@ class LogWriter:
 
     async def _point(self, ledger_id: int, others: set[int]) -> None:
         pointer = Pointer(self._home.kind, ledger_id, tuple(sorted(others)))
+        self._unanswered.append(pointer)
         try:
             await self._replace_pointer(str(pointer))
-        except AwayError:
-            self._unanswered.append(pointer)
+        except StalePointerError:
+            self._unanswered.clear()  # none stands there, and none can come any more
             raise
         self.pointer_text = str(pointer)
         self._unanswered.clear()
@@ -356,9 +363,10 @@ class LogWriter:
         try:
             await self._home.point(self.pointer_text, new)
         except StalePointerError:
-            for former in reversed(self._unanswered):
+            for former in [each for each in reversed(self._unanswered) if str(each) != new]:
                 with contextlib.suppress(StalePointerError):
                     await self._home.point(str(former), new)
+                    self._others.update(set(former.ledgers) - {self._current})
                     return
             raise
 

@@ -199,7 +199,12 @@ class DaemonEngine:
             log=log,
         )
         if logs is not None:
-            logs.on_change(self._committer.wake, when_durable=self._committer.after, landed=self._landed)
+            logs.on_change(
+                self._committer.wake,
+                when_durable=self._committer.after,
+                landed=self._landed,
+                pointer_may_come=self._retention.keep,
+            )
             catalog.on_corrupt_block(Repairs(clock, loop, self.ownership, logs, log=log).met)
 
     @property

@@ -1,11 +1,14 @@
 """Forgets subscriptions that nobody needs any more: their index, their epoch, and the time since they wait.
 
-Losing an index costs reading the topic again, never a message. Invariant: a subscription with a stream stays.
+Losing an index costs reading the topic again, never a message. Invariants: a subscription with a stream
+stays; so does, for a while, an empty index to one of whose logs a pointer may still come: its data alone says
+that the log is its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from tidegate.index import Catalog, Clock, DelayIndex, SubscriptionName
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     import structlog
 
 NS_PER_DAY = 86_400_000_000_000
+KEPT_NS = 60_000_000_000  # longer than a broker takes to write a pointer
 
 
 class Retention:
@@ -41,6 +45,7 @@ class Retention:
         self._commit_soon = commit_soon
         self._log = log
         self._unserved = Unserved(int(settings.forget_days * NS_PER_DAY))
+        self._kept_until_ns: dict[SubscriptionName, int] = {}
 
     def unserved(self, index: DelayIndex) -> None:
         """The subscription has no stream from now on: its index is neither popped nor prefetched.
@@ -55,8 +60,22 @@ class Retention:
         """The subscription has a stream."""
         self._unserved.end(name)
 
+    def keep(self, index: DelayIndex) -> None:
+        """A pointer to a log of this index may still come: not to be forgotten for a while, though empty."""
+        self._kept_until_ns.pop(index.name, None)
+        self._kept_until_ns[index.name] = self._clock.monotonic_ns() + KEPT_NS
+
+    def _forget_kept(self) -> None:
+        now_ns = self._clock.monotonic_ns()
+        for name in list(takewhile(lambda one: self._kept_until_ns[one] <= now_ns, self._kept_until_ns)):
+            del self._kept_until_ns[name]
+            index = self._catalog.get(name)
+            if index is not None:
+                self.forget_if_empty(index)
+
     def forget_unserved(self) -> None:
-        """Remove the indexes that no broker has opened for ``forget_days``."""
+        """Remove the indexes that no broker has opened for ``forget_days``, and empty ones kept so far."""
+        self._forget_kept()
         for name in self._unserved.take_expired(self._clock.monotonic_ns()):
             if self._catalog.get(name) is not None:
                 self._log.info(
@@ -70,7 +89,8 @@ class Retention:
     def forget_if_empty(self, index: DelayIndex) -> None:
         """A closed subscription without entries, acknowledgements and own width is not worth keeping."""
         served = self._ownership.get(index.name) is not None or self._catalog.get(index.name) is not index
-        if not served and index.empty and not width.is_own(index, self._settings):
+        kept = index.name in self._kept_until_ns
+        if not (served or kept) and index.empty and not width.is_own(index, self._settings):
             self._forget(index.name)
 
     def _forget(self, name: SubscriptionName) -> None:

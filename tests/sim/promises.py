@@ -88,7 +88,7 @@ class _Subscription:
         self.restored: set[int] = set()  # log ledgers that the index was taken from
         self.may_restore: set[int] = set()  # those that it may have been, by a daemon that has died since
         self.given_anew: set[int] = set()  # ids of log ledgers that the index may take for others
-        self.made: set[int] = set()  # log ledgers that the daemon made, and has all of
+        self.made: set[int] = set()  # log ledgers that the daemon made since it last lost its data
         self.former: Belief | None = None  # before it was restored: there again after a crash before a commit
         self.went_without: set[int] = set()  # log ledgers that could not be read; the next OPEN tries again
         self.complete: int | None = None  # the log ledger that had all when its writer was abandoned
@@ -250,9 +250,6 @@ class Promises:
         found.opened[wire] = watch
         found.streams.append(watch)
         watch.taken_in(found.taken_in)
-        if found.told and found.told[-1][1] != request.generation:
-            # The index may begin anew; a pointer to a log of the former one may still be on its way.
-            found.made.clear()
         found.told.append((request, request.generation))
         ledger_id = current_ledger(request.log_pointer)
         if ledger_id is not None:
@@ -344,8 +341,6 @@ class Promises:
             # Its daemon's unreadable data was not in its snapshot either, and is missing on this disk now.
             self.disk.damaged = True
         found.restored.add(ledger_id)
-        # The data has what that log has. A pointer to a later one, written for what gave way, may still come.
-        found.made &= {ledger_id}
         self.logs.went_on(ledger_id, self)
         if found.former is None:
             found.former = found.after_a_crash()

@@ -122,6 +122,8 @@ class IndexLogs:
         self._by_stream: dict[Stream, int] = {}
         self._refused: dict[Stream, LogState] = {}
         """Of streams whose brokers want a log where this daemon keeps none. A URL may have a secret in it."""
+        self._in_doubt: dict[Identity, tuple[Pointer, ...]] = {}
+        """Pointers on their way when the stream ended on whose behalf they were written."""
         self._cleared: set[Identity] = set()
         """Whose log was deleted, and that no stream has served since."""
         self._deleting: dict[Identity, asyncio.Task[None]] = {}
@@ -130,6 +132,7 @@ class IndexLogs:
         """Logs that are looked at again when a persist may be done."""
         self._commit_soon: Callable[[], None] = lambda: None
         self._when_durable: WhenDurable = lambda _, tell: tell(None)  # where nobody commits
+        self._pointer_may_come: Callable[[DelayIndex], None] = lambda _: None
         store.on_noted(self._noted)
 
     def on_change(
@@ -138,16 +141,20 @@ class IndexLogs:
         *,
         when_durable: WhenDurable,
         landed: Callable[[DelayIndex], None],
+        pointer_may_come: Callable[[DelayIndex], None] = lambda _: None,
     ) -> None:
         """Call ``commit_soon`` after a change of the catalog that no frame has brought.
 
         when_durable: commits, and calls its argument once everything up to a token is durable, or with the
             error.
         landed: called with an index when some of its absent blocks have come.
+        pointer_may_come: called with an index when its stream has ended, and a pointer is on its way to a log
+            that nobody but its data's chain knows.
         """
         self._commit_soon = commit_soon
         self._when_durable = when_durable
         self._fetches.landed = landed
+        self._pointer_may_come = pointer_may_come
 
     def stop(self) -> None:
         """Ship and restore nothing more."""
@@ -228,6 +235,7 @@ class IndexLogs:
             block_bytes=lambda: index.stored_bytes,
             places=self._fetches.places_in(home, index, request.log_pointer),
             complete=lambda: not index.upkeep.absent_blocks,
+            in_doubt=self._pop_in_doubt(identity, request.log_pointer, home.kind),
         )
         after = [each for each in (self._deleting.get(identity),) if each is not None]
         if fetching is not None and self._fetches.is_elsewhere(home, index):
@@ -237,6 +245,18 @@ class IndexLogs:
         self._by_stream[stream] = subscription_id
         self._store.watch(subscription_id)
         self._by_id[subscription_id].wake()
+
+    def _pop_in_doubt(self, identity: Identity, text: str, home: str) -> list[Pointer]:
+        """The pointers that may still come to stand in the cursor in place of ``text``."""
+        found = [each for each in self._in_doubt.pop(identity, ()) if each.home == home]
+        return [] if any(str(each) == text for each in found) else found
+
+    def _note_in_doubt(self, log: StreamLog) -> None:
+        if log.writer.in_doubt:
+            if len(self._in_doubt) >= CLEARED_MAX:
+                self._in_doubt.clear()  # such a log stands still until its next stream
+            self._in_doubt[Identity(log.index.name, log.index.incarnation)] = log.writer.in_doubt
+            self._pointer_may_come(log.index)
 
     def _former(self, home: Home, requests: LogRequests, stream_id: int, request: Open) -> Former | None:
         with contextlib.suppress(UnreadableLogError, RefusedError):
@@ -377,6 +397,7 @@ class IndexLogs:
         log = self._by_id.pop(subscription_id)
         self._store.unwatch(subscription_id)
         self._shipped.pop(subscription_id, None)
+        self._note_in_doubt(log)
         log.end()
 
     def _end_id(self, subscription_id: int) -> None:
@@ -392,6 +413,7 @@ class IndexLogs:
             self._shipped[subscription_id] = log.writer.ledger_id
         else:
             self._shipped.pop(subscription_id, None)
+        self._note_in_doubt(log)
         log.end()
 
     def state(self, stream: Stream | None) -> LogState | None:

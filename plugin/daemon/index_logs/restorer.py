@@ -217,6 +217,7 @@ class Restorer:
                 return
             places = named_places(log.content)
             former = self._catalog.get(identity.name)
+            chain = chain.replacing(self._chain_of(former, identity))
             index = self._catalog.landed(landing.subscription_id, identity, block_ids(places))
             try:
                 words = self._take_in(index, request.opening)
@@ -267,6 +268,11 @@ class Restorer:
             read_seconds=round((read_ns - begin_ns) / NS_PER_SECOND, 3),
             seconds=round(took_s, 3),
         )
+
+    def _chain_of(self, former: DelayIndex | None, identity: Identity) -> Chain | None:
+        if former is None or former.incarnation != identity.incarnation:
+            return None
+        return self._catalog.chains.get(former)
 
     def _take_in(self, index: DelayIndex, opening: Open) -> LastWords | None:
         """Replace the local data by the index of the log; None if the local data stays."""

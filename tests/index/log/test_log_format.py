@@ -163,3 +163,13 @@ def test_a_chain_says_which_logs_may_count_as_well() -> None:
     assert many.has(7, "bookkeeper")
     assert many.has(99, "bookkeeper")
     assert len(many.encode()) < 200
+
+
+def test_data_that_replaces_others_knows_the_logs_of_those() -> None:
+    former = Chain(7, "bookkeeper", whole=False).may_become(8).may_become(9)
+    chain = Chain(8, "bookkeeper").replacing(former)
+    assert (chain.ledger_id, chain.whole, chain.also) == (8, True, (7, 9))
+    for other in (None, Chain(7, "file:///logs"), Chain(-1, "bookkeeper"), Chain(8, "bookkeeper")):
+        assert Chain(8, "bookkeeper").replacing(other) == Chain(8, "bookkeeper")
+    many = Chain(0, "bookkeeper", also=tuple(range(1, 17)))
+    assert Chain(99, "bookkeeper").replacing(many).also == tuple(range(1, 17))

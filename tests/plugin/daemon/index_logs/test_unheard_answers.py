@@ -11,12 +11,13 @@ import pytest
 
 from tests.support.daemons import StartDaemon
 from tests.support.log_answers import answered_by
-from tests.support.shim_client import ClientStream, ShimClient, entries
+from tests.support.shim_client import GENERATION, ClientStream, ShimClient, entries
 from tests.support.stores import CrashStore, copied
 from tests.support.waiting import until
-from tidegate.index.log import AwayError, LogOptions, Pointer
+from tidegate.index.log import AwayError, LogOptions, Pointer, RefusedError
 from tidegate.index.log.memory_home import MemoryHome, World
 from tidegate.index.state.positions import PositionSet
+from tidegate.plugin.daemon import retention
 from tidegate.plugin.daemon.index_logs import index_logs, stream_log
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.wire.messages import LogOp, LogRequest
@@ -110,6 +111,116 @@ async def test_a_ledger_of_another_owner_is_read_all_the_same(
         client.offer_logs(world)
         assert len((await client.open(TOPIC, epoch=3)).held) == 15
     assert log.getvalue().count(RESTORED) == 2
+
+
+class Late(MemoryHome):
+    """Once it `waits`, it changes the ledger that counts when it `may_point`. `refuses`: to read."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.waits = self.refuses = False
+        self.is_asked = asyncio.Event()
+        self.may_point = asyncio.Event()
+        self.has_pointed = asyncio.Event()
+
+    async def point(self, old: str, new: str) -> None:
+        waited = self.waits and ledger_of(old) != ledger_of(new)
+        if waited:
+            self.waits = False
+            self.is_asked.set()
+            await self.may_point.wait()
+        await super().point(old, new)
+        if waited:
+            self.has_pointed.set()
+
+    async def read(self, ledger_id: int, first: int, last: int) -> list[bytes]:
+        if self.refuses:
+            raise RefusedError("not now")
+        return await super().read(ledger_id, first, last)
+
+
+async def test_a_pointer_that_comes_after_its_stream_names_a_log_of_the_index_that_goes_on(
+    start: StartDaemon, socket_path: Path, log: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index is empty when the stream ends, and is opened again, under another seal."""
+    monkeypatch.setattr(stream_log, "LAST_WORDS_SECONDS", 0.01)
+    world = World()
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        client.logs = world.owner = home = Late(world)
+        home.waits = True
+        stream = await client.open(TOPIC)
+        stream.add(entries(1, later_ms()))
+        await home.is_asked.wait()
+        stream.mark_delete(1, 0)
+        await stream.close()
+        stream = await client.open(TOPIC, generation=GENERATION + 1, mark_delete=(1, 0))
+        home.may_point.set()
+        await home.has_pointed.wait()
+        stream.add(entries(10, later_ms(), ledger_id=2))
+        stream.ack(PositionSet.of([(2, 0)]))
+        await stream.durable()
+        await until(lambda: up_to_date(daemon))
+        await stream.close()
+        stream = await client.open(TOPIC, epoch=2, generation=GENERATION + 1, mark_delete=(1, 0))
+        assert (len(stream.held), list(stream.acknowledged)) == (9, [(2, 0)])
+    pointer = Pointer.parse(world.pointer)
+    assert pointer is not None
+    assert world.ledgers.keys() == {pointer.ledger_id}, "the log that came late is deleted"
+    assert RESTORED not in log.getvalue()
+
+
+async def test_a_pointer_that_comes_after_its_index_gave_way_names_nothing_new(
+    start: StartDaemon, socket_path: Path, log: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A daemon could not read the log and began its own; the next OPEN has it read the former after all."""
+    monkeypatch.setattr(stream_log, "LAST_WORDS_SECONDS", 0.01)
+    world = World()
+    async with start(), await ShimClient.connect(socket_path) as client:
+        client.offer_logs(world)
+        stream = await client.open(TOPIC)
+        stream.add(entries(10, later_ms()))
+        await stream.close()
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        client.logs = world.owner = home = Late(world)
+        home.refuses = home.waits = True
+        stream = await client.open(TOPIC, epoch=2)
+        assert not stream.held
+        stream.add(entries(5, later_ms()))
+        await home.is_asked.wait()
+        await stream.close()
+        home.refuses = False
+        stream = await client.open(TOPIC, epoch=2)
+        assert len(stream.held) == 10
+        home.may_point.set()
+        await home.has_pointed.wait()
+        stream.ack(PositionSet.of([(1, 9)]))
+        stream.add(entries(7, later_ms(), ledger_id=2))
+        await stream.durable()
+        await client.disconnect()
+        await until(lambda: not daemon.engine.log_states())
+        async with await ShimClient.connect(socket_path) as again:
+            again.offer_logs(world)
+            stream = await again.open(TOPIC, epoch=3)
+            assert len(stream.held) == 16
+    assert log.getvalue().count(RESTORED) == 1
+
+
+async def test_an_empty_index_to_whose_log_a_pointer_may_come_is_forgotten_later(
+    start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_log, "LAST_WORDS_SECONDS", 0.01)
+    monkeypatch.setattr(retention, "KEPT_NS", 1_000_000_000)
+    world = World()
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        client.logs = world.owner = home = Late(world)
+        home.waits = True
+        stream = await client.open(TOPIC)
+        stream.add(entries(1, later_ms()))
+        await home.is_asked.wait()
+        stream.mark_delete(1, 0)
+        await stream.close()
+        assert len(daemon.engine.catalog) == 1
+        await until(lambda: not len(daemon.engine.catalog))
 
 
 class NoMoreLedgers(MemoryHome):
