@@ -18,7 +18,7 @@ from tidegate.plugin.commands.filters import Filter, tell_cost
 from tidegate.plugin.commands.groups import with_groups
 from tidegate.plugin.commands.moments import RANGE_HELP, due_utc, fixed_range
 from tidegate.plugin.commands.options import Asked, Subscription, Topic
-from tidegate.plugin.shared.message_ids import cursor_of
+from tidegate.plugin.shared.message_ids import cursor_of, parse_id
 from tidegate.plugin.shared.shown import one_line
 
 _PAGE = 5_000
@@ -87,6 +87,7 @@ def show(
 
     It is waiting, handed_out, acknowledged or unknown. Exit code 3: no daemon answers.
     """
+    parse_id(message_id)
     request = {"what": "show", "topic": topic, "subscription": subscription, "id": message_id}
     answer = asked.reach().ask(request)
     if asked.json_output:
