@@ -299,7 +299,9 @@ def edges_of(now_ms: int, last_ms: int, step_ms: int | None, span_ms: int | None
         raise UserError(f"{count} buckets, and {BUCKETS_MAX} can be: give a longer step, or a shorter span")
     count = min(count, BUCKETS_MAX)
     if border + count * step_ms > _TIME_MAX:
-        raise UserError("the span ends after all time: give a shorter one")
+        if span_ms is not None:
+            raise UserError("the span ends after all time: give a shorter one")
+        count = max(0, _TIME_MAX - border) // step_ms + 1  # a client may have a message wait for ever
     return np.array([first, *range(border, border + count * step_ms, step_ms)], dtype=np.int64)
 
 

@@ -125,10 +125,10 @@ class Rescheduling(BrokerChanges[Entries]):
 
 def _later(found: Entries, by_ms: int, now_ms: int) -> Entries:
     """Entries, moved by a span: that of a released one begins now. Raises ``UserError``."""
-    times_ms = np.where(found.deliver_at_ms == AT_ONCE_MS, now_ms, found.deliver_at_ms) + by_ms
-    if len(found) and times_ms.max() > AT_MS_MAX:
+    times_ms = np.where(found.deliver_at_ms == AT_ONCE_MS, now_ms, found.deliver_at_ms)
+    if len(found) and int(times_ms.max()) > AT_MS_MAX - by_ms:  # the sum could be a time long past
         raise UserError("by_ms: no message can wait so long, nothing was changed")
-    return Entries(np.maximum(times_ms, 0), found.ledger_id, found.entry_id)
+    return Entries(np.maximum(times_ms + by_ms, 0), found.ledger_id, found.entry_id)
 
 
 def _check_at(at_ms: int) -> None:

@@ -17,7 +17,7 @@ from tests.support.shim_client import ClientStream, ShimClient
 from tidegate.index import Entries, EntryKey, PositionSet, SubscriptionName
 from tidegate.index.timeline import tide
 from tidegate.plugin.commands.tide import forecast, lines
-from tidegate.plugin.daemon.looking import edges_of
+from tidegate.plugin.daemon.looking import BUCKETS_MAX, edges_of
 from tidegate.plugin.daemon.selection import parse_id
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.errors import UserError
@@ -257,6 +257,15 @@ def test_buckets_meet_whole_steps_and_reach_the_last_entry() -> None:
     years = edges_of(0, 100 * 365 * 86_400_000, None, None)
     assert len(years) <= 62
     assert years[-1] > 100 * 365 * 86_400_000
+
+
+@pytest.mark.parametrize("step_ms", [None, 1 << 54, (1 << 63) - 1])
+def test_one_message_that_waits_for_ever_hides_no_other(step_ms: int | None) -> None:
+    for_ever_ms = (1 << 63) - 1
+    edges = edges_of(10_500, for_ever_ms, step_ms, None)
+    assert 2 <= len(edges) <= BUCKETS_MAX + 1
+    assert (edges[1:] > edges[:-1]).all()
+    assert edges[-1] > for_ever_ms - 2 * int(edges[-1] - edges[-2])
 
 
 def test_a_burst_is_late_by_what_it_takes_to_drain() -> None:

@@ -334,6 +334,18 @@ async def test_a_span_too_long_for_one_partition_changes_none(start: StartDaemon
         assert counts(answer) == {"done": 2}
 
 
+async def test_a_span_releases_no_message_that_waits_for_ever(start: StartDaemon, socket_path: Path) -> None:
+    """Pulsar takes any time of 63 bits."""
+    async with start(), await ShimClient.connect(socket_path) as client:
+        stream, _ = await opened(client)
+        stream.on_reschedule = broker = Shim()
+        stream.add(Entries.of([((1 << 63) - 1, 5, 100)]))
+        await stream.durable()
+        with pytest.raises(UserError, match="no message can wait so long, nothing was changed"):
+            await ask(socket_path, "reschedule", some(1, 100), by_ms=1_800_000)
+        assert not broker.overrides
+
+
 async def test_what_one_partition_has_changed_is_told_though_the_next_fails(
     start: StartDaemon, socket_path: Path
 ) -> None:
