@@ -66,7 +66,7 @@ class Pacing:
         if paced.pace.kind == PaceKind.SPREAD and stream not in self._counting:
             task = asyncio.get_running_loop().create_task(self._tell_behind(stream))
             self._counting[stream] = task
-            task.add_done_callback(lambda _: self._counting.pop(stream, None))
+            task.add_done_callback(lambda ended: self._count_no_more(stream, ended))
         asked = self._waiting.get((stream, seq))
         if asked is not None and not asked.done():
             # Another tracker of the subscription may go by another pace.
@@ -81,6 +81,10 @@ class Pacing:
             if of is stream and not asked.done():
                 asked.set_result(None)
 
+    def _count_no_more(self, stream: Stream, task: asyncio.Task[None] | None) -> None:
+        if self._counting.get(stream) is task:
+            del self._counting[stream]
+
     async def _tell_behind(self, stream: Stream) -> None:
         """Tell a broker that spreads a burst how much of it is still here, each second."""
         told = None  # the broker may know the number of a former spread
@@ -92,6 +96,8 @@ class Pacing:
                 stream.send(Behind(min(behind, BEHIND_MAX)))
                 told = behind
             await asyncio.sleep(COUNT_S)
+        # At once: another spread may be told before a callback hears of the end, and would go uncounted.
+        self._count_no_more(stream, asyncio.current_task())
 
     async def _behind(self, index: DelayIndex) -> int:
         """About how many due entries the broker has no room for; it has the earliest."""

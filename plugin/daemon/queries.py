@@ -309,8 +309,9 @@ class Queries:
             return await self._looking.entries(request)
         limit = request.get("limit")
         bounded = min(limit, PAGE_MAX) if isinstance(limit, int) else PAGE_MAX
+        indexes = named(self._asked.catalog, *name_of(request))  # as in the page: one may go meanwhile
         page = await self._looking.entries(request | {"limit": bounded})
-        return await self._peeking.select(named(self._asked.catalog, *name_of(request)), sought, page)
+        return await self._peeking.select(indexes, sought, page)
 
     async def _show(self, request: dict[str, object]) -> dict[str, Any]:
         indexes, position = self._looking.find(request)

@@ -16,6 +16,7 @@ import pytest
 from tests.support.daemons import StartDaemon, assert_one_line, run
 from tests.support.shim_client import ShimClient, entries
 from tests.support.waiting import until
+from tidegate.index import SubscriptionName
 from tidegate.plugin.daemon import pacing
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.errors import UserError
@@ -299,6 +300,25 @@ async def test_a_spread_that_follows_another_hears_its_own_number(
         await stream.take_due(15)
         await ask(socket_path, kind="spread", amount=600_000)
         await stream.until(lambda: stream.behind[-1:] == [0])
+
+
+async def test_a_spread_that_is_told_just_as_the_counting_for_another_ends_is_counted(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        await client.open(TOPIC, "sub", credit=10)
+        stream = daemon.engine.ownership.get(SubscriptionName(TOPIC, "sub"))
+        assert stream is not None
+        spread, told = Paced(ReleasePace(PaceKind.SPREAD, 600_000)), daemon.engine._pacing.told
+        with patch.object(pacing, "COUNT_S", 0):
+            told(stream, 0, spread)
+            await asyncio.sleep(0)
+            told(stream, 0, Paced(NONE))
+            await asyncio.sleep(0)
+            told(stream, 0, spread)
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert stream in daemon.engine._pacing._counting
 
 
 async def test_a_pace_that_changes_elsewhere_is_shown_and_a_spread_is_told(

@@ -15,8 +15,9 @@ from tests.support.daemons import run
 from tests.support.deciding import TOPIC, waiting
 from tests.support.served import TOKEN, Served
 from tidegate import AsyncClient, Client, NotNowError, TidegateError
-from tidegate.index import PositionSet
+from tidegate.index import PositionSet, SubscriptionName
 from tidegate.plugin.daemon import peeking, queries
+from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.wire.messages import Peek, Peeked, PeekKind
 
 T = TypeVar("T")
@@ -94,6 +95,31 @@ async def test_messages_with_a_key_are_changed(
     assert moved.done == 1
     assert (await blocking(lambda one: one.release("orders", "sub", key="5", due="..2h"), **reach)).done == 10
     assert stored.read > 400
+
+
+async def test_a_partition_that_goes_while_its_messages_are_looked_for_is_none_of_ours(
+    served: Served, socket_path: Path
+) -> None:
+    """Its subscription is deleted, and its index with it, between the list and the reading."""
+    for number in range(2):
+        stream = await waiting(served.broker, f"{TOPIC}-partition-{number}", entries=5)
+        stream.on_peek = Stored()
+    engine = served.daemon.engine
+    entries = engine.queries._looking.entries
+
+    async def listed(request: dict[str, object]) -> dict[str, Any]:
+        page = await entries(request)
+        name = SubscriptionName(f"{TOPIC}-partition-1", "sub")
+        gone = engine.ownership.get(name)
+        assert gone is not None
+        gone.connection.end_stream(gone, ErrorCode.FAILED, "it is deleted")
+        engine.catalog.remove(name)
+        return page
+
+    with patch.object(engine.queries._looking, "entries", listed):
+        answer = await served.get(f"{ORDERS}/waiting?key=3")
+    assert answer.status_code == 503, answer.text
+    assert "no broker that could read serves" in answer.json()["detail"]
 
 
 async def test_over_http_a_key_stands_alone_or_with_a_range(served: Served, stored: Stored) -> None:
