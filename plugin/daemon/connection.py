@@ -283,6 +283,7 @@ class Connection(asyncio.BufferedProtocol):
         self.log_requests.close()
         self._streams.end_all()
         self._answers.stop()
+        self.writable = True  # what is still sent is dropped, and nobody may wait for room
         self._engine.gone(self)
 
     def read_rest(self) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -147,3 +148,25 @@ def links() -> list[Connection]:
     """Connections in memory."""
     gc.collect()
     return [one for one in gc.get_objects() if isinstance(one, Connection)]
+
+
+async def test_who_goes_without_reading_before_its_change_is_durable_leaves_nothing(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    durable: list[Callable[[None], None]] = []
+    async with start() as daemon, await ShimClient.connect(socket_path) as broker:
+        await broker.open(TOPIC)
+        queries = daemon.engine.queries
+        with patch.object(daemon.engine, "when_durable", lambda _, tell: durable.append(tell)):
+            async with connected(socket_path) as client:
+                width = {"what": "width", "subscription": f"{TOPIC}:sub", "width_ms": 600_000}
+                client.send(encode(Query(json_body(width)), seq=1))
+                await until(lambda: bool(durable))
+                (link,) = queries._unanswered
+                assert isinstance(link, Connection)
+                link.pause_writing()
+            await link.lost
+        durable[0](None)
+        await until(lambda: not queries._tasks)
+        assert not queries._room
+        assert not queries._unanswered
