@@ -28,7 +28,7 @@ from tidegate.plugin.daemon.pacing import Pacing
 from tidegate.plugin.daemon.peeking import PAGE_MAX, Peeking, sought_of
 from tidegate.plugin.daemon.recorder import Recorder
 from tidegate.plugin.daemon.rescheduling import Rescheduling
-from tidegate.plugin.daemon.selection import name_of, named, of_partition, partitions_of
+from tidegate.plugin.daemon.selection import name_of, named, of_partition, partition_of, partitions_of
 from tidegate.plugin.daemon.stream import Link
 from tidegate.plugin.errors import NotNowError, UserError
 from tidegate.plugin.shared.message_ids import message_id
@@ -370,7 +370,8 @@ class Queries:
         """All partitions that further requests will name are of the topic. Raises ``UserError``."""
         partitions = partitions_of(request, "partitions")
         indexes = named(self._asked.catalog, *name_of(request)) if partitions else []
-        for one in sorted(partitions):
+        # A thousand partitions may be named of a topic with as many, and all others wait for this.
+        for one in sorted(partitions - {partition_of(index.name) for index in indexes}):
             of_partition(indexes, one)
 
     async def _pace(self, request: dict[str, object], peer: str | None) -> dict[str, Any]:
