@@ -58,6 +58,8 @@ _KNOWN = (
     "entries",
     "record",
 )
+SHOW_PATIENCE_S = 10.0  # for the brokers of all partitions that an id may be of
+NS_PER_SECOND = 1_000_000_000
 UNANSWERED_MAX = 16  # of one connection: a read brings thousands of requests, an answer may have megabytes
 
 
@@ -316,7 +318,10 @@ class Queries:
     async def _show(self, request: dict[str, object]) -> dict[str, Any]:
         indexes, position = self._looking.find(request)
         unknown: dict[str, Any] = {}
+        until_ns = self._asked.clock.monotonic_ns() + int(SHOW_PATIENCE_S * NS_PER_SECOND)
         for index in indexes:
+            if unknown and self._asked.clock.monotonic_ns() >= until_ns:
+                raise NotNowError("the brokers of its partitions are slow: give the id with its partition")
             answer = await self._shown(index, position)
             if answer["state"] != "unknown":
                 return answer

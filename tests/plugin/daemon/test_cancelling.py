@@ -21,7 +21,7 @@ from tests.support.waiting import until
 from tidegate import Changed, Client, TidegateError
 from tidegate.index import Entries, PositionSet, SubscriptionName
 from tidegate.index.log.memory_home import World
-from tidegate.plugin.daemon import broker_changes
+from tidegate.plugin.daemon import broker_changes, cancelling, queries
 from tidegate.plugin.daemon.index_logs import stream_log
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.errors import UserError
@@ -359,6 +359,22 @@ async def test_partitions_of_another_topic_are_not_meant(start: StartDaemon, soc
         with pytest.raises(UserError, match="no subscription 'other:sub'"):
             await ask(socket_path, some(7), topic="other")
         assert not stream.cancels
+
+
+async def test_an_id_without_its_partition_waits_for_few_silent_brokers(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    request = {"what": "show", "topic": "orders", "subscription": "sub", "id": "9:9"}
+    async with start(), await ShimClient.connect(socket_path) as client:
+        streams = [await opened(client, f"{TOPIC}-partition-{number}") for number in range(5)]
+        with (
+            patch.object(queries, "SHOW_PATIENCE_S", 0.05),
+            patch.object(broker_changes, "LOOK_PATIENCE_S", 0.1),
+            patch.object(cancelling, "LOOK_PATIENCE_S", 0.1),
+            pytest.raises(UserError, match="give the id with its partition"),
+        ):
+            await asyncio.to_thread(ask_socket, socket_path, request)
+        assert [bool(stream.cancels) for stream in streams] == [True, False, False, False, False]
 
 
 async def test_ids_of_several_partitions_go_over_the_socket(start: StartDaemon, socket_path: Path) -> None:
