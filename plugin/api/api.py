@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tidegate.plugin.api import routes
 from tidegate.plugin.api.changes import (
+    FILTERS,
     PAGE_ENTRIES,
     POSITIONS_MAX,
     Answer,
@@ -56,7 +57,8 @@ REQUEST_SECONDS = 15.0
 class Request:
     """A request. read: its body, raises ``ProblemError``. role: the client, for the audit log.
 
-    hints: an error may name subscriptions beyond the one that was asked for.
+    hints: an error may name subscriptions beyond the one that was asked for. contents: the client may know
+    what is in messages.
     """
 
     method: str
@@ -65,6 +67,7 @@ class Request:
     read: Callable[[], Awaitable[bytes]]
     role: str
     hints: bool = True
+    contents: bool = True
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,8 @@ class Api:
             operation = place.operation(request.method)
             query: Query = {"what": operation.what, **operation.fixed, **place.names}
             query |= parameters_of(operation, request.raw_query)
+            if not request.contents:
+                _without_contents(query)
             until_s = asyncio.get_running_loop().time() + REQUEST_SECONDS
             await self._take_turn(until_s)
             try:
@@ -203,6 +208,18 @@ def _without_hints(ask: Ask) -> Ask:
             raise UnknownNameError(error.bare) from error
 
     return asked
+
+
+def _without_contents(query: Query) -> None:
+    """Leave out what is in messages. Raises ``ProblemError`` for a question about it."""
+    if any(query.get(name) is not None for name in FILTERS):
+        raise ProblemError(
+            HTTPStatus.UNAUTHORIZED,
+            "the daemon has no token, so it looks into no messages over HTTP: give it http_token_file",
+            WWW_Authenticate="Bearer",
+        )
+    if query["what"] == "show":
+        query["content"] = False
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

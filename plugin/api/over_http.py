@@ -17,12 +17,11 @@ from tidegate.plugin.api.problem import ProblemError
 BODY_SECONDS = 10.0
 
 
-async def handle(api: Api, request: web.Request) -> web.Response:
-    """The answer to a request that may be made."""
+async def handle(api: Api, request: web.Request, *, contents: bool) -> web.Response:
+    """The answer to a request that may be made. contents: the client may know what is in messages."""
     url, read, role = request.rel_url, partial(_body, request), f"token, from {request.remote}"
-    return _response(
-        await api.respond(Request(request.method, url.raw_path, url.raw_query_string, read, role))
-    )
+    asked = Request(request.method, url.raw_path, url.raw_query_string, read, role, contents=contents)
+    return _response(await api.respond(asked))
 
 
 def problem_response(problem: ProblemError) -> web.Response:

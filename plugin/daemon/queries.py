@@ -324,17 +324,15 @@ class Queries:
                 raise NotNowError("the brokers of its partitions are slow: give the id with its partition")
             answer = await self._shown(index, position)
             if answer["state"] != "unknown":
-                return answer
+                contents = request.get("content") is not False
+                return answer | (await self._peeking.content(index, position) if contents else {})
             unknown = unknown or answer
         return unknown
 
     async def _shown(self, index: DelayIndex, position: Position) -> dict[str, Any]:
         known = await self._looking.show(index, position)
         states = await self._cancelling.states(index, PositionSet.of([position]))
-        answer = with_state(known, states)
-        if answer["state"] == "unknown":
-            return answer
-        return answer | await self._peeking.content(index, position)
+        return with_state(known, states)
 
     async def _change(
         self,

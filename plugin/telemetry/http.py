@@ -168,7 +168,8 @@ class HttpSide:
     def _api_of(self, api: Api) -> _Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
             with self._connections.reading(request.transport, request.content):
-                return await over_http.handle(api, request)
+                # Without a token any user of this machine may ask.
+                return await over_http.handle(api, request, contents=self._token is not None)
 
         return handle
 

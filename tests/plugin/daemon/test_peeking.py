@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 from unittest.mock import patch
 
+import httpx
 import pytest
 
-from tests.support.daemons import run
+from tests.support.daemons import StartDaemon, run
 from tests.support.deciding import TOPIC, waiting
 from tests.support.served import TOKEN, Served
+from tests.support.shim_client import ShimClient
 from tidegate import AsyncClient, Client, NotNowError, TidegateError
 from tidegate.index import PositionSet, SubscriptionName
 from tidegate.plugin.daemon import peeking, queries
@@ -120,6 +122,24 @@ async def test_a_partition_that_goes_while_its_messages_are_looked_for_is_none_o
         answer = await served.get(f"{ORDERS}/waiting?key=3")
     assert answer.status_code == 503, answer.text
     assert "no broker that could read serves" in answer.json()["detail"]
+
+
+async def test_without_a_token_nobody_hears_what_is_in_messages(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    """Any user of the machine may ask."""
+    async with start(http="127.0.0.1:0") as daemon, await ShimClient.connect(socket_path) as broker:
+        stream = await waiting(broker, TOPIC)
+        stream.on_peek = made = Stored()
+        url = f"http://127.0.0.1:{daemon.http_port}/tidegate/v1/{ORDERS}"
+        async with httpx.AsyncClient(trust_env=False) as client:
+            shown = (await client.get(f"{url}/messages/5:3")).json()
+            assert (shown["state"], shown.keys() & set(peeking.CONTENT)) == ("waiting", set())
+            for query in ("key=3", "property=id%3D3"):
+                refused = await client.get(f"{url}/waiting?{query}")
+                assert refused.status_code == 401
+                assert "give it http_token_file" in refused.json()["detail"]
+        assert made.read == 0
 
 
 async def test_over_http_a_key_stands_alone_or_with_a_range(served: Served, stored: Stored) -> None:
