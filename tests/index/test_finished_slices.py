@@ -61,3 +61,12 @@ def test_a_slice_of_which_one_block_is_dead_is_not_finished() -> None:
     catalog.persist(NAME)
     assert {ledger_id for _, ledger_id, _ in drained(index)} == {9}
     index.check()
+
+
+def test_slices_are_finished_by_a_mark_delete_position_and_no_further() -> None:
+    index = handed_out(50)
+    index.mark_delete(24, PER_SLICE - 1)
+    index.check()
+    assert [each.state == "finished" for each in index.stats().slices] == [True] * 25 + [False] * 25
+    index.mark_delete(49, PER_SLICE - 2)
+    assert [each.state == "finished" for each in index.stats().slices] == [True] * 49 + [False]
