@@ -10,7 +10,7 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
 from typing import Any, TypeVar
@@ -222,16 +222,6 @@ class Looking:
             except TidegateIndexError as error:
                 raise UserError(f"the index of {index.name} cannot be read: {error}") from error
         raise AssertionError("the last try leaves out what cannot be read")
-
-    async def pages(self, index: DelayIndex, from_ms: int, to_ms: int | None) -> AsyncIterator[PositionSet]:
-        """The positions of entries held and due in [from_ms, to_ms), a page at a time."""
-        key: EntryKey = (from_ms, *FIRST_KEY[1:])
-        more = True
-        while more:
-            entries, more = await self._page(index, key, to_ms, LIMIT_MAX)
-            if len(entries):
-                key = entries.key(len(entries) - 1)
-                yield PositionSet.of_entries(entries)
 
     # ---- some entries
 
