@@ -135,6 +135,27 @@ def test_opening_fences_the_writer(world: AnyWorld) -> None:
     run(check())
 
 
+def test_where_an_object_may_be_made_twice_opening_fences_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fence that the former owner overwrites would be one in name only."""
+    monkeypatch.setattr(FolderObjects, "creates_once", False)
+
+    async def check() -> None:
+        world = ObjectWorld(f"file://{tmp_path}")
+        former = world.new_owner()
+        ledger_id = await former.create()
+        await former.append(ledger_id, b"kept")
+        before = sorted(tmp_path.rglob("*"))
+        owner = world.new_owner()
+        assert await owner.open(ledger_id) == 0
+        assert not owner.fences
+        assert sorted(tmp_path.rglob("*")) == before
+        assert await owner.read(ledger_id, 0, 0) == [b"kept"]
+
+    run(check())
+
+
 def test_what_an_append_has_returned_for_is_there_whenever_it_is_opened(world: AnyWorld) -> None:
     """Many appends are under way when somebody else opens the ledger."""
 
