@@ -73,10 +73,16 @@ class Total:
 
     def leave(self, partition: int | None, positions: PositionSet) -> None:
         """These are undecided."""
-        self.counts["undecided"] += len(positions)
+        self._leave(len(positions), (message_id(partition, *one) for one in positions))
+
+    def leave_ids(self, ids: list[str]) -> None:
+        """As ``leave``, of ids as they are."""
+        self._leave(len(ids), ids)
+
+    def _leave(self, count: int, ids: Iterable[str]) -> None:
+        self.counts["undecided"] += count
         known = self.ids.setdefault("undecided", [])
-        room = max(0, NAMED_MAX - len(known))
-        known += [message_id(partition, *one) for one in islice(positions, room)]
+        known += islice(ids, max(0, NAMED_MAX - len(known)))
 
     def stop(self, why: str) -> Answer:
         """The answer of a course that ends early."""
@@ -155,7 +161,7 @@ def _ask_of(
             try:
                 answer = yield query | more | {"partition": partition, "positions": text}
             except UserError as error:
-                _raise_unless_late(error, total)
+                raise_unless_late(error, total)
                 ended, failed, total.why = True, True, str(error)
                 total.leave(partition, part)
                 continue
@@ -171,8 +177,8 @@ def _partitions_text(partitions: Iterable[int | None]) -> str:
     return ",".join(str(one) for one in sorted(one for one in partitions if one is not None)[:PARTITIONS_MAX])
 
 
-def _raise_unless_late(error: UserError, total: Total) -> None:
-    """Raise it unless something was changed before, or perhaps was, which is to be told."""
+def raise_unless_late(error: UserError, total: Total) -> None:
+    """Raise an error unless something was changed before, or perhaps was, which is to be told."""
     is_late = total.counts["done"] or total.counts["undecided"]
     if isinstance(error, DaemonAwayError) or not is_late:
         raise error
@@ -215,7 +221,7 @@ def change_of_due(
         try:
             page = yield asked | {"after": after, "limit": limit}
         except UserError as error:
-            _raise_unless_late(error, total)
+            raise_unless_late(error, total)
             return total.stop(str(error)) | {"next": after or _BEGINNING}
         require_read(kept, page)
         entries = page["entries"]

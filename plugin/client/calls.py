@@ -26,6 +26,7 @@ from tidegate.plugin.api.changes import (
     Total,
     check_span,
     positions_of,
+    raise_unless_late,
     unite,
 )
 from tidegate.plugin.api.routes import OPERATIONS, Scope, path_of
@@ -264,11 +265,19 @@ def _partitions(answer: object) -> int | None:
 def change_of(query: Query, positions: Positions, total: Total) -> Course:
     """Ask `query` of all positions, by their ids. As in ``changes``, but for HTTP."""
     check_span(query, positions)
-    try:
-        for ids in _batches(positions):
+    ended = False
+    for ids in _batches(positions):
+        if ended:
+            total.leave_ids(ids)
+            continue
+        try:
             total.add((yield query | {"ids": ids}))
-    except PartitionedError as error:
-        return (yield from partitions.change_of(query, positions, total, error.partitions))
+        except PartitionedError as error:
+            return (yield from partitions.change_of(query, positions, total, error.partitions))
+        except UserError as error:
+            raise_unless_late(error, total)
+            ended, total.why = True, str(error)
+            total.leave_ids(ids)
     return total.answer()
 
 
@@ -287,6 +296,9 @@ def change_of_due(query: Query, due: str | None, total: Total) -> Course:
             answer = yield query | chosen | {"after": after}
         except PartitionedError as error:
             return (yield from partitions.change_of_due(query, chosen, total, error.partitions))
+        except UserError as error:
+            raise_unless_late(error, total)
+            return total.stop(str(error))
         total.add(answer)
         after = answer.get("next")
         if after is None or total.stopped:

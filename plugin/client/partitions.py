@@ -6,12 +6,12 @@ asked at its owner, one after the other. Invariants:
 - a message is in one partition, a ledger too: ids, cursors and times of partitions do not meet;
 - a partition without an index at its owner may have messages: it has just moved, or nobody consumes there. No
   answer takes it for an empty one, unless Pulsar counts no backlog; if all are so, the name is unknown;
+- a partition whose broker can do nothing now is named by a change, and the others are changed;
 - a page has what comes first over all partitions, and its cursor is good for each of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,10 +20,12 @@ from tidegate.plugin.api.changes import (
     OUTCOMES,
     POSITIONS_MAX,
     Answer,
+    Asking,
     Course,
     Positions,
     Query,
     Total,
+    raise_unless_late,
 )
 from tidegate.plugin.errors import NotNowError, UnknownNameError, UserError
 from tidegate.plugin.shared.message_ids import message_id, parse_id
@@ -37,6 +39,8 @@ BACKLOG = "backlog"
 _STATES = ("waiting", "handed_out", "acknowledged", "unknown")
 """Of a message: one partition has it, and others may have acknowledged beyond its id."""
 _SHORT = "persistent://public/default/"
+_LEFT_OUT = (UnknownNameError, NotNowError)
+"""Errors of one partition that keep no change from the others."""
 
 
 class PartitionedError(UserError):
@@ -74,54 +78,60 @@ def looked(query: Query) -> Course:
         raise UserError(f"the answer has a form that this version does not know: {error!r}") from error
 
 
+_Without = dict[int, UserError]
+"""Why partitions have no answer, each by its number."""
+
+
 @dataclass
 class _Told:
-    """The answers of the partitions, and why the others have none, each by its number."""
+    """The answers of the partitions, and the others."""
 
     answers: list[Answer] = field(default_factory=list)
-    unknown: dict[int, UnknownNameError] = field(default_factory=dict)
+    without: _Without = field(default_factory=dict)
 
 
-def _why(partition: int, error: UnknownNameError) -> str:
+def _why(partition: int, error: UserError) -> str:
+    if not isinstance(error, UnknownNameError):
+        return f"partition {partition}: {error}"
     return (
         f"partition {partition} has no index at its owner, and may have messages: "
         f"ask again when a consumer is there ({error})"
     )
 
 
-def _of_each(query: Query, partitions: int) -> Generator[Query, Answer, _Told]:
-    """The answers of the partitions. Raises ``UnknownNameError`` if all are unknown."""
+def _of_each(
+    query: Query, partitions: int, *, though: tuple[type[UserError], ...] = (UnknownNameError,)
+) -> Asking[_Told]:
+    """The answers of the partitions; `though` leaves one out. Raises the first such error if all are so."""
     told = _Told()
     for one in range(partitions):
         try:
             told.answers.append((yield query | {"topic": name_of(query["topic"], one)}))
-        except UnknownNameError as error:
-            told.unknown[one] = error
+        except though as error:
+            told.without[one] = error
     if not told.answers:
-        raise next(iter(told.unknown.values()))
+        raise next(iter(told.without.values()))
     return told
 
 
-def _without_empty(
-    query: Query, unknown: dict[int, UnknownNameError]
-) -> Generator[Query, Answer, dict[int, UnknownNameError]]:
-    """The partitions without an index where something may wait."""
-    left: dict[int, UnknownNameError] = {}
-    for one, error in unknown.items():
-        if not (yield from _is_empty(query, one)):
+def _without_empty(query: Query, without: _Without) -> Asking[_Without]:
+    """Those where something may wait, as far as Pulsar knows."""
+    left: _Without = {}
+    for one, error in without.items():
+        if not isinstance(error, UnknownNameError) or not (yield from _is_empty(query, one)):
             left[one] = error
     return left
 
 
-def _is_empty(query: Query, partition: int) -> Generator[Query, Answer, bool]:
+def _is_empty(query: Query, partition: int) -> Asking[bool]:
     """True if Pulsar's statistics of a partition count no message that is not acknowledged."""
     name, subscription = name_of(query["topic"], partition), query.get("subscription") or "*"
     try:
         found = (yield {"what": BACKLOG, "topic": name})["subscriptions"]
-    except (UserError, KeyError):
+        counted = found.values() if "*" in subscription else [found.get(subscription, {"msgBacklog": 0})]
+        return all(one["msgBacklog"] == 0 for one in counted)
+    except (UserError, KeyError, TypeError, AttributeError):
         return False
-    counted = found.values() if "*" in subscription else [found.get(subscription, {"msgBacklog": 0})]
-    return all(one["msgBacklog"] == 0 for one in counted)
 
 
 # ---- tide
@@ -138,7 +148,7 @@ def _tide(query: Query, partitions: int) -> Course:
         span_ms = min(last_ms - now_ms, (_BUCKETS_MAX - 1) * step_ms)
         told = yield from _of_each(query | {"step_ms": step_ms, "span_ms": span_ms}, partitions)
     tide = tides_added(told.answers)
-    away = yield from _without_empty(query, told.unknown)
+    away = yield from _without_empty(query, told.without)
     return tide | {"subscriptions_away": tide["subscriptions_away"] + len(away)}
 
 
@@ -178,7 +188,7 @@ def _waiting(query: Query, partitions: int) -> Course:
     limit = query.get("limit") or _PAGE_DEFAULT
     part = min(limit, max(_PAGE_LEAST, -(-2 * limit // partitions)))
     told = yield from _of_each(query | {"limit": part}, partitions)
-    unknown = yield from _without_empty(query, told.unknown)
+    unknown = yield from _without_empty(query, told.without)
     if unknown:
         # A page without it would have a cursor that passes its messages over.
         raise NotNowError(_why(*next(iter(unknown.items()))))
@@ -224,15 +234,15 @@ def _show(query: Query, partitions: int) -> Course:
 
 
 def _pace(query: Query, partitions: int) -> Course:
-    told = yield from _of_each(query, partitions)
+    told = yield from _of_each(query, partitions, though=_LEFT_OUT)
     subscriptions = [each for one in told.answers for each in one["subscriptions"]]
     topic = full_topic(query["topic"])
     subscriptions += [
         {"topic": name_of(topic, one), "subscription": query["subscription"], "why": _why(one, error)}
-        for one, error in told.unknown.items()
+        for one, error in told.without.items()
     ]
     return told.answers[0] | {
-        "done": not told.unknown and all(one["done"] for one in told.answers),
+        "done": not told.without and all(one["done"] for one in told.answers),
         "held_back": sum(one["held_back"] for one in told.answers),
         "subscriptions": subscriptions,
     }
@@ -242,6 +252,12 @@ _MERGES = {"tide": _tide, "waiting": _waiting, "show": _show, "pace": _pace}
 
 
 # ---- changes
+
+
+def _raise_unless_of_one(error: UserError, total: Total) -> None:
+    """Raise an error unless it leaves out one partition, or comes after a change, which is to be told."""
+    if not isinstance(error, _LEFT_OUT):
+        raise_unless_late(error, total)
 
 
 def _require(partition: int, partitions: int) -> None:
@@ -255,23 +271,25 @@ def change_of(query: Query, positions: Positions, total: Total, partitions: int)
         if partition is not None:
             _require(partition, partitions)
     known = False
-    unknown: list[tuple[UnknownNameError, str, list[str]]] = []
+    left_out: list[tuple[UserError, str, list[str]]] = []
     for partition, some in positions.items():
         ids = [message_id(partition, *one) for one in some]
         for batch in _batches(ids, NAMED_MAX if partition is None else POSITIONS_MAX):
             try:
                 if partition is None:
-                    total.add((yield from _change_anywhere(query, batch, partitions)))
+                    yield from _change_anywhere(query, batch, partitions, total)
                 else:
                     total.add((yield query | {"topic": name_of(query["topic"], partition), "ids": batch}))
                 known = True
-            except UnknownNameError as error:
+            except UserError as error:
+                _raise_unless_of_one(error, total)
                 why = str(error) if partition is None else _why(partition, error)
-                unknown.append((error, why, batch))
-    if not known and unknown:
-        raise unknown[0][0]
-    for _, why, batch in unknown:
-        total.add(_all("undecided", batch) | {"why": why})
+                left_out.append((error, why, batch))
+    if not known and left_out:
+        raise left_out[0][0]
+    for _, why, batch in left_out:
+        total.why = why
+        total.leave_ids(batch)
     return total.answer()
 
 
@@ -283,37 +301,39 @@ def _all(outcome: str, ids: list[str]) -> Answer:
     return dict.fromkeys(OUTCOMES, 0) | {outcome: len(ids), "ids": {outcome: ids}}
 
 
-def _change_anywhere(query: Query, ids: list[str], partitions: int) -> Course:
-    """The change of a few ids that name no partition: a partition that does not know one is not its own."""
-    found = Total(dry_run=False)
+def _change_anywhere(query: Query, ids: list[str], partitions: int, total: Total) -> Asking[None]:
+    """The change of a few ids that name no partition: a partition that does not know one is not its own.
+
+    `total` has each answer as it comes, also if a later one is an error.
+    """
     left = {_bare(one): one for one in ids}
     undecided: dict[str, str] = {}
-    unknown: dict[int, UnknownNameError] = {}
-    answers = 0
+    without: _Without = {}
+    answers, why = 0, ""
     for one in range(partitions):
         if not left:
             break
         try:
             answer = yield query | {"topic": name_of(query["topic"], one), "ids": list(left.values())}
-        except UnknownNameError as error:
-            unknown[one] = error
+        except UserError as error:
+            _raise_unless_of_one(error, total)
+            without[one] = error
             continue
         answers += 1
         elsewhere = {_bare(named) for named in answer["ids"].get("unknown", [])}
         unsure = {_bare(named): named for named in answer["ids"].get("undecided", [])}
         undecided |= unsure
-        found.add(answer | {"unknown": 0, "undecided": 0, "ids": _decided(answer["ids"])})
+        why = answer.get("why", why)
+        total.add(answer | {"unknown": 0, "undecided": 0, "ids": _decided(answer["ids"]), "why": total.why})
         left = {bare: named for bare, named in left.items() if bare in elsewhere or bare in unsure}
-    if not answers and unknown:
-        raise next(iter(unknown.values()))
-    sure = {} if unknown else {bare: named for bare, named in left.items() if bare not in undecided}
-    found.add(_all("unknown", list(sure.values())))
-    found.add(_all("undecided", [undecided.get(bare, left[bare]) for bare in left if bare not in sure]))
-    if not found.counts["undecided"]:
-        found.why = ""
-    elif unknown and not found.why:
-        found.why = _why(*next(iter(unknown.items())))
-    return found.answer()
+    if not answers and without:
+        raise next(iter(without.values()))
+    sure = {} if without else {bare: named for bare, named in left.items() if bare not in undecided}
+    total.add(_all("unknown", list(sure.values())))
+    unsure_ids = [undecided.get(bare, left[bare]) for bare in left if bare not in sure]
+    if unsure_ids:
+        total.leave_ids(unsure_ids)
+        total.why = why or (_why(*next(iter(without.items()))) if without else total.why)
 
 
 def _bare(text: str) -> str:
@@ -327,24 +347,25 @@ def _decided(ids: dict[str, list[str]]) -> dict[str, list[str]]:
 def change_of_due(query: Query, chosen: dict[str, Any], total: Total, partitions: int) -> Course:
     """Ask `query`, with what is `chosen`, of one partition after the other; one that stops is passed over."""
     known = False
-    unknown: dict[int, UnknownNameError] = {}
+    without: _Without = {}
     for one in range(partitions):
         of_one = query | chosen | {"topic": name_of(query["topic"], one)}
         after = None
         while True:
             try:
                 answer = yield of_one | {"after": after}
-            except UnknownNameError as error:
-                unknown[one] = error
+            except UserError as error:
+                _raise_unless_of_one(error, total)
+                without[one] = error
                 break
             known = True
             total.add(answer)
             after = answer.get("next")
             if after is None or answer.get("stopped"):
                 break
-    if unknown and not known:
-        raise next(iter(unknown.values()))
-    unknown = yield from _without_empty(query, unknown)
-    if unknown:
-        total.stop(_why(*next(iter(unknown.items()))))
+    if without and not known:
+        raise next(iter(without.values()))
+    without = yield from _without_empty(query, without)
+    if without:
+        total.stop(_why(*next(iter(without.items()))))
     return total.answer()

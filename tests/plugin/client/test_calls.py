@@ -226,6 +226,34 @@ def test_many_ids_are_sent_in_batches() -> None:
     assert sorted(itertools.chain(*asked)) == sorted(ids)
 
 
+@pytest.mark.parametrize("by_ids", [True, False])
+def test_after_a_change_a_failure_is_told_with_the_counts(by_ids: bool) -> None:
+    asked: list[dict[str, Any]] = []
+    error: UserError = NotNowError("the store is failing")
+
+    def ask(query: dict[str, Any]) -> dict[str, Any]:
+        asked.append(query)
+        if len(asked) == 2:
+            raise error
+        return NOTHING | {"done": 10_000, "next": "1:1:1"}
+
+    def change(total: Total) -> dict[str, Any]:
+        asked.clear()
+        ids = positions_of(enumerate(f"5:{n}" for n in range(25_000)), "ids")
+        query = {"what": "cancel"}
+        return run_blocking(
+            change_of(query, ids, total) if by_ids else change_of_due(query, None, total), ask
+        )
+
+    answer = change(Total(False))
+    assert (answer["done"], answer["undecided"], len(asked)) == (10_000, 15_000 if by_ids else 0, 2)
+    assert (answer["why"], answer.get("stopped", False)) == ("the store is failing", not by_ids)
+    error, total = DaemonAwayError("gone"), Total(False)
+    with pytest.raises(DaemonAwayError, match="gone"):
+        change(total)
+    assert total.counts["done"] == 10_000
+
+
 def test_a_range_is_asked_until_its_end() -> None:
     asked: list[object] = []
 

@@ -320,6 +320,65 @@ def test_a_range_is_not_all_changed_where_a_partition_has_no_index() -> None:
         World(None, None).cancel()
 
 
+BUSY = NotNowError("too many requests are under way")
+
+
+def test_a_pace_is_in_force_in_other_partitions_than_one_whose_broker_is_busy() -> None:
+    world = World([NOW_MS], [NOW_MS], [NOW_MS])
+    world.fails = {1: BUSY}
+    pace = world.looked("pace", kind="paused")
+    assert (pace["done"], pace["held_back"]) == (False, 2)
+    assert [one.get("why") for one in pace["subscriptions"]] == [None, None, f"partition 1: {BUSY}"]
+    world.fails = dict.fromkeys(range(3), BUSY)
+    with pytest.raises(NotNowError, match="too many"):
+        world.looked("pace", kind="paused")
+
+
+@pytest.mark.parametrize("ids", [["10:0:0", "11:0:1", "12:0:2"], ["10:0", "11:0", "12:0"]])
+def test_ids_of_a_partition_whose_broker_is_busy_are_undecided(ids: list[str]) -> None:
+    world = World([NOW_MS], [NOW_MS], [NOW_MS])
+    world.fails = {1: BUSY}
+    answer = world.cancel(ids)
+    assert (answer["done"], answer["undecided"], answer["ids"]["undecided"]) == (2, 1, [ids[1]])
+    assert answer["why"] == f"partition 1: {BUSY}"
+    world.fails = dict.fromkeys(range(3), BUSY)
+    with pytest.raises(NotNowError, match="too many"):
+        world.cancel(ids)
+
+
+def test_a_range_is_changed_in_other_partitions_than_one_whose_broker_is_busy() -> None:
+    world = World([NOW_MS] * 25, [NOW_MS] * 5, [NOW_MS] * 3)
+    world.fails = {1: BUSY}
+    answer = world.cancel()
+    assert (answer["done"], answer["stopped"], answer["why"]) == (28, True, f"partition 1: {BUSY}")
+    world.fails = dict.fromkeys(range(3), BUSY)
+    with pytest.raises(NotNowError, match="too many"):
+        world.cancel()
+
+
+@pytest.mark.parametrize("ids", [["10:0:0", "11:0:1", "12:0:2"], ["10:0", "11:0", "12:0"]])
+def test_after_a_change_a_failure_of_a_partition_is_told_with_the_counts(ids: list[str]) -> None:
+    bug = UserError("a bug in the daemon")
+    world = World([NOW_MS], [NOW_MS], [NOW_MS])
+    world.fails = {1: bug}
+    answer = world.cancel(ids)
+    assert (answer["done"], answer["undecided"], answer["why"]) == (2, 1, f"partition 1: {bug}")
+    world.fails = {0: bug}
+    with pytest.raises(UserError, match="a bug"):
+        world.cancel(ids)
+
+
+@pytest.mark.parametrize("ids", [["10:0:0", "11:0:1"], ["10:0", "11:0"]])
+def test_a_partition_whose_broker_goes_away_leaves_the_counts_of_ids(ids: list[str]) -> None:
+    world = World([NOW_MS], [NOW_MS])
+    world.fails = {1: DaemonAwayError("gone")}
+    total = Total(False)
+    course = calls.change_of(NAMED | {"what": "cancel"}, positions_of(enumerate(ids), "ids"), total)
+    with pytest.raises(DaemonAwayError, match="gone"):
+        run_blocking(course, world.ask)
+    assert total.counts["done"] == 1
+
+
 def test_a_partition_whose_broker_goes_away_ends_a_change_with_its_counts() -> None:
     world = World([NOW_MS] * 5, [NOW_MS] * 5)
     world.fails = {1: DaemonAwayError("gone")}
