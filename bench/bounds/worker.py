@@ -223,7 +223,7 @@ def lock_wait_ms(work: Callable[[], Any]) -> float:
     thread.start()
     waits = []
     for _ in range(100):
-        time.sleep(0.0002)
+        time.sleep(0.0002)  # meanwhile the other thread has the lock
         began_s = time.perf_counter()
         time.sleep(0)  # releases the lock and takes it again
         waits.append(time.perf_counter() - began_s)

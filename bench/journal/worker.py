@@ -136,7 +136,7 @@ class Run:
         for number in range(self._count // self._batch):
             if self._rate:
                 pause_s = (began_ns + number / self._rate * 1e9 - time.perf_counter_ns()) / 1e9
-                time.sleep(max(pause_s, 0))
+                time.sleep(max(pause_s, 0))  # the rate has its next batch due then
             entries = source.entries(number * self._batch, self._batch)
             told_ns = time.perf_counter_ns()
             row = _key(number + 1), wrap(keys.JOURNAL, pack_entries(entries, compress=False))

@@ -50,7 +50,7 @@ def longest_wait_ms(way: Way, runs: list[Keys], held: Bits) -> float:
     late = []
     end_s = time.perf_counter() + WATCH_S
     while (now_s := time.perf_counter()) < end_s:
-        time.sleep(NAP_S)
+        time.sleep(NAP_S)  # what it takes longer is the figure
         late.append(time.perf_counter() - now_s - NAP_S)
     stop.set()
     worker.join()

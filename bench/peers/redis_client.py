@@ -77,12 +77,12 @@ class RedisPeer(Peer):
         return sum(sizes)
 
     def settle(self) -> None:
-        """Rewrite the append-only file. Redis reports its end only on request."""
+        """Rewrite the append-only file."""
         while self._rewriting():
-            time.sleep(0.05)
+            time.sleep(0.05)  # Redis reports the end on request only
         self._redis.bgrewriteaof()
         while self._rewriting():
-            time.sleep(0.05)
+            time.sleep(0.05)  # as above
 
     def close(self) -> None:
         """Close the connection."""

@@ -243,7 +243,7 @@ class DueLoop:
         else:
             due_ms = self._peer.next_due_ms()
             next_ns = now_ns + FAR_NS if due_ms is None else min(due_ms * 1_000_000, now_ns + FAR_NS)
-        time.sleep(max(0, next_ns - now_ns) / 1e9)
+        time.sleep(max(0, next_ns - now_ns) / 1e9)  # nothing else changes: only time can pass
 
 
 def in_real_time(

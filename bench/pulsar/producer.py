@@ -45,7 +45,7 @@ def main(argv: list[str]) -> int:
         for sequence, send_at_ms, deliver_at_ms in schedule[begin : begin + _AT_ONCE].tolist():
             wait_s = send_at_ms / 1e3 - time.time()
             if wait_s > 0:
-                time.sleep(wait_s)
+                time.sleep(wait_s)  # the schedule names the moment
             producer.send_async(PAYLOAD.pack(sequence, deliver_at_ms), on_confirmed, deliver_at=deliver_at_ms)
     if len(schedule):
         finished.wait(CONFIRM_TIMEOUT_S)

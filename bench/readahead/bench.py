@@ -196,7 +196,7 @@ def quiet(stand: Stand, topic: str, seconds: float) -> Window:
         stand.admin.delayed(topic, "nobody")
         if stand.daemon is not None:
             daemon_holds(stand, topic, "nobody")
-        time.sleep(POLL_S)
+        time.sleep(POLL_S)  # as often as during reading
     return Window(began_ns, time.time_ns())
 
 
@@ -239,7 +239,7 @@ def measure(plan: Plan, recorder: Recorder, peer: str, *, with_storage: bool) ->
                     attach(plan, recorder, stand, topic, f"round-{number}", count, "moved, nothing left")
         largest, topic = max(topics.items())
         with LiveTraffic(stand.broker.service_url, stand.folder, LIVE_PER_S) as live:
-            time.sleep(WARM_UP_S)
+            time.sleep(WARM_UP_S)  # the first messages are slow: connections, classes
             windows: dict[str, list[Window]] = {"nothing is read": [], "a backlog is read": []}
             for number in range(runs):
                 windows["nothing is read"].append(

@@ -52,7 +52,7 @@ async def _look(looking: Looking, index: DelayIndex, source: Source, count: int)
     name = {"topic": index.name.topic, "subscription": index.name.subscription}
     alone, asked, took = Pauses(), Pauses(), Pauses()
     resting = asyncio.create_task(Beat(alone).run())
-    await asyncio.sleep(1.0)
+    await asyncio.sleep(1.0)  # so long the loop beats alone
     resting.cancel()
     beat = asyncio.create_task(Beat(asked).run())
     wrong = inexact = short = 0

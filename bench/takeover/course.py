@@ -157,7 +157,7 @@ class Course:
 
     def _cost(self, scenario: str) -> None:
         before = Counters.of(self.place, self.traffic)
-        time.sleep(COST_QUICK_S if self._plan.quick else COST_S)
+        time.sleep(COST_QUICK_S if self._plan.quick else COST_S)  # the counts of so long are the figure
         after = Counters.of(self.place, self.traffic)
         self._figures.add(scenario, "ZooKeeper writes", "a minute", writes_a_minute(before, after))
         self._figures.add_publishing(scenario, "publish", publish_ms(self.traffic, before, after))
@@ -293,7 +293,7 @@ class Course:
 
     def _judge_sample(self, title: str, due: Mapping[int, int], due_ms: int, moved_ns: int) -> None:
         all_due_ms = due_ms + backlog.SPREAD_MS
-        time.sleep(max(0.0, (all_due_ms - now_ms()) / 1_000))
+        time.sleep(max(0.0, (all_due_ms - now_ms()) / 1_000))  # until then some are not due
         self._wait_for(due, all_due_ms)
         time.sleep(1.0)  # a repeat comes soon
         found = backlog.judge_sample(
@@ -318,7 +318,7 @@ class Course:
             Flood(self.place.live_url(), TOPIC, self.place.folder, soon_ms) as flood,
         ):
             flood.wait_confirmed(1)
-            time.sleep(FLOOD_S)
+            time.sleep(FLOOD_S)  # so that the kill comes amid the fill
             asked_ns = time.time_ns()
             given = given_since(given_before, owner.name, self.place.given(owner)) if self.place.ours else 0
             begun_ns = time.time_ns()

@@ -64,7 +64,7 @@ def stand_still(place: Place, traffic: Traffic) -> Callable[[], None]:
     resumed_s = time.monotonic() + PAUSED_S
 
     def go_on() -> None:
-        time.sleep(max(0.0, resumed_s - time.monotonic()))
+        time.sleep(max(0.0, resumed_s - time.monotonic()))  # another owner must have the topic by then
         machine.resume()
         time.sleep(PAUSED_S)  # the arrivals show any further work of the former owner
         # It may believe for minutes that the topic is its own: a fresh one for the next fault.

@@ -100,7 +100,7 @@ class Traffic:
         """
         with self.acknowledging:
             self.rests = True
-        time.sleep(quiet_s)
+        time.sleep(quiet_s)  # nobody tells when the broker has stored the last acknowledgement
 
     def wait_connected(self, since_ns: int, timeout_s: float) -> int:
         """The consumer's first connection after a moment, both in ns of the wall clock."""

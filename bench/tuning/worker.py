@@ -106,7 +106,7 @@ def fill(folder: Path, setting: Setting) -> dict[str, float]:
         catalog.commit()
         catalog.maintain(clock.now_ms())
         while index.upkeep.staged_entries * ENTRY_BYTES > HELD_BACK_AT * setting.staging_bytes:
-            time.sleep(0.001)
+            time.sleep(0.001)  # a spill is under way; the next look takes it over
             catalog.maintain(clock.now_ms())
     catalog.persist(NAME)
     took_s = time.perf_counter() - began_s
@@ -132,7 +132,7 @@ def crowd(folder: Path, setting: Setting) -> dict[str, float]:
         catalog.commit()
         catalog.maintain(clock.now_ms())
         while index.upkeep.staged_entries * ENTRY_BYTES > HELD_BACK_AT * setting.staging_bytes:
-            time.sleep(0.001)
+            time.sleep(0.001)  # a spill is under way; the next look takes it over
             catalog.maintain(clock.now_ms())
         most = max(most, index.stats().blocks)
     return {"blocks_max": most, "compactions": catalog.stats().compactions}
