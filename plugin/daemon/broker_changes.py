@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from tidegate.index import Catalog, Clock, DelayIndex, Entries, PositionSet, StorageError, TidegateIndexError
 from tidegate.plugin.api.changes import NAMED_MAX, OUTCOMES, POSITIONS_MAX
 from tidegate.plugin.daemon.ownership import Ownership
+from tidegate.plugin.daemon.questions import Questions
 from tidegate.plugin.daemon.selection import message_id, name_of, named, of_partition, partition_of
 from tidegate.plugin.daemon.stream import Stream
 from tidegate.plugin.daemon.told import told
@@ -110,8 +111,7 @@ class BrokerChanges(ABC, Generic[WantedT]):
         self._clock = clock
         self._ownership = ownership
         self._owner = owner
-        self._waiting: dict[tuple[Stream, int], asyncio.Future[Decided | None]] = {}
-        self._last_seq = 0
+        self.questions: Questions[Decided] = Questions()
 
     # ---- what the kinds differ in
 
@@ -143,20 +143,6 @@ class BrokerChanges(ABC, Generic[WantedT]):
         """Have the index know of changed positions: the token that is durable when that is, None if it does
         not believe this stream, or the stream has failed over it."""
         ...
-
-    # ---- what the broker says
-
-    def answered(self, stream: Stream, seq: int, answer: Decided) -> None:
-        """The broker has answered."""
-        asked = self._waiting.get((stream, seq))
-        if asked is not None and not asked.done():
-            asked.set_result(answer)
-
-    def ended(self, stream: Stream) -> None:
-        """It answers nothing more on this stream."""
-        for (of, _), asked in self._waiting.items():
-            if of is stream and not asked.done():
-                asked.set_result(None)
 
     # ---- requests
 
@@ -257,7 +243,7 @@ class BrokerChanges(ABC, Generic[WantedT]):
                 was_asked = True
                 outcome.why = WHY_UNDECIDED
                 message = self._message(left, wanted, ask=dry_run)
-                said = await self._ask(stream, message, max(patience_s, LOOK_PATIENCE_S))
+                said = await self.questions.ask(stream, message, max(patience_s, LOOK_PATIENCE_S))
             if said is not None and stream is not None and said.standing != Standing.UNDECIDED:
                 left = left.difference(
                     await self._take(stream, said, left, wanted, answered, outcome, dry_run=dry_run)
@@ -358,21 +344,6 @@ class BrokerChanges(ABC, Generic[WantedT]):
                 return False
             await asyncio.sleep(LOG_AGAIN_S)
         return self._ownership.get(stream.name) is stream
-
-    async def _ask(self, stream: Stream, request: Message, patience_s: float) -> Decided | None:
-        """The broker's answer; None if there is none."""
-        self._last_seq += 1
-        key = stream, self._last_seq
-        answer: asyncio.Future[Decided | None] = asyncio.get_running_loop().create_future()
-        self._waiting[key] = answer
-        stream.send(request, seq=key[1])
-        try:
-            async with asyncio.timeout(patience_s):
-                return await answer
-        except TimeoutError:
-            return None
-        finally:
-            del self._waiting[key]
 
 
 def _positions(request: dict[str, object]) -> PositionSet:

@@ -344,10 +344,10 @@ class DaemonEngine:
     def ended(self, stream: Stream) -> None:
         """The stream is gone."""
         self._handing_out.end(stream)
-        self._cancelling.ended(stream)
-        self._rescheduling.ended(stream)
+        self._cancelling.questions.ended(stream)
+        self._rescheduling.questions.ended(stream)
         self._pacing.ended(stream)
-        self._peeking.ended(stream)
+        self._peeking.questions.ended(stream)
         self._committer.forget(stream)
         if self._logs is not None:
             self._logs.end(stream)
@@ -405,11 +405,11 @@ class DaemonEngine:
     def decided(self, stream: Stream, seq: int, answer: Cancelled | Rescheduled | Peeked) -> None:
         """The broker has answered a CANCEL, RESCHEDULE or PEEK."""
         if isinstance(answer, Peeked):
-            self._peeking.answered(stream, seq, answer)
+            self._peeking.questions.answered(stream, seq, answer)
         elif isinstance(answer, Cancelled):
-            self._cancelling.answered(stream, seq, answer)
+            self._cancelling.questions.answered(stream, seq, answer)
         else:
-            self._rescheduling.answered(stream, seq, answer)
+            self._rescheduling.questions.answered(stream, seq, answer)
 
     def paced(self, stream: Stream, seq: int, told: Paced) -> None:
         """The broker says which pace of release is in force, in answer to a PACE or by itself."""

@@ -17,6 +17,7 @@ from typing import Any
 
 from tidegate.index import Catalog, Clock, DelayIndex
 from tidegate.plugin.daemon.ownership import Ownership
+from tidegate.plugin.daemon.questions import Questions
 from tidegate.plugin.daemon.selection import name_of, named
 from tidegate.plugin.daemon.stream import Stream
 from tidegate.plugin.errors import NotNowError, UserError
@@ -49,8 +50,7 @@ class Pacing:
         self._clock = clock
         self._ownership = ownership
         self._count_due = count_due
-        self._waiting: dict[tuple[Stream, int], asyncio.Future[Paced | None]] = {}
-        self._last_seq = 0
+        self._questions: Questions[Paced] = Questions()
         self._counting: dict[Stream, asyncio.Task[None]] = {}
 
     def stop(self) -> None:
@@ -67,19 +67,15 @@ class Pacing:
             task = asyncio.get_running_loop().create_task(self._tell_behind(stream))
             self._counting[stream] = task
             task.add_done_callback(lambda ended: self._count_no_more(stream, ended))
-        asked = self._waiting.get((stream, seq))
-        if asked is not None and not asked.done():
-            # Another tracker of the subscription may go by another pace.
-            serves = self._ownership.get(stream.name) is stream and not stream.session.closing
-            asked.set_result(paced if serves else None)
+        # Another tracker of the subscription may go by another pace.
+        serves = self._ownership.get(stream.name) is stream and not stream.session.closing
+        self._questions.answered(stream, seq, paced if serves else None)
 
     def ended(self, stream: Stream) -> None:
         """It answers nothing more on this stream."""
         if stream in self._counting:
             self._counting[stream].cancel()
-        for (of, _), asked in self._waiting.items():
-            if of is stream and not asked.done():
-                asked.set_result(None)
+        self._questions.ended(stream)
 
     def _count_no_more(self, stream: Stream, task: asyncio.Task[None] | None) -> None:
         if self._counting.get(stream) is task:
@@ -146,27 +142,13 @@ class Pacing:
                     raise NotNowError(
                         "the broker has a shim that knows no pace: restart it with this version's jar"
                     )
-                paced = await self._ask(stream, wanted, until_ns)
+                question = Pace(wanted or ReleasePace(), ask=wanted is None)
+                left_s = (until_ns - self._clock.monotonic_ns()) / NS_PER_SECOND
+                paced = await self._questions.ask(stream, question, max(ANSWER_S, left_s))
                 why = _NO_ANSWER if paced is None else paced.why
             if not why or self._clock.monotonic_ns() >= until_ns:
                 return paced, why
             await asyncio.sleep(AGAIN_S)
-
-    async def _ask(self, stream: Stream, wanted: ReleasePace | None, until_ns: int) -> Paced | None:
-        """The broker's answer; None if there is none."""
-        self._last_seq += 1
-        key = stream, self._last_seq
-        answer: asyncio.Future[Paced | None] = asyncio.get_running_loop().create_future()
-        self._waiting[key] = answer
-        stream.send(Pace(wanted or ReleasePace(), ask=wanted is None), seq=key[1])
-        left_s = max(ANSWER_S, (until_ns - self._clock.monotonic_ns()) / NS_PER_SECOND)
-        try:
-            async with asyncio.timeout(left_s):
-                return await answer
-        except TimeoutError:
-            return None
-        finally:
-            del self._waiting[key]
 
 
 def _named(index: DelayIndex) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from tidegate.index import Clock, DelayIndex, Position, PositionSet
 from tidegate.plugin.daemon.ownership import Ownership
+from tidegate.plugin.daemon.questions import Questions
 from tidegate.plugin.daemon.selection import parse_id, partition_of
 from tidegate.plugin.daemon.stream import Stream
 from tidegate.plugin.errors import NotNowError, UserError
@@ -39,31 +40,14 @@ class Peeking:
         self._clock = clock
         self._ownership = ownership
         self._one_a_time = asyncio.Lock()
-        self._waiting: dict[tuple[Stream, int], asyncio.Future[Peeked | None]] = {}
-        self._last_seq = 0
-
-    # ---- what the broker says
-
-    def answered(self, stream: Stream, seq: int, answer: Peeked) -> None:
-        """The broker has read."""
-        asked = self._waiting.get((stream, seq))
-        if asked is not None and not asked.done():
-            asked.set_result(answer)
-
-    def ended(self, stream: Stream) -> None:
-        """It answers nothing more on this stream."""
-        for (of, _), asked in self._waiting.items():
-            if of is stream and not asked.done():
-                asked.set_result(None)
-
-    # ---- requests
+        self.questions: Questions[Peeked] = Questions()
 
     async def content(self, index: DelayIndex, position: Position) -> dict[str, Any]:
         """`key`, `properties` and `size_bytes` of a message; empty if no broker can tell now."""
         stream = self._stream(index)
         if stream is None or stream.connection.version < PEEK_VERSION:
             return {}
-        answer = await self._ask(stream, Peek(PositionSet.of([position])), CONTENT_PATIENCE_S)
+        answer = await self.questions.ask(stream, Peek(PositionSet.of([position])), CONTENT_PATIENCE_S)
         if answer is None or not answer.content:
             return {}
         try:
@@ -120,7 +104,7 @@ class Peeking:
                     "the broker has a shim that looks into no message: restart it with this version's jar"
                 )
             began_ns = self._clock.monotonic_ns()
-            answer = await self._ask(stream, Peek(positions, sought), PATIENCE_S)
+            answer = await self.questions.ask(stream, Peek(positions, sought), PATIENCE_S)
             if answer is None:
                 raise NotNowError(f"the broker of {index.name} has not read its messages in time: ask again")
             took_s = (self._clock.monotonic_ns() - began_ns) / NS_PER_SECOND
@@ -131,21 +115,6 @@ class Peeking:
         stream = self._ownership.get(index.name)
         serves = stream is not None and stream.answer_sent and not stream.session.closing
         return stream if serves else None
-
-    async def _ask(self, stream: Stream, request: Peek, patience_s: float) -> Peeked | None:
-        """The broker's answer; None if there is none."""
-        self._last_seq += 1
-        key = stream, self._last_seq
-        answer: asyncio.Future[Peeked | None] = asyncio.get_running_loop().create_future()
-        self._waiting[key] = answer
-        stream.send(request, seq=key[1])
-        try:
-            async with asyncio.timeout(patience_s):
-                return await answer
-        except TimeoutError:
-            return None
-        finally:
-            del self._waiting[key]
 
 
 def _is_in(found: dict[int | None, PositionSet], message_id: str) -> bool:
