@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
+import contextlib
 import time
-from types import TracebackType
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from bench.harness.errors import BenchError
 from bench.takeover.place import Place
 from bench.takeover.traffic import Traffic
+from tidegate.plugin.shared.repeated import Repeated
 
 _LAG_EVERY_S = 0.5
 
@@ -51,30 +51,17 @@ def publish_ms(traffic: Traffic, before: Counters, after: Counters) -> NDArray[n
     return np.array(traffic.confirm_ns[before.confirmed : after.confirmed]) / 1e6
 
 
-class LagWatch:
+class LagWatch(Repeated):
     """Asks a daemon repeatedly how far its index logs are behind. A context manager."""
 
     def __init__(self, place: Place) -> None:
+        super().__init__(self._look, _LAG_EVERY_S)
         self.longest_s = 0.0
         self._place = place
         self._node = place.owner()
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
 
-    def _watch(self) -> None:
-        while not self._closed.wait(_LAG_EVERY_S):
-            try:
-                lag_s = self._place.counted(self._node, "tidegate_index_log_lag_seconds")
-            except BenchError:
-                continue  # it is busy; the next answer has its lag by then
+    def _look(self) -> None:
+        # While it is busy the next answer has its lag.
+        with contextlib.suppress(BenchError):
+            lag_s = self._place.counted(self._node, "tidegate_index_log_lag_seconds")
             self.longest_s = max(self.longest_s, lag_s)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._closed.set()
-        self._thread.join()

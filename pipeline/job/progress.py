@@ -9,9 +9,10 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from tidegate.pipeline.job.request import StageEvent
+from tidegate.plugin.shared.repeated import Repeated
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +32,7 @@ def phase(spark: SparkSession, name: str) -> Iterator[None]:
         context.setJobDescription(before or "")
 
 
-class StageWatch:
+class StageWatch(Repeated):
     """Reports active stages, and each ended one once more, from a thread of its own.
 
     It looks every ``INTERVAL_S``: a stage between two looks goes unreported. Spark's own events would need a
@@ -39,13 +40,12 @@ class StageWatch:
     """
 
     def __init__(self, tell: Callable[[StageEvent], None]) -> None:
+        super().__init__(self._watch, INTERVAL_S)
         self._store: Any = None
         self._tell = tell
         self._told: dict[int, StageEvent] = {}
         self._instead: Callable[[], StageEvent] | None = None
         self._lock = threading.Lock()
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="stage-watch", daemon=True)
 
     def of(self, spark: SparkSession) -> None:
         """Watch the stages of this session from now on."""
@@ -64,28 +64,20 @@ class StageWatch:
                 self._changed(look())
                 self._instead = None
 
-    def __enter__(self) -> Self:
-        """Begin to watch."""
-        self._thread.start()
-        return self
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """End, after a last look."""
-        self._end.set()
-        self._thread.join()
+        super().__exit__(kind, error, trace)
+        self._watch()
 
     def _watch(self) -> None:
-        last = False
-        while not last:
-            last = self._end.wait(INTERVAL_S)
-            with self._lock, contextlib.suppress(Exception):
-                if self._instead is not None:
-                    self._changed(self._instead())
-                elif self._store is not None:
-                    # Spark's own object, which may be gone when the session stops in the middle.
-                    self._look()
+        with self._lock, contextlib.suppress(Exception):
+            if self._instead is not None:
+                self._changed(self._instead())
+            elif self._store is not None:
+                # Spark's own object, which may be gone when the session stops in the middle.
+                self._look()
 
     def _look(self) -> None:
         active = self._store.activeStages()
