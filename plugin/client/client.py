@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from inspect import signature
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from tidegate.plugin.api.changes import Asking, run, run_blocking
 from tidegate.plugin.client.described import Described
@@ -31,6 +31,32 @@ TIMEOUT_S = 120.0
 PAGE = 5_000
 P = ParamSpec("P")
 T = TypeVar("T")
+ReachT = TypeVar("ReachT", Reach, AsyncReach)
+
+
+class _Connected(Generic[ReachT]):
+    _over_http: ClassVar[Callable[..., Any]]
+    _over_socket: ClassVar[Callable[..., Any]]
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        token: str | None = None,
+        socket: Path | str | None = None,
+        timeout_s: float = TIMEOUT_S,
+        tls_ca_file: Path | None = None,
+    ) -> None:
+        if url is not None and socket is not None:
+            raise ConfigError("give a URL or a socket, not both")
+        if url is None and token is not None:
+            raise ConfigError("a token goes with a URL: the socket needs none")
+        self._reach: ReachT
+        if url is None:
+            self._reach = self._over_socket(Path(socket or own_default_socket()), timeout_s)
+        else:
+            self._reach = self._over_http(url, token, timeout_s, tls_ca_file)
+        self._described = Described(self._reach)
 
 
 def _document(method: Any, call: Callable[..., Any]) -> None:
@@ -53,29 +79,15 @@ def _blocking(
     return method
 
 
-class Client:
+class Client(_Connected[Reach]):
     """A client that blocks; one thread at a time may use it.
 
     url: of the daemon's HTTP side, or of a broker. token: the bearer token there. socket: the daemon's,
     instead of a URL. timeout_s: without an answer. Raises ``ConfigError``.
     """
 
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        token: str | None = None,
-        socket: Path | str | None = None,
-        timeout_s: float = TIMEOUT_S,
-        tls_ca_file: Path | None = None,
-    ) -> None:
-        _check_one(url, token, socket)
-        self._reach: Reach
-        if url is None:
-            self._reach = SocketReach(Path(socket or own_default_socket()), timeout_s)
-        else:
-            self._reach = HttpReach(url, token, timeout_s, tls_ca_file)
-        self._described = Described(self._reach)
+    _over_http = HttpReach
+    _over_socket = SocketReach
 
     def __enter__(self) -> Self:
         return self
@@ -137,25 +149,11 @@ def _awaited(
     return method
 
 
-class AsyncClient:
+class AsyncClient(_Connected[AsyncReach]):
     """A client for an event loop; otherwise as ``Client``."""
 
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        token: str | None = None,
-        socket: Path | str | None = None,
-        timeout_s: float = TIMEOUT_S,
-        tls_ca_file: Path | None = None,
-    ) -> None:
-        _check_one(url, token, socket)
-        self._reach: AsyncReach
-        if url is None:
-            self._reach = AsyncSocketReach(Path(socket or own_default_socket()), timeout_s)
-        else:
-            self._reach = AsyncHttpReach(url, token, timeout_s, tls_ca_file)
-        self._described = Described(self._reach)
+    _over_http = AsyncHttpReach
+    _over_socket = AsyncSocketReach
 
     async def __aenter__(self) -> Self:
         return self
@@ -200,10 +198,3 @@ class AsyncClient:
                 yield one
             if cursor is None:
                 return
-
-
-def _check_one(url: str | None, token: str | None, socket: Path | str | None) -> None:
-    if url is not None and socket is not None:
-        raise ConfigError("give a URL or a socket, not both")
-    if url is None and token is not None:
-        raise ConfigError("a token goes with a URL: the socket needs none")
