@@ -15,7 +15,8 @@ from tidegate.pipeline.rebuild.options import ENTRIES_PER_TASK, RebuildOptions
 from tidegate.pipeline.topic.cluster import ReadFrom
 from tidegate.pipeline.topic.names import TopicName
 from tidegate.plugin.commands.groups import with_groups
-from tidegate.plugin.shared.environment import SOCKET_DEFAULT_HELP, own_default_socket
+from tidegate.plugin.commands.options import Socket
+from tidegate.plugin.shared.environment import own_default_socket
 from tidegate.plugin.shared.shown import one_line
 
 WORK = Path("run/rebuild")
@@ -25,14 +26,6 @@ Topic = Annotated[
 ]
 Subscription = Annotated[str, typer.Argument(metavar="SUBSCRIPTION", help="Its name; * for several.")]
 AdminUrl = Annotated[str, typer.Option(help="http://HOST:8080 or https://HOST:8443.")]
-Socket = Annotated[
-    Path | None,
-    typer.Option(
-        readable=False,
-        envvar="TIDEGATE_SOCKET",
-        help=f"The daemon's Unix socket [default: {SOCKET_DEFAULT_HELP}].",
-    ),
-]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be read, and do nothing.")]
 PerTask = Annotated[int, typer.Option(help="How many entries one task reads, about.")]
 

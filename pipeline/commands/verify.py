@@ -16,6 +16,7 @@ from tidegate.pipeline.rebuild.options import ENTRIES_PER_TASK, RebuildOptions
 from tidegate.pipeline.topic.admin import Admin
 from tidegate.pipeline.topic.names import TopicName
 from tidegate.plugin.commands.groups import with_groups
+from tidegate.plugin.commands.options import Socket
 
 _KINDS = {
     "missing": "due to be held and not held: read by the dispatcher instead",
@@ -39,7 +40,7 @@ def verify(  # noqa: PLR0917 the flags
     topic: shared.Topic,
     subscription: shared.Subscription,
     admin_url: shared.AdminUrl,
-    socket: shared.Socket = None,
+    socket: Socket = None,
     json_output: common.Json = False,
     repair: Annotated[
         bool, typer.Option("--repair", help="Put the index right; delete what --logs finds.")

@@ -16,7 +16,8 @@ from rich.text import Text
 from tidegate.plugin.attach import conf_file
 from tidegate.plugin.attach.plan import Change, Plan, Wanted, carry_out, plan_attach, plan_detach, shim_jar
 from tidegate.plugin.attach.pulsar_home import CONF_NAMES
-from tidegate.plugin.shared.environment import SOCKET_DEFAULT_HELP, own_default_socket
+from tidegate.plugin.commands.options import Socket
+from tidegate.plugin.shared.environment import own_default_socket
 from tidegate.plugin.shared.shown import one_line
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
@@ -37,14 +38,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 def attach(  # noqa: PLR0917 the flags
     pulsar_home: Home,
-    socket: Annotated[
-        Path | None,
-        typer.Option(
-            readable=False,
-            envvar="TIDEGATE_SOCKET",
-            help=f"The daemon's Unix socket [default: {SOCKET_DEFAULT_HELP}].",
-        ),
-    ] = None,
+    socket: Socket = None,
     horizon_ms: Annotated[
         int | None,
         typer.Option(

@@ -25,6 +25,14 @@ Topic = Annotated[
         help="persistent://public/default/ may be left out; of a partitioned one all partitions are meant.",
     ),
 ]
+Socket = Annotated[
+    Path | None,
+    typer.Option(
+        readable=False,
+        envvar="TIDEGATE_SOCKET",
+        help=f"The daemon's Unix socket [default: {SOCKET_DEFAULT_HELP}].",
+    ),
+]
 Subscription = Annotated[str, typer.Argument(metavar="SUBSCRIPTION", help="As in tidegate status.")]
 
 
@@ -33,14 +41,7 @@ class Asked:
     """The daemon or broker to ask, and the form of the answer: a group of ``groups``."""
 
     context: typer.Context
-    socket: Annotated[
-        Path | None,
-        typer.Option(
-            readable=False,
-            envvar="TIDEGATE_SOCKET",
-            help=f"The daemon's Unix socket [default: {SOCKET_DEFAULT_HELP}].",
-        ),
-    ] = None
+    socket: Socket = None
     admin_url: Annotated[
         str | None,
         typer.Option(

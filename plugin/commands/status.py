@@ -15,11 +15,12 @@ import typer
 
 from tidegate.plugin.api.known_form import known_form
 from tidegate.plugin.attach.plan import inspect
+from tidegate.plugin.commands.options import Socket
 from tidegate.plugin.commands.status_view import attachment_line, render, say
 from tidegate.plugin.daemon.report import SCHEMA
 from tidegate.plugin.daemon.settings import read_token
 from tidegate.plugin.errors import UserError
-from tidegate.plugin.shared.environment import SOCKET_DEFAULT_HELP, own_default_socket
+from tidegate.plugin.shared.environment import own_default_socket
 from tidegate.plugin.shared.shown import console as make_console
 from tidegate.plugin.telemetry.client import ask_http
 from tidegate.plugin.wire.client import ask_socket
@@ -46,14 +47,7 @@ def register(app: typer.Typer) -> None:
 
 
 def status(
-    socket: Annotated[
-        Path | None,
-        typer.Option(
-            readable=False,
-            envvar="TIDEGATE_SOCKET",
-            help=f"The daemon's Unix socket [default: {SOCKET_DEFAULT_HELP}].",
-        ),
-    ] = None,
+    socket: Socket = None,
     http: Annotated[
         str | None, typer.Option(metavar="URL", help="Ask over HTTP instead, as in 127.0.0.1:8088.")
     ] = None,

@@ -6,16 +6,16 @@ Invariant: a change is reported only after the daemon has answered that it is du
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from tidegate.plugin.api.known_form import known_form
+from tidegate.plugin.commands.options import Socket
 from tidegate.plugin.daemon.width import checked_width_ms
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.shared.durations import duration, milliseconds
-from tidegate.plugin.shared.environment import SOCKET_DEFAULT_HELP, own_default_socket
+from tidegate.plugin.shared.environment import own_default_socket
 from tidegate.plugin.shared.shown import one_line, shown
 from tidegate.plugin.wire.client import ask_socket
 
@@ -39,14 +39,7 @@ def width(
         str | None,
         typer.Argument(metavar="WIDTH|auto", help="1s to 3660d, as in 30s, 10m, 6h, 7d. Without: show it."),
     ] = None,
-    socket: Annotated[
-        Path | None,
-        typer.Option(
-            readable=False,
-            envvar="TIDEGATE_SOCKET",
-            help=f"The daemon's Unix socket [default: {SOCKET_DEFAULT_HELP}].",
-        ),
-    ] = None,
+    socket: Socket = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """Show or set the width of a subscription's slices.
