@@ -64,7 +64,7 @@ def list_waiting(
             page = _PAGE if kept.query else min(left, _PAGE)  # a filter leaves few of a page
             answer = reach.ask(request | {"after": cursor, "limit": page})
             for one in answer["entries"][:left]:
-                line = f"{due_utc(one['deliver_at_ms']):19}  {one['message_id']}"
+                line = f"{due_utc(one['deliver_at_ms']):19}  {one_line(one['message_id'])}"
                 print(json.dumps(one) if asked.json_output else line)
             cursor = answer["next"]
             if len(answer["entries"]) > left:
