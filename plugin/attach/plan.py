@@ -196,7 +196,7 @@ def _plan_attach(home: PulsarHome, wanted: Wanted, jar: bytes, default_socket: P
         records[conf.name] = _conf_record(former, original, current, attached, edit)
         if settings.index_log == AUTO_INDEX_LOG and INDEX_LOG_KEY in keys:
             in_cluster.append(conf.name)
-        for line in _advice(conf_file.values(text), home.version):
+        for line in conf_advice(conf_file.values(text), home.version):
             advice.setdefault(line, []).append(conf.name)
     record_path = home.record_dir / attach_record.FILE_NAME
     record_bytes = attach_record.dump(Record(settings, records))
@@ -395,7 +395,14 @@ def _ack_keys(values: Mapping[str, str], version: str, at_least: int) -> dict[st
     return keys
 
 
-def _advice(values: Mapping[str, str], version: str) -> list[str]:
+def ack_ranges_max(values: Mapping[str, str], version: str) -> int:
+    """The ranges of acknowledgements that a Pulsar of this version stores; 0 if ``values`` name no number."""
+    found = values.get(ACK_RANGES_KEY, "").strip() or str(_ack_defaults(version)[0])
+    return int(found) if found.isdecimal() else 0
+
+
+def conf_advice(values: Mapping[str, str], version: str) -> list[str]:
+    """Advice on settings that ``attach`` leaves to the user, a line each."""
     advice: list[str] = []
     # Pulsar 5's own defaults suffice; a conf file carried over from 4 has 10,000 instead.
     default_ranges, _ = _ack_defaults(version)

@@ -13,6 +13,7 @@ import pulsar
 import pytest
 
 from tests.support.cluster import PULSAR_HOME, SHIM_JAR, daemon_of
+from tests.support.daemons import run
 from tests.support.java_client import jdk_program
 from tests.support.waiting import wait_until
 from tidegate.plugin.local.broker import Broker
@@ -91,6 +92,15 @@ def test_a_bypassed_dispatcher_is_said_until_it_is_gone(daemon: Daemon, jar: Pat
         assert not said["daemon"]["ready"]
         assert f"{TOPIC}:bypassed" in said["daemon"]["not_ready"][0]
         assert [one["held"] for one in said["subscriptions"]] == [MESSAGES]
+        socket = str(daemon.socket_path)
+        done = run("doctor", "--socket", socket, "--admin-url", broker.admin_url)
+        assert done.returncode == 1
+        first, _, second, *_ = done.stdout.splitlines()
+        assert first.startswith(f"FAULT    tracker      {TOPIC}:bypassed: BYPASSED: Tidegate does not have")
+        assert (
+            second
+            == f"FAULT    tracker      BYPASSED: the broker at {broker.admin_url} runs BypassingFactory"
+        )
         log = broker.log_path.read_text("utf-8", "replace")
         assert f"[{TOPIC} / bypassed] BYPASSED: Tidegate does not have its {MESSAGES} delayed" in log
         assert f"[{TOPIC} / ours] BYPASSED" not in log

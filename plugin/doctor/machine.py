@@ -1,0 +1,144 @@
+"""Checks of this machine: the socket, the data directory, room on its disk and in memory. Pure."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.plugin.doctor.finding import Finding, Verdict
+
+_MIB = 1 << 20
+LEAST_BYTES = 64 * _MIB
+"""Free bytes below which the next spill may fail: twice the daemon's default of staged memory."""
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_OTHERS = 0o077
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """One file: its path, mode (with its kind) and owner's uid."""
+
+    path: str
+    mode: int
+    uid: int
+
+
+@dataclass(frozen=True)
+class SocketFacts:
+    """The daemon's socket: None for a file that is missing or hidden. failure: "" if the daemon answers."""
+
+    path: str
+    file: FileFacts | None
+    directory: FileFacts | None
+    failure: str
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """The data directory, if it is on this machine.
+
+    open_to_others: paths of its first files that others may read or write. free_bytes: of its disk, for this
+    daemon's user. memory_free_bytes: of the machine; None if it does not say.
+    """
+
+    directory: FileFacts
+    open_to_others: tuple[str, ...]
+    free_bytes: int
+    memory_free_bytes: int | None
+
+
+def socket_findings(facts: SocketFacts) -> list[Finding]:
+    """The findings about the daemon's socket."""
+    wrong = _wrong_socket(facts)
+    if wrong:
+        return [Finding(check="socket", verdict=Verdict.FAULT, says=says, do=do) for says, do in wrong]
+    if facts.failure:
+        do = "mend what the line says; the last line of the daemon's log says why it ended"
+        return [Finding(check="socket", verdict=Verdict.FAULT, says=facts.failure, do=do)]
+    says = f"{facts.path} answers, and only its owner may use it"
+    return [Finding(check="socket", verdict=Verdict.OK, says=says)]
+
+
+def _wrong_socket(facts: SocketFacts) -> list[tuple[str, str]]:
+    found = []
+    directory, file = facts.directory, facts.file
+    if directory is not None and directory.mode & _OTHERS_WRITE and not directory.mode & stat.S_ISVTX:
+        do = f"chmod go-w {directory.path}"
+        found.append((f"others can write to the socket directory {directory.path}", do))
+    if file is None:
+        return found
+    if not stat.S_ISSOCK(file.mode):
+        found.append((f"{file.path} is not a socket", "give the daemon's --socket"))
+        return found
+    if file.mode & _OTHERS:
+        said = f"{file.path} has mode {stat.S_IMODE(file.mode):04o}, others may connect"
+        found.append((said, f"chmod 600 {file.path}"))
+    if directory is not None and directory.uid not in {file.uid, 0}:
+        said = f"{directory.path} belongs to user {directory.uid}, the daemon is user {file.uid}"
+        found.append((said, f"let root run: chown {file.uid} {directory.path}"))
+    return found
+
+
+def data_findings(facts: DataFacts, totals: Mapping[str, Any]) -> list[Finding]:
+    """The findings about the data directory; ``totals`` of the daemon's status."""
+    return [_modes(facts), _disk(facts, totals), *_memory(facts, totals)]
+
+
+def _modes(facts: DataFacts) -> Finding:
+    path = facts.directory.path
+    if facts.directory.mode & _OTHERS:
+        says = f"{path} has mode {stat.S_IMODE(facts.directory.mode):04o}: others may read when what is due"
+        return Finding(check="data", verdict=Verdict.WARNING, says=says, do=f"chmod 700 {path}")
+    if facts.open_to_others:
+        says = f"{path} is closed, but {facts.open_to_others[0]} in it is open to others"
+        do = f"chmod -R go= {path}"
+        return Finding(check="data", verdict=Verdict.NOTE, says=says, do=do)
+    return Finding(check="data", verdict=Verdict.OK, says=f"{path} is its owner's alone")
+
+
+def _disk(facts: DataFacts, totals: Mapping[str, Any]) -> Finding:
+    used, free = int(totals["disk_bytes"]), facts.free_bytes
+    says = f"{size(free)} free, {size(used)} used{_room(free, used, int(totals['held']))}"
+    if free < LEAST_BYTES:
+        verdict, do = Verdict.FAULT, "free some space now: new messages are refused when the disk is full"
+    elif free < used:
+        verdict = Verdict.WARNING
+        do = "make room: a compaction writes anew before it deletes, up to as much as is used"
+    else:
+        return Finding(check="disk", verdict=Verdict.OK, says=says)
+    return Finding(check="disk", verdict=verdict, says=says, do=do)
+
+
+def _memory(facts: DataFacts, totals: Mapping[str, Any]) -> list[Finding]:
+    if facts.memory_free_bytes is None:
+        return []
+    used, free = int(totals["memory_bytes"]), facts.memory_free_bytes
+    says = f"{size(free)} available, the index has {size(used)}{_room(free, used, int(totals['held']))}"
+    if free >= max(used, LEAST_BYTES):
+        return [Finding(check="memory", verdict=Verdict.OK, says=says)]
+    verdict = Verdict.FAULT if free < LEAST_BYTES else Verdict.WARNING
+    do = "give the machine more memory, or move something else away: the kernel kills what takes the last"
+    return [Finding(check="memory", verdict=verdict, says=says, do=do)]
+
+
+def _room(free_bytes: int, used_bytes: int, held: int) -> str:
+    """The forecast: how many more messages fit at the bytes that each takes now."""
+    if held < _FORECAST_HELD:
+        return ""
+    each = max(used_bytes / held, 1.0)
+    return f" ({each:,.1f} B a message): room for {int(free_bytes / each):,} more"
+
+
+_FORECAST_HELD = 10_000
+"""With fewer messages the fixed part of the files would be most of the bytes."""
+
+
+def size(value: float) -> str:
+    """Bytes in a fitting unit."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:,.1f} TiB"
