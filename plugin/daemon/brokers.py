@@ -58,9 +58,12 @@ class Brokers:
         if len(self._remembered) > REMEMBERED_MAX:
             del self._remembered[next(iter(self._remembered))]
 
-    def gone(self, connection: Link) -> None:
-        """A connection has ended, a broker's or not."""
+    def gone(self, connection: Link, unclosed: int) -> None:
+        """A connection has ended, a broker's or not; the peer was gone and left ``unclosed`` streams."""
         name = connection.peer_name
         if self._connected.get(name) is connection:
             del self._connected[name]
-            self._log.info("broker disconnected", broker=name)
+            if unclosed:
+                self._log.warning("broker disconnected", broker=name, unclosed_streams=unclosed)
+            else:
+                self._log.info("broker disconnected", broker=name)

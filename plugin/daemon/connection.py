@@ -276,6 +276,8 @@ class Connection(asyncio.BufferedProtocol):
         self._read_buffer = bytearray()
         if torn and not self._closing:
             self._log.warning("connection ended inside a frame", peer=self.peer_name, torn_bytes=torn)
+        # A broker that stops closes its streams before; one that was killed leaves them.
+        unclosed = 0 if self._closing else len(self._streams.by_number)
         self._closing = True
         for timer in (self._heartbeat, self._pause):
             if timer is not None:
@@ -284,7 +286,7 @@ class Connection(asyncio.BufferedProtocol):
         self._streams.end_all()
         self._answers.stop()
         self.writable = True  # what is still sent is dropped, and nobody may wait for room
-        self._engine.gone(self)
+        self._engine.gone(self, unclosed)
 
     def read_rest(self) -> None:
         """Apply the bytes that the peer has sent and nobody has read yet, then read nothing more."""

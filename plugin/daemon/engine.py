@@ -259,11 +259,11 @@ class DaemonEngine:
             self._brokers.greet(connection, hello)
         return Welcome(version, self.settings.heartbeat_ms, self.daemon_id, self.product)
 
-    def gone(self, connection: Link) -> None:
-        """The connection is closed; its streams have ended."""
+    def gone(self, connection: Link, unclosed: int) -> None:
+        """The connection is closed; its streams have ended, ``unclosed`` of them because the peer is gone."""
         self._handing_out.gone(connection)
         self.queries.gone(connection)
-        self._brokers.gone(connection)
+        self._brokers.gone(connection, unclosed)
         self.bypasses.gone(connection)
 
     def writable(self, connection: Link) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 from pathlib import Path
 
 import pytest
@@ -44,3 +46,28 @@ async def test_what_is_remembered_of_ended_streams_is_bounded(
             stream.mark_delete(1, 2)
         assert (await refused[0].ended()).code == ErrorCode.UNKNOWN_STREAM
         assert refused[4].error is None
+
+
+@pytest.mark.parametrize(("closes", "level"), [(False, "warning"), (True, "info")])
+async def test_a_broker_that_leaves_streams_open_was_killed(
+    start: StartDaemon, socket_path: Path, log: io.StringIO, closes: bool, level: str
+) -> None:
+    async with start() as daemon:
+        async with await ShimClient.connect(socket_path) as client:
+            stream = await client.open(TOPIC)
+            if closes:
+                await stream.close()
+        await until(lambda: not daemon.engine.brokers)
+    (said,) = (one for one in map(json.loads, log.getvalue().splitlines()) if "disconnected" in one["event"])
+    assert said["level"] == level
+    assert said.get("unclosed_streams") == (None if closes else 1)
+
+
+async def test_a_daemon_that_stops_warns_of_no_broker(
+    start: StartDaemon, socket_path: Path, log: io.StringIO
+) -> None:
+    async with start():
+        client = await ShimClient.connect(socket_path)
+        await client.open(TOPIC)
+    await client.disconnect()
+    assert not [one for one in map(json.loads, log.getvalue().splitlines()) if one["level"] == "warning"]
