@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import pwd
 import re
 import secrets
 import stat
@@ -23,6 +22,7 @@ from types import TracebackType
 from typing import Self
 
 from tidegate.plugin.errors import AttachError
+from tidegate.plugin.shared.users import user_name
 
 _FILE_MODE = 0o644
 _FILE_MAX_BYTES = 16 << 20
@@ -56,6 +56,11 @@ class Folder:
         except OSError as error:
             raise _unreadable(path, error) from error
         return cls(descriptor, path, os.fstat(descriptor).st_uid)
+
+    @property
+    def owner(self) -> int:
+        """The uid of the home's owner."""
+        return self._owner
 
     @property
     def identity(self) -> tuple[int, int]:
@@ -217,7 +222,7 @@ class Folder:
 
     def _require_owner(self, status: os.stat_result, path: Path) -> None:
         if status.st_uid != self._owner:
-            theirs, ours = _user(status.st_uid), _user(self._owner)
+            theirs, ours = user_name(status.st_uid), user_name(self._owner)
             raise AttachError(
                 f"{path} belongs to {theirs} and the Pulsar home to {ours}: "
                 f"if it is Pulsar's, run: chown {ours} {path}"
@@ -236,13 +241,6 @@ def _give(descriptor: int, like: os.stat_result) -> None:
     # Only root can, and only root must: Pulsar's own user has to be able to read its files.
     if os.geteuid() == 0:
         os.fchown(descriptor, like.st_uid, like.st_gid)
-
-
-def _user(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
 
 
 def _unreadable(path: Path, error: OSError) -> AttachError:

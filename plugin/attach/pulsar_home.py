@@ -66,6 +66,11 @@ class PulsarHome:
         self.folders.close()
 
     @property
+    def owner(self) -> int:
+        """The uid of its owner."""
+        return self.folders.home.owner
+
+    @property
     def version_known(self) -> bool:
         """True if the shim starts in this line of Pulsar."""
         return self.version.startswith(tuple(f"{line}." for line in KNOWN_LINES))

@@ -19,6 +19,7 @@ from tidegate.plugin.attach.pulsar_home import CONF_NAMES
 from tidegate.plugin.commands.options import Socket
 from tidegate.plugin.shared.environment import own_default_socket
 from tidegate.plugin.shared.shown import one_line
+from tidegate.plugin.shared.users import user_name
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
@@ -161,9 +162,16 @@ def _summary(plan: Plan, dry_run: bool) -> Iterator[str]:
     if plan.changes and not dry_run:
         if plan.settings is not None:
             yield f"originals: {plan.home.record_dir}"
-            yield f"next: tidegate serve --data DIR --socket {plan.settings.socket}, then restart the broker"
+            user = serving_user(plan.home.owner)
+            serve = f"tidegate serve --data DIR --socket {plan.settings.socket}"
+            yield f"next: as {user}: {serve}, then restart the broker"
         else:
             yield "next: restart the broker"
+
+
+def serving_user(owner: int) -> str:
+    """The user to run the daemon, who is the broker's: the home's owner, unless that is root."""
+    return "the user that the broker runs as" if owner == 0 else user_name(owner)
 
 
 def _json(plan: Plan, dry_run: bool) -> dict[str, Any]:

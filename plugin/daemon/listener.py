@@ -11,13 +11,13 @@ import contextlib
 import errno
 import fcntl
 import os
-import pwd
 import socket
 import stat
 import struct
 from pathlib import Path
 
 from tidegate.plugin.errors import SocketInUseError, StartError
+from tidegate.plugin.shared.users import user_name
 
 PATH_BYTES_MAX = 107  # sun_path holds 108 bytes with the closing zero
 BACKLOG = 64
@@ -76,13 +76,6 @@ def uid_allowed(uid: int) -> bool:
     return uid in (os.geteuid(), 0)
 
 
-def _user() -> str:
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())
-
-
 def _check_path(path: Path) -> None:
     size = len(os.fsencode(path))
     if size > PATH_BYTES_MAX:
@@ -96,10 +89,13 @@ def _check_path(path: Path) -> None:
     except OSError as error:
         raise StartError(
             f"cannot use the socket directory {directory}: {error.strerror}; let root make it "
-            f"(install -d -m 700 -o {_user()} {directory}), or choose another --socket"
+            f"(install -d -m 700 -o {user_name(os.geteuid())} {directory}), or choose another --socket"
         ) from error
     if status.st_uid not in (os.geteuid(), 0):
-        raise StartError(f"the socket directory {directory} belongs to another user: choose one of your own")
+        raise StartError(
+            f"the socket directory {directory} belongs to another user, {user_name(status.st_uid)}: "
+            f"run this as {user_name(status.st_uid)} if the broker runs so, else choose another --socket"
+        )
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & stat.S_ISVTX:
         raise StartError(f"others can write to the socket directory {directory}, run: chmod go-w {directory}")
 

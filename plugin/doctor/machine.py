@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate.plugin.doctor.finding import Finding, Verdict
+from tidegate.plugin.shared.users import user_name
 
 _MIB = 1 << 20
 LEAST_BYTES = 64 * _MIB
@@ -76,8 +77,9 @@ def _wrong_socket(facts: SocketFacts) -> list[tuple[str, str]]:
         said = f"{file.path} has mode {stat.S_IMODE(file.mode):04o}, others may connect"
         found.append((said, f"chmod 600 {file.path}"))
     if directory is not None and directory.uid not in {file.uid, 0}:
-        said = f"{directory.path} belongs to user {directory.uid}, the daemon is user {file.uid}"
-        found.append((said, f"let root run: chown {file.uid} {directory.path}"))
+        theirs, ours = user_name(directory.uid), user_name(file.uid)
+        said = f"{directory.path} belongs to {theirs}, the daemon runs as {ours}"
+        found.append((said, f"let root run: chown {ours} {directory.path}"))
     return found
 
 

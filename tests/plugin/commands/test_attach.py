@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tidegate.plugin.commands.attach import serving_user
+
 SOCKET = "/run/tidegate/t.sock"
 
 
@@ -51,6 +53,18 @@ def test_attach_says_what_it_did_and_what_comes_next(home: Path) -> None:
     assert tidegate("detach", home, "--dry-run").stdout.endswith("would be detached; nothing was changed\n")
     assert tidegate("detach", home).stdout.endswith("next: restart the broker\n")
     assert "is not attached: nothing to do" in tidegate("detach", home).stdout
+
+
+def test_the_daemon_is_to_run_as_the_broker() -> None:
+    assert serving_user(0) == "the user that the broker runs as"
+    assert serving_user(123_456) == "123456"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root attaches another user's Pulsar")
+def test_attach_names_the_user_of_another_ones_home(home: Path) -> None:
+    for path in (home, *home.rglob("*")):
+        os.chown(path, 123_456, -1)
+    assert "next: as 123456: tidegate serve" in tidegate("attach", home, "--socket", SOCKET).stdout
 
 
 def test_json_is_one_object(home: Path) -> None:

@@ -40,7 +40,7 @@ def test_a_socket_that_answers_is_well() -> None:
         ),
         (replace(FACTS, file=replace(SOCKET, mode=stat.S_IFREG | 0o600)), "is not a socket", "--socket"),
         (replace(FACTS, file=replace(SOCKET, mode=stat.S_IFSOCK | 0o666)), "mode 0666", "chmod 600"),
-        (replace(FACTS, directory=replace(FOLDER, uid=8)), "belongs to user 8", "chown 7"),
+        (replace(FACTS, directory=replace(FOLDER, uid=123_456)), "belongs to 123456", "let root run: chown"),
     ],
 )
 def test_a_socket_is_at_fault(facts: SocketFacts, said: str, do: str) -> None:
