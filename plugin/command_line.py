@@ -7,6 +7,7 @@ be imported does not break the others; the list of commands imports none of them
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from typing import Annotated, Any, NamedTuple
 
@@ -29,6 +30,10 @@ app = typer.Typer(
 _ClickError: type[Exception] = next(
     one for one in typer.BadParameter.__mro__ if one.__name__ == "ClickException"
 )
+
+
+_COMPLETES = "_TIDEGATE_COMPLETE"
+"""Set by the script of a shell that completes what is typed."""
 
 
 class _Command(NamedTuple):
@@ -78,6 +83,9 @@ _COMMANDS = {
         "tidegate.pipeline.commands.rebuild", "Make a subscription's index from its topic's backlog."
     ),
     "verify": _Command("tidegate.pipeline.commands.verify", "Compare an index with its topic."),
+    "completion": _Command(
+        "tidegate.plugin.commands.completion", "Print a script that completes commands and options."
+    ),
     "spark-package": _Command(
         "tidegate.pipeline.commands.spark_package", "Make the archive that Spark ships to its workers."
     ),
@@ -111,6 +119,12 @@ def _register(arguments: list[str]) -> None:
         app.command(name, help=command.summary)(_unreached)
 
 
+def _typed() -> list[str]:
+    from tidegate.plugin.commands.completion import typed  # noqa: PLC0415 only a shell asks so
+
+    return typed(os.environ)
+
+
 def _unreached() -> None:
     """The body of a command that was not asked for."""
 
@@ -133,7 +147,7 @@ def run(arguments: list[str]) -> int:
     Raises ``UserError``, ModuleNotFoundError and OSError, as the command does.
     """
     try:
-        _register(arguments)
+        _register(_typed() if _COMPLETES in os.environ else arguments)
         raising = raise_again()
         try:
             code = app(arguments, prog_name="tidegate", standalone_mode=False)

@@ -1,0 +1,54 @@
+"""``tidegate completion``: the script by which a shell completes commands and options.
+
+The script calls ``tidegate`` with ``_TIDEGATE_COMPLETE`` and the words typed so far. Each shell passes these
+in variables of its own, as Typer has it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from typer import completion as of_typer
+
+PROGRAM = "tidegate"
+VARIABLE = "_TIDEGATE_COMPLETE"
+_WORDS = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")
+"""Of bash, and of the other shells."""
+
+
+class Shell(StrEnum):
+    """The shells."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    epilog = "Example: tidegate completion bash > /etc/bash_completion.d/tidegate"
+    app.command(epilog=epilog)(completion)
+
+
+def completion(shell: Annotated[Shell, typer.Argument(help="The shell that reads the script.")]) -> None:
+    """Print a script that completes commands and options.
+
+    bash: source it, or put it into /etc/bash_completion.d. zsh: as _tidegate into a directory of fpath. fish:
+    as tidegate.fish into ~/.config/fish/completions.
+    """
+    of_program = {"prog_name": PROGRAM, "complete_var": VARIABLE}
+    print(of_typer.get_completion_script(**of_program, shell=shell.value).strip())  # type: ignore[attr-defined]
+
+
+def typed(environment: Mapping[str, str]) -> list[str]:
+    """The words typed after the program's name, for the shell that asks; teaches Typer the shells."""
+    of_typer.completion_init()  # type: ignore[attr-defined]
+    text = next((environment[name] for name in _WORDS if name in environment), "")
+    try:
+        return shlex.split(text)[1:]
+    except ValueError:  # a quotation that is not closed yet
+        return text.split()[1:]
