@@ -42,11 +42,11 @@ def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]
     spark = context.spark
     if wanted.offending is not None:
         check_replaceable(spark, wanted.offending)
-    sent = records.read(spark, wanted.sent, records.SENT, wanted.pulsar)
-    received = records.read(spark, wanted.received, records.RECEIVED, wanted.pulsar)
     with phase(spark, "reading what was sent"):
+        sent = records.read(spark, wanted.sent, records.SENT, wanted.pulsar)
         of_sent = records.count(sent, records.SENT, wanted.sent)
     with phase(spark, "reading what was received"):
+        received = records.read(spark, wanted.received, records.RECEIVED, wanted.pulsar)
         of_received = records.count(received, records.RECEIVED, wanted.received)
     if not of_sent.rows:
         raise TraceError(f"sent: there are no rows in {wanted.sent.where}")

@@ -146,6 +146,8 @@ def audit(  # noqa: PLR0917 the flags
     else:
         common.check_there("sent", options.sent.where, settings)
         common.check_there("received", options.received.where, settings)
+        common.check_rows("sent", options.sent.where)
+        common.check_rows("received", options.received.where, may_be_none=True)
     if not dry_run:
         common.check_writable(report)
     result, exit_code = common.run_job("audit", options.model_dump(mode="json"), settings)

@@ -19,6 +19,7 @@ from tidegate.pipeline.job.view import View, make_view
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
+_BEGIN_BYTES = 1 << 16
 start_job: Callable[[Request, View], tuple[dict[str, Any], int]] = launch
 
 
@@ -90,6 +91,23 @@ def check_there(what: str, where: str, spark: SparkSettings) -> None:
     local = spark.master.startswith("local") and "spark.hadoop.fs.defaultFS" not in spark.conf
     if local and "://" not in where and not set(where) & set("*?[]{}\\") and not Path(where).exists():
         raise OptionError(f"{what}: there is nothing at {where}")
+
+
+def check_rows(what: str, where: str, *, may_be_none: bool = False) -> None:
+    """Report a local file without rows before Spark starts, if a look at its beginning tells.
+
+    may_be_none: a header alone will do.
+    """
+    path = Path(where)
+    if "://" in where or not path.is_file():
+        return
+    with path.open("rb") as file:
+        begin = file.read(_BEGIN_BYTES)
+    lines = [line for line in begin.splitlines() if line.strip()]
+    if not begin:
+        raise OptionError(f"{what}: {where} is empty")
+    if path.suffix.lower() == ".csv" and not may_be_none and len(begin) < _BEGIN_BYTES and len(lines) < 2:
+        raise OptionError(f"{what}: there are no rows in {where}")
 
 
 def check_writable(report: Path) -> None:

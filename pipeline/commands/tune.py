@@ -116,6 +116,7 @@ def tune(  # noqa: PLR0917 the flags
         ask_socket(socket or own_default_socket(), {"what": "width", "subscription": apply_to})
     if trace is not None:
         common.check_there("the trace", trace, settings)
+        common.check_rows("the trace", trace)
     if not dry_run:
         common.check_writable(report)
     if from_daemon:

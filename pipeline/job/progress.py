@@ -6,6 +6,7 @@ Invariant: watching never disturbs the job; unreadable progress is not shown.
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 from collections.abc import Callable, Iterator
 from types import TracebackType
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 INTERVAL_S = 0.5
+_CALL_SITE = re.compile(r"\A(\w+) at \S+:\d+\Z")
+"""Spark's own name of a stage that nobody has named."""
 
 
 @contextlib.contextmanager
@@ -100,7 +103,7 @@ def _event(stage: Any) -> StageEvent:
     description = stage.description()
     name = description.get() if description.isDefined() else stage.name()
     # By default Spark describes a streaming query with its name, its ids and the batch, a line each.
-    name = name.partition("\n")[0]
+    name = _CALL_SITE.sub(r"Spark: \1", name.partition("\n")[0])
     entries = stage.inputRecords() or stage.shuffleReadRecords()
     return StageEvent(
         stage=stage.stageId(),
