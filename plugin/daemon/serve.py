@@ -44,6 +44,7 @@ from tidegate.plugin.daemon.logs import log_bugs, prepare
 from tidegate.plugin.daemon.server import Server
 from tidegate.plugin.daemon.settings import Settings, read_token, unknown_variables
 from tidegate.plugin.daemon.start_times import StartTimes, process_started_ns
+from tidegate.plugin.daemon.supervisor import Supervisor
 from tidegate.plugin.errors import StartError, StopError
 from tidegate.plugin.telemetry.address import HttpAddress
 from tidegate.plugin.telemetry.health import Health
@@ -204,12 +205,14 @@ async def serve(settings: Settings, log: Logger) -> None:
     os.umask(0o077)  # RocksDB makes files at any time, and nobody else may read them
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    supervisor = Supervisor(os.environ, os.getpid())
 
     def on_signal(number: signal.Signals) -> None:
         for one in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(one)
             signal.signal(one, signal.SIG_DFL)  # for SIGINT, Python's default would raise and clean up
         stop.set()
+        supervisor.stopping()
         log.info("stopping", signal=number.name)
 
     loop.set_exception_handler(log_bugs(log))
@@ -218,13 +221,16 @@ async def serve(settings: Settings, log: Logger) -> None:
     for name in unknown_variables():
         log.warning("a variable that begins like a setting is none, it is ignored", name=name)
     began_ns = process_started_ns()
-    while await _serve_until(stop, settings, log, began_ns):
+    while await _serve_until(stop, settings, log, began_ns, supervisor):
         began_ns = None
         log.warning("the daemon begins anew with what its data directory still has")
+    supervisor.end()
     log.info("stopped, everything received is on disk")
 
 
-async def _serve_until(stop: asyncio.Event, settings: Settings, log: Logger, began_ns: int | None) -> bool:
+async def _serve_until(
+    stop: asyncio.Event, settings: Settings, log: Logger, began_ns: int | None, supervisor: Supervisor
+) -> bool:
     """Serve until a request to stop; true if the store had lost durable data before that."""
     lost = False
     try:
@@ -234,6 +240,7 @@ async def _serve_until(stop: asyncio.Event, settings: Settings, log: Logger, beg
             collect_rarely()
             totals = (await daemon.engine.surveyor.survey()).totals
             if not stop.is_set():  # else it has said already that it stops
+                supervisor.ready(asyncio.get_running_loop())
                 log.info(
                     "serving",
                     socket=str(settings.socket),

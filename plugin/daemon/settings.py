@@ -3,7 +3,8 @@
 Invariants: a setting has one name everywhere (``socket`` in the file, ``TIDEGATE_SOCKET``, ``--socket``); an
 unknown name in the file, a nearly known one in the environment, and a senseless value are refused with one
 line that names the setting; nothing else of the daemon reads the environment, except the runtime directory of
-the default socket (``environment``) and the variables of a client of object stores (``object_stores``).
+the default socket (``environment``), the variables of a client of object stores (``object_stores``) and those
+of systemd (``supervisor``).
 """
 
 from __future__ import annotations
