@@ -79,7 +79,7 @@ def test_a_partition_has_the_policies_of_its_topic_and_they_are_asked_once() -> 
 def test_without_policies_of_topics_the_namespace_has_them_then_the_broker() -> None:
     runtime = {"ttlDurationDefaultInSeconds": "7", "subscriptionExpirationTimeMinutes": "1"}
     assert admin({f"{NAMESPACE}/messageTTL": 60}).ttl_ms(TOPIC, runtime) == 60_000
-    nothing = {
+    nothing: dict[str, Any] = {
         f"{NAMESPACE}/messageTTL": None,
         f"{NAMESPACE}/subscriptionExpirationTime": None,
         f"{NAMESPACE}/backlogQuotaMap": {},
