@@ -75,7 +75,9 @@ def examine(places: Places, ask: Callable[[Path], Ask], admin: BrokerAdmin | Non
         report.findings += home.home_findings(files, places.wheel_version)
     path = places.socket or _attached_socket(files) or places.default_socket
     status, reading, failure = _status(ask(path), places.clock_ms)
-    report.findings += machine.socket_findings(look_at_socket(path, failure))
+    report.findings += machine.socket_findings(
+        look_at_socket(path, failure), None if files is None else files.owner
+    )
     if status is not None:
         _about_daemon(report, status, ask(path), files, places.wheel_version)
     if admin is None:

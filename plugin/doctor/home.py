@@ -15,7 +15,7 @@ class HomeFacts:
 
     advice: the lines of ``attach``, by conf file. jar_version: of the shim in the home, None if it says none.
     changed_ms: the time of the latest change of a conf file or the jar. ack_ranges_max: the least limit of
-    the conf files, 0 if unknown.
+    the conf files, 0 if unknown. owner: the uid of the home's.
     """
 
     attachment: Attachment
@@ -23,6 +23,7 @@ class HomeFacts:
     jar_version: str | None
     changed_ms: int
     ack_ranges_max: int
+    owner: int
 
 
 def home_findings(facts: HomeFacts, wheel_version: str) -> list[Finding]:

@@ -29,7 +29,7 @@ def look_at_home(path: Path) -> HomeFacts:
         values = {
             conf.name: conf_file.values(conf_file.decode(opened.read_conf(conf))) for conf in opened.confs
         }
-        jar = opened.read_if_there(opened.jar)
+        jar, owner = opened.read_if_there(opened.jar), opened.owner
         changed_s = [one.lstat().st_mtime for one in (*opened.confs, opened.jar) if one.exists()]
     version = attachment.pulsar_version
     advice = {name: tuple(conf_advice(one, version)) for name, one in values.items()}
@@ -40,6 +40,7 @@ def look_at_home(path: Path) -> HomeFacts:
         None if jar is None else jar_version(jar),
         round(max(changed_s, default=0.0) * 1_000),
         most,
+        owner,
     )
 
 

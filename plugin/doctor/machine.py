@@ -50,14 +50,19 @@ class DataFacts:
     memory_free_bytes: int | None
 
 
-def socket_findings(facts: SocketFacts) -> list[Finding]:
-    """The findings about the daemon's socket."""
+def socket_findings(facts: SocketFacts, home_owner: int | None = None) -> list[Finding]:
+    """The findings about the daemon's socket; ``home_owner``: the Pulsar home's uid, None without one."""
     wrong = _wrong_socket(facts)
     if wrong:
         return [Finding(check="socket", verdict=Verdict.FAULT, says=says, do=do) for says, do in wrong]
     if facts.failure:
         do = "mend what the line says; the last line of the daemon's log says why it ended"
         return [Finding(check="socket", verdict=Verdict.FAULT, says=facts.failure, do=do)]
+    if facts.file is not None and home_owner and facts.file.uid not in {home_owner, 0}:
+        theirs, ours = user_name(home_owner), user_name(facts.file.uid)
+        says = f"the home belongs to {theirs}, the daemon runs as {ours}"
+        do = f"run daemon and broker as the same user: a broker of {theirs} talks to no daemon of {ours}"
+        return [Finding(check="socket", verdict=Verdict.WARNING, says=says, do=do)]
     says = f"{facts.path} answers, and only its owner may use it"
     return [Finding(check="socket", verdict=Verdict.OK, says=says)]
 

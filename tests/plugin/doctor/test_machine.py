@@ -55,6 +55,21 @@ def test_a_sticky_directory_of_root_is_well() -> None:
     assert [one.verdict for one in socket_findings(replace(FACTS, directory=sticky))] == [Verdict.OK]
 
 
+@pytest.mark.parametrize(
+    ("owner", "uid", "verdict"),
+    [
+        (None, 7, Verdict.OK),
+        (0, 7, Verdict.OK),
+        (7, 7, Verdict.OK),
+        (7, 0, Verdict.OK),
+        (8, 7, Verdict.WARNING),
+    ],
+)
+def test_a_daemon_of_another_user_than_the_home_s(owner: int | None, uid: int, verdict: Verdict) -> None:
+    facts = SocketFacts("/run/t/t.sock", replace(SOCKET, uid=uid), replace(FOLDER, uid=uid), "")
+    assert [one.verdict for one in socket_findings(facts, owner)] == [verdict]
+
+
 def of(facts: DataFacts, **totals: int) -> dict[str, tuple[Verdict, str]]:
     return {one.check: (one.verdict, one.says) for one in data_findings(facts, TOTALS | totals)}
 
