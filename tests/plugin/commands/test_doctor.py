@@ -94,5 +94,5 @@ async def test_a_daemon_with_names_of_a_client(start: StartDaemon, socket_path: 
     assert found["delays"][0]["says"] == "5 messages are due in more than 10 years"
     assert [one["verdict"] for one in found["admin"]] == [Verdict.FAULT]
     well = {check for check, each in found.items() if {one["verdict"] for one in each} == {Verdict.OK}}
-    assert {"socket", "ready", "version", "brokers", "tracker", "damage", "disk"} <= well
+    assert {"socket", "ready", "version", "brokers", "tracker", "damage"} <= well
     assert "ttl" not in found
