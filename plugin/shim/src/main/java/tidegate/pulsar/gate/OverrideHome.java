@@ -122,6 +122,14 @@ public interface OverrideHome {
     /** Changes the pointer from {@code former} to {@code next}. A {@link ConflictException}, too, has perhaps been done. */
     CompletableFuture<Pointed> point(String former, String next);
 
+    /**
+     * Ledgers that former trackers of the subscription have made at this broker, and left behind: it was not known then if a
+     * pointer names them.
+     */
+    default List<Long> leftBehind() {
+        return List.of();
+    }
+
     /** Deletes a ledger of overrides, in the background. */
     void delete(long ledgerId);
 

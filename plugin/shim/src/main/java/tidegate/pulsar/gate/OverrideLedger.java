@@ -82,12 +82,18 @@ final class OverrideLedger {
         return appendAll(ledger, records, left);
     }
 
+    /** True if it is to be written anew, or its pointer, to have ledgers deleted that former trackers have left. */
+    boolean hasLeftBehind() {
+        return !OverrideHome.ledgersOf(pointer).containsAll(home.leftBehind());
+    }
+
     /** A ledger in doubt that has the same records is named once more: a new one for each attempt might be left behind. */
     Rewriting rewrite(Records all) {
         if (doubtful != null && doubtful.all.equals(all)) {
             return doubtful;
         }
         setAside();
+        home.leftBehind().stream().filter(one -> !former.contains(one)).forEach(former::add);
         return new Rewriting(all);
     }
 

@@ -224,7 +224,8 @@ final class OverrideLog {
         boolean tidiesNow = tidies && isOver && home.isAvailable();
         PositionBitmaps left = tidiesNow ? overrides.takeLeft(nowMs, context.persistedMarkDelete(), LEFT_MAX)
                 : new PositionBitmaps();
-        if (!again && queue.isEmpty() && left.isEmpty() && !(tidiesNow && overrides.hasReturned())) {
+        boolean sweeps = tidiesNow && ledger.hasLeftBehind();
+        if (!again && queue.isEmpty() && left.isEmpty() && !(tidiesNow && overrides.hasReturned()) && !sweeps) {
             tidies = false;
             return null;
         }
@@ -234,7 +235,7 @@ final class OverrideLog {
         queue = new ArrayList<>();
         Records records = new Records();
         changes.forEach(change -> addAll(change.records(), records));
-        if (ledger.isToRewrite(overrides.stored())) {
+        if (sweeps || ledger.isToRewrite(overrides.stored())) {
             return new Rewrite(changes, again ? overrides.allMoving() : records);
         }
         if (records.isEmpty() && overrides.isEmpty()) {

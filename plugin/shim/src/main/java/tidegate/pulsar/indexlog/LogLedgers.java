@@ -45,9 +45,14 @@ public final class LogLedgers implements LogHome {
      * Shared by all logs of a broker. {@code home} is the place for new logs; {@code client} gives BookKeeper's client on
      * demand.
      */
-    public record Shared(String home, Supplier<BookKeeper> client, Executor background, AtomicLong bytesUnderWay) {
+    public record Shared(String home, Supplier<BookKeeper> client, Executor background, AtomicLong bytesUnderWay,
+            Map<String, Set<Long>> leftBehind) {
         /** One broker has at most so many bytes on their way to the bookies, for all logs together. */
         static final long MAX_BYTES = 64L << 20;
+
+        public Shared(String home, Supplier<BookKeeper> client, Executor background, AtomicLong bytesUnderWay) {
+            this(home, client, background, bytesUnderWay, new ConcurrentHashMap<>());
+        }
     }
 
     private final String name;

@@ -41,7 +41,7 @@ public final class OverrideLedgers implements OverrideHome {
     private final CursorProperties properties;
     private final LogLedgers.Shared shared;
     private final Map<Long, WriteHandle> written = new ConcurrentHashMap<>();
-    /** Created here and not deleted: among them may be one that no pointer names. */
+    /** Created here and not deleted: among them may be ones that no pointer names. */
     private final Set<Long> created = ConcurrentHashMap.newKeySet();
     private volatile boolean closed;
 
@@ -150,10 +150,27 @@ public final class OverrideLedgers implements OverrideHome {
     }
 
     @Override
+    public List<Long> leftBehind() {
+        return List.copyOf(shared.leftBehind().getOrDefault(subscription(), Set.of()));
+    }
+
+    private String subscription() {
+        return cursor.getManagedLedger().getName() + " " + cursor.getName();
+    }
+
+    @Override
     public void delete(long ledgerId) {
+        forget(ledgerId);
+        deleted(ledgerId);
+    }
+
+    private void forget(long ledgerId) {
         written.remove(ledgerId);
         created.remove(ledgerId);
-        deleted(ledgerId);
+        shared.leftBehind().computeIfPresent(subscription(), (key, ledgers) -> {
+            ledgers.remove(ledgerId);
+            return ledgers.isEmpty() ? null : ledgers;
+        });
     }
 
     private CompletableFuture<Void> deleted(long ledgerId) {
@@ -169,8 +186,9 @@ public final class OverrideLedgers implements OverrideHome {
         CompletableFuture<Void> all = CompletableFuture.completedFuture(null);
         Set<Long> ledgers = new LinkedHashSet<>(OverrideHome.ledgersOf(pointer()));
         ledgers.addAll(created);
+        ledgers.addAll(leftBehind());
         for (long ledgerId : ledgers) {
-            written.remove(ledgerId);
+            forget(ledgerId);
             all = all.thenCompose(done -> deleted(ledgerId));
         }
         return all;
@@ -192,6 +210,12 @@ public final class OverrideLedgers implements OverrideHome {
             if (handle != null) {
                 handle.closeAsync();
             }
+        }
+        // A pointer may name one of these. The next tracker of the subscription knows, and deletes them.
+        List<Long> left = new ArrayList<>(created);
+        left.removeAll(OverrideHome.ledgersOf(pointer()));
+        if (!left.isEmpty()) {
+            shared.leftBehind().computeIfAbsent(subscription(), key -> ConcurrentHashMap.newKeySet()).addAll(left);
         }
     }
 }

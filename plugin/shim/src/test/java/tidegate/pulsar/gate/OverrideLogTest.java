@@ -42,6 +42,7 @@ class OverrideLogTest {
         private final Deque<CompletableFuture<Void>> appends = new ArrayDeque<>();
         private final Deque<CompletableFuture<Pointed>> points = new ArrayDeque<>();
         private final List<Long> deleted = new ArrayList<>();
+        private final List<Long> left = new ArrayList<>();
         private String pointer = "";
         private String next = "";
         private long lastLedger = 10;
@@ -85,8 +86,14 @@ class OverrideLogTest {
         }
 
         @Override
+        public List<Long> leftBehind() {
+            return List.copyOf(left);
+        }
+
+        @Override
         public void delete(long ledgerId) {
             deleted.add(ledgerId);
+            left.remove(ledgerId);
         }
 
         @Override
@@ -454,6 +461,52 @@ class OverrideLogTest {
         over.add(12L);
         assertEquals(over, new TreeSet<>(home.deleted));
         assertEquals(home.lastLedger, (long) OverrideHome.ledgersOf(home.pointer).get(0));
+    }
+
+    /** A former tracker ended while the pointer to ledger 5 was on its way. {@code isThere}: it has come. */
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void aLedgerThatAFormerTrackerLeftInDoubtIsDeleted(boolean isThere) {
+        home.left.add(5L);
+        home.pointer = isThere ? "1;5" : "";
+        OverrideLog log = log();
+        log.look(clock.millis());
+        if (isThere) {
+            home.reads.remove().complete(List.of(OverrideEntry.moved(to(clock.millis() + 60_000), 0, 1)));
+            clock.advance(2_000);
+            log.look(clock.millis());
+            assertEquals(0, home.points.size(), "it counts");
+            move(log, clock.millis() + 70_000);
+            log.go();
+        }
+        home.appended();
+        home.points.remove().complete(OverrideHome.Pointed.REFUSED);
+        home.deleted.remove(11L);
+        assertEquals(List.of(), home.deleted, "it may still be named");
+        clock.advance(20_000);
+        if (isThere) {
+            move(log, clock.millis() + 70_000);
+        }
+        log.look(clock.millis());
+        home.appended();
+        home.pointed();
+        assertEquals(List.of(5L), home.deleted);
+        clock.advance(2_000);
+        log.look(clock.millis());
+        assertEquals(0, home.points.size());
+    }
+
+    /** The tracker that has moved messages meanwhile has a ledger of its own. */
+    @Test
+    void aLedgerThatIsLeftLateIsDeleted() {
+        long then = clock.millis() + 60_000;
+        OverrideLog log = stored(then);
+        home.left.add(5L);
+        clock.advance(2_000);
+        log.look(clock.millis());
+        home.settle();
+        assertEquals(List.of(5L, 11L), home.deleted.stream().sorted().toList());
+        assertEquals(Map.of(MESSAGE, then), read());
     }
 
     @Test

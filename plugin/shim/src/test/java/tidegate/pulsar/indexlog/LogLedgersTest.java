@@ -311,4 +311,40 @@ class LogLedgersTest {
         deletions.look();
         assertEquals(List.of(), deleted, "who deletes it later says so again");
     }
+
+    private OverrideLedgers nextTracker() {
+        return new OverrideLedgers("test", CursorProperties.withoutReset(cursor), shared);
+    }
+
+    private void aTrackerMakesALedgerOfOverridesAndEnds() {
+        CompletableFuture<Long> ledgerId = overrides.create();
+        overrides.close();
+        made.complete(played(WriteHandle.class, (method, arguments) -> handle(method)));
+        assertEquals(7, ledgerId.join());
+    }
+
+    @Test
+    void aLedgerOfOverridesThatATrackerLeavesInDoubtIsForTheNextOneToDelete() {
+        aTrackerMakesALedgerOfOverridesAndEnds();
+        OverrideLedgers next = nextTracker();
+        assertEquals(List.of(7L), next.leftBehind());
+        next.delete(7);
+        assertEquals(List.of(7L), deleted);
+        assertEquals(List.of(), nextTracker().leftBehind());
+    }
+
+    @Test
+    void aLedgerOfOverridesThatThePointerNamesIsNotLeftBehind() {
+        properties.put(CursorRecord.PREFIX + "overrides", "1;7");
+        aTrackerMakesALedgerOfOverridesAndEnds();
+        assertEquals(List.of(), nextTracker().leftBehind());
+    }
+
+    @Test
+    void withTheSubscriptionGoesALedgerOfOverridesThatAFormerTrackerLeft() {
+        aTrackerMakesALedgerOfOverridesAndEnds();
+        nextTracker().deleteAll().join();
+        assertEquals(List.of(7L), deleted);
+        assertEquals(List.of(), nextTracker().leftBehind());
+    }
 }
