@@ -906,18 +906,15 @@ class Tracker:
                 continue
             if self.host.is_deleted(position) or position in self.settling:
                 found.acknowledged.add(position)
-            elif position in self.handed_out or position in self.asked_for:
+            elif position in self.handed_out:
                 found.too_late.add(position)
             elif position in self.contained:
                 found.waiting.add(position)
         return found
 
-    def _holds(self, look: int, asked: Iterable[Position]) -> bool:
-        """True if a look at the cursor under that seal tells all: not while the dispatcher reads a message
-        whose move was not stored."""
-        read = self.asked_for & self.overrides.undone
-        is_read = any(each in read and not self.host.is_deleted(each) for each in asked) if read else False
-        return self.seal.stood(look) and self.decided and not is_read
+    def _holds(self, look: int) -> bool:
+        """True if a look at the cursor under that seal tells all."""
+        return self.seal.stood(look) and self.decided
 
     @property
     def _takes_more(self) -> bool:
@@ -929,7 +926,7 @@ class Tracker:
         if self._takes_more:
             self._notice_reset()
         kept = asked.ask or look != NO_SEAL
-        if not (self._takes_more and kept and self._holds(look, asked.positions)):
+        if not (self._takes_more and kept and self._holds(look)):
             answer(Cancelled(*_undecided(), Standing.UNDECIDED))
             return
         found = self._sort(asked.positions)
@@ -967,7 +964,7 @@ class Tracker:
             self._notice_reset()
         may = asked.ask or self.override_log.takes
         times = {(ledger_id, entry_id): at_ms for at_ms, ledger_id, entry_id in asked.entries}
-        if not (self._takes_more and may and self._holds(look, times)):
+        if not (self._takes_more and may and self._holds(look)):
             answer(Rescheduled(*_undecided(), Standing.UNDECIDED))
             return
         found = self._sort(times)

@@ -34,7 +34,7 @@ final class Cancellations {
     Frame.Cancelled decide(Frame.Cancel cancel, Inquiry.Look look) {
         cursor.noticeReset();
         boolean mayKeep = cancel.ask() || look.generation() != Seal.NONE;
-        if (!mayKeep || !inquiry.holds(look, cancel.positions())) {
+        if (!mayKeep || !inquiry.holds(look)) {
             return Frame.Cancelled.notYet();
         }
         Inquiry.Standing standing = inquiry.sort(cancel.positions(), look);

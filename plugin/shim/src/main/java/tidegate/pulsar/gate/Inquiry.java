@@ -1,8 +1,6 @@
 package tidegate.pulsar.gate;
 
-import tidegate.pulsar.position.Overrides;
 import tidegate.pulsar.position.PositionSet;
-import tidegate.pulsar.position.SoughtPositions;
 import tidegate.pulsar.position.TrackedPositions;
 import tidegate.pulsar.wire.PositionBitmaps;
 
@@ -19,14 +17,10 @@ final class Inquiry {
 
     private final Seal seal;
     private final TrackedPositions positions;
-    private final SoughtPositions sought;
-    private final Overrides overrides;
 
     Inquiry(TrackerParts parts) {
         seal = parts.seal;
         positions = parts.positions;
-        sought = parts.sought;
-        overrides = parts.overrides;
     }
 
     /** Looks at the cursor. Needs no lock, as it may take long. */
@@ -44,21 +38,15 @@ final class Inquiry {
         return new Look(generation, absent, deleted);
     }
 
-    /**
-     * True if the look still holds, and tells all. It does not while the dispatcher reads a message whose move was not stored:
-     * it may still wait, or go to a consumer.
-     */
-    boolean holds(Look look, PositionBitmaps asked) {
-        if (!seal.stood(look.generation()) || !positions.isDecided()) {
-            return false;
-        }
-        boolean[] isRead = {false};
-        asked.forEach((ledgerId, entryId) -> isRead[0] |= sought.isAskedFor(ledgerId, entryId)
-                && overrides.isUndone(ledgerId, entryId) && !look.deleted().contains(ledgerId, entryId));
-        return !isRead[0];
+    /** True if the look still holds, and tells all. */
+    boolean holds(Look look) {
+        return seal.stood(look.generation()) && positions.isDecided();
     }
 
-    /** Sorts the positions by their state. */
+    /**
+     * A message that is read again waits like any other: the dispatcher asks the tracker about it before a consumer has it, and
+     * hears that it stays if it is cancelled or moves by then.
+     */
     Standing sort(PositionBitmaps asked, Look look) {
         PositionBitmaps waiting = new PositionBitmaps();
         PositionBitmaps tooLate = new PositionBitmaps();
@@ -69,7 +57,7 @@ final class Inquiry {
             }
             if (look.deleted().contains(ledgerId, entryId) || positions.isSettling(ledgerId, entryId)) {
                 acknowledged.add(ledgerId, entryId);
-            } else if (positions.isHandedOut(ledgerId, entryId) || sought.isAskedFor(ledgerId, entryId)) {
+            } else if (positions.isHandedOut(ledgerId, entryId)) {
                 tooLate.add(ledgerId, entryId);
             } else if (positions.contains(ledgerId, entryId)) {
                 waiting.add(ledgerId, entryId);

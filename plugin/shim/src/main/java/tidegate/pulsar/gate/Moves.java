@@ -69,11 +69,10 @@ final class Moves {
     /** Decides. Unless the frame only asks, its waiting messages move from now on: the caller stores the records. */
     Decision decide(Frame.Reschedule reschedule, Inquiry.Look look) {
         cursor.noticeReset();
-        PositionBitmaps asked = asked(reschedule);
-        if (!inquiry.holds(look, asked) || !reschedule.ask() && !log.takes()) {
+        if (!inquiry.holds(look) || !reschedule.ask() && !log.takes()) {
             return new Decision(Frame.Rescheduled.notYet(), new Records(0));
         }
-        Inquiry.Standing standing = inquiry.sort(asked, look);
+        Inquiry.Standing standing = inquiry.sort(asked(reschedule), look);
         Records changes = new Records();
         Standing answer = Standing.SETTLED;
         if (!reschedule.ask()) {

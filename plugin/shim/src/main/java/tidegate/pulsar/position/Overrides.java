@@ -82,11 +82,6 @@ public final class Overrides {
         return !returned.isEmpty();
     }
 
-    /** True if it was to move and did not, and may not have been read again. */
-    public boolean isUndone(long ledgerId, long entryId) {
-        return !undone.isEmpty() && undone.contains(ledgerId, entryId);
-    }
-
     public void forEach(MovedTimes.Visitor visitor) {
         live.forEach(visitor);
     }

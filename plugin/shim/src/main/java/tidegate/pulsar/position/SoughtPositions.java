@@ -28,11 +28,6 @@ public final class SoughtPositions {
         return !askedFor.isEmpty();
     }
 
-    /** True if the dispatcher was given it to read. */
-    public boolean isAskedFor(long ledgerId, long entryId) {
-        return !askedFor.isEmpty() && askedFor.contains(ledgerId, entryId);
-    }
-
     /** The lowest sought position; null if there is none. */
     public Position first() {
         return sought.first((ledgerId, entryId) -> true);

@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 import tidegate.pulsar.wire.Frame;
@@ -69,6 +70,29 @@ class CancellationsTest extends TrackerScenario {
         assertAnswer(cancel(handedOut, acknowledged, waits, plain, new Position(9, 9)),
                 positions(waits), positions(handedOut), positions(acknowledged));
         assertAnswer(cancel(waits), positions(), positions(), positions(waits));
+    }
+
+    /** A daemon that came back with nothing does not hold it, and the dispatcher reads it. */
+    @Test
+    void aMessageThatIsReadAgainWaits() {
+        start();
+        Position cancelled = publish(1, 60_000);
+        Position other = publish(2, 60_000);
+        world.settle();
+        world.broker.permits = 0;
+        world.wipeDaemon();
+        world.settle();
+        List<Long> toRead = new ArrayList<>();
+        world.core().queue().popDue(5, (ledgerId, entryId) -> toRead.add(entryId));
+        assertEquals(List.of(1L, 2L), toRead);
+        assertAnswer(ask(true, cancelled, other), positions(cancelled, other), positions(), positions());
+        assertAnswer(cancel(cancelled), positions(cancelled), positions(), positions());
+        assertTrue(world.core().queue().addMessage(1, 1, world.now() + 60_000));
+        assertTrue(world.core().queue().addMessage(1, 2, world.now() + 60_000));
+        assertAnswer(ask(true, cancelled, other), positions(other), positions(), positions(cancelled));
+        world.broker.permits = 20;
+        world.runUntil(world.now() + 90_000);
+        assertEquals(List.of(2L), delivered());
     }
 
     @Test

@@ -151,8 +151,10 @@ class MovesTest extends TrackerScenario {
         assertEquals(List.of(then), times(1));
     }
 
-    @Test
-    void whetherAMessageThatIsReadAgainIsTooLateIsNotKnown() {
+    /** The dispatcher reads it after a move that was not stored. */
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void aMessageThatIsReadAgainMoves(boolean isOverdue) {
         start();
         Position waits = publish(1, 60_000);
         world.settle();
@@ -161,13 +163,15 @@ class MovesTest extends TrackerScenario {
         List<Long> toRead = new ArrayList<>();
         world.core().queue().popDue(5, (ledgerId, entryId) -> toRead.add(entryId));
         assertEquals(List.of(1L), toRead);
-        assertEquals(Frame.Rescheduled.notYet(), ask(true, 0, waits));
-        world.daemon.cancel(8, false, waits);
-        world.toShim(Integer.MAX_VALUE);
-        world.toDaemon();
-        assertEquals(Frame.Cancelled.notYet(), world.daemon.cancelled.get(8L));
-        assertTrue(world.core().queue().addMessage(1, 1, world.now() + 60_000));
+        long ownMs = world.now() + 60_000;
+        world.broker.failingOverrides = 0;
+        world.clock.set(world.now() + (isOverdue ? 90_000 : 10_000));
         assertAnswer(ask(true, 0, waits), positions(waits), positions(), positions());
+        long then = world.now() + 200_000;
+        assertMoved(move(then, waits), waits);
+        assertTrue(world.core().queue().addMessage(1, 1, ownMs));
+        runFor(300_000);
+        assertEquals(List.of(then), times(1));
     }
 
     @Test
