@@ -94,7 +94,7 @@ class TrackerCoreTest extends TrackerScenario {
         }
         for (int entry = 0; entry < 10; entry++) {
             world.runUntil(firstMs + entry - 1);
-            assertFalse(world.core().dispatcher().hasDue(), "entry " + entry + " is due in a millisecond");
+            assertFalse(world.core().queue().hasDue(), "entry " + entry + " is due in a millisecond");
             assertEquals(entry, delivered().size());
         }
         world.runUntil(firstMs + 9);
