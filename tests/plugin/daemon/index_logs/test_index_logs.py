@@ -326,6 +326,14 @@ async def test_a_former_owner_writes_nothing_more(start: StartDaemon, socket_pat
         assert world.pointer == pointer
         assert ledger.entries == kept
         assert list(world.ledgers.values()) == [ledger], "what it has made for nothing is deleted"
+        logs = daemon.engine._logs
+        assert logs is not None
+        await until(lambda: not logs.written)
+        made = world.next_ledger_id
+        stream.add(entries(5, now_ms() + HOUR_MS, ledger_id=3))
+        await stream.durable()
+        assert not logs.written
+        assert world.next_ledger_id == made, "it does not try again and again"
 
 
 async def test_an_index_that_exists_is_uploaded_when_the_log_is_switched_on(
