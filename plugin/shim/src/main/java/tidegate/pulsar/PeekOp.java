@@ -131,29 +131,37 @@ final class PeekOp {
         return property.getKey().equals(peek.property()) && property.getValue().equals(peek.value());
     }
 
+    /** On a thread of BookKeeper's, which others need: it writes no more text than it tells, and a part. */
     @GuardedBy("this")
     private byte[] content(int sizeBytes) {
         StringBuilder text = new StringBuilder("{\"size_bytes\":").append(sizeBytes);
         int withoutKey = text.length();
-        if (metadata.hasPartitionKey()) {
-            text.append(",\"key\":");
-            JsonText.quote(metadata.getPartitionKey(), text);
+        boolean fits = !metadata.hasPartitionKey() || quote(",\"key\":", metadata.getPartitionKey(), text);
+        if (!fits) {
+            text.setLength(withoutKey);
         }
         int withoutProperties = text.length();
         text.append(",\"properties\":{");
         String comma = "";
-        for (KeyValue property : metadata.getPropertiesList()) {
-            text.append(comma);
-            JsonText.quote(property.getKey(), text);
-            text.append(':');
-            JsonText.quote(property.getValue(), text);
+        for (int i = 0; fits && i < metadata.getPropertiesCount(); i++) {
+            KeyValue property = metadata.getPropertyAt(i);
+            fits = quote(comma, property.getKey(), text) && quote(":", property.getValue(), text);
             comma = ",";
         }
         text.append('}');
-        if (text.length() > MAX_CONTENT) {
-            text.setLength(withoutProperties <= MAX_CONTENT ? withoutProperties : withoutKey);
+        if (!fits) {
+            text.setLength(withoutProperties);
         }
         return text.append('}').toString().getBytes(StandardCharsets.UTF_8);
+    }
+
+    /** False if there is no room for it. */
+    private static boolean quote(String before, String value, StringBuilder text) {
+        if (text.length() + value.length() > MAX_CONTENT) {
+            return false;
+        }
+        JsonText.quote(value, text.append(before));
+        return text.length() <= MAX_CONTENT;
     }
 
     private synchronized void failed(Position position, ManagedLedgerException e) {

@@ -143,5 +143,11 @@ class PeekOpTest {
         store(1, null, "large", "x".repeat(PeekOp.MAX_CONTENT));
         assertEquals("{\"size_bytes\":" + stored.get(1L).length + "}",
                 StandardCharsets.UTF_8.decode(peek(Frame.Peek.ANY, "", "", positions(1)).content()).toString());
+        store(2, "k".repeat(PeekOp.MAX_CONTENT), "small", "x");
+        assertEquals("{\"size_bytes\":" + stored.get(2L).length + "}",
+                StandardCharsets.UTF_8.decode(peek(Frame.Peek.ANY, "", "", positions(2)).content()).toString());
+        store(3, "k", "one", "x", "escaped", "ü".repeat(PeekOp.MAX_CONTENT / 2));
+        assertEquals("{\"size_bytes\":" + stored.get(3L).length + ",\"key\":\"k\"}",
+                StandardCharsets.UTF_8.decode(peek(Frame.Peek.ANY, "", "", positions(3)).content()).toString());
     }
 }

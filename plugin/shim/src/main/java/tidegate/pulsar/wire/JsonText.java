@@ -2,6 +2,8 @@ package tidegate.pulsar.wire;
 
 /** Texts as JSON has them. */
 public final class JsonText {
+    private static final String HEX = "0123456789abcdef";
+
     private JsonText() {}
 
     /** Appends a text with its quotes, in ASCII: half a surrogate pair, which a client may send in a name, has no UTF-8. */
@@ -12,7 +14,10 @@ public final class JsonText {
             if (one == '"' || one == '\\') {
                 out.append('\\').append(one);
             } else if (one < 0x20 || one > 0x7e) {
-                out.append(String.format("\\u%04x", (int) one));
+                out.append("\\u");
+                for (int shift = 12; shift >= 0; shift -= 4) {
+                    out.append(HEX.charAt(one >> shift & 0xf));
+                }
             } else {
                 out.append(one);
             }
