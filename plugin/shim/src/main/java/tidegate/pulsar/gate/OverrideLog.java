@@ -401,9 +401,10 @@ final class OverrideLog {
                         cause(rewriting.failure()).getMessage());
                 return false;
             }
-            if (outcome == OverrideLedger.Outcome.STALE) {
-                phase = Phase.UNREAD;
+            if (outcome == OverrideLedger.Outcome.REFUSED) {
+                return false;
             }
+            phase = Phase.UNREAD;
             return ++conflicts >= MAX_CONFLICTS;
         }
     }

@@ -133,15 +133,24 @@ public final class Overrides {
         moving.put(ledgerId, entryId, timeMs);
     }
 
-    /** It is stored: true if it is live now, false if it left, or moves on. */
+    /** It is stored: true if its message waits for that time now, false if it left, or moves on. */
     boolean settle(long ledgerId, long entryId, long timeMs) {
-        if (moving.get(ledgerId, entryId) != timeMs) {
+        long movingMs = moving.get(ledgerId, entryId);
+        boolean movesOn = movingMs != timeMs;
+        if (movingMs == MovedTimes.NONE || movesOn && hasReturned(ledgerId, entryId)) {
             return false;
         }
-        moving.remove(ledgerId, entryId);
+        if (!movesOn) {
+            moving.remove(ledgerId, entryId);
+        }
         leaving.remove(ledgerId, entryId);
+        // One that moves on has this time again if it does not move after all.
         live.put(ledgerId, entryId, timeMs);
-        return true;
+        return !movesOn;
+    }
+
+    private boolean hasReturned(long ledgerId, long entryId) {
+        return returned.contains(ledgerId, entryId) || taken.get(ledgerId, entryId) == RETURNED;
     }
 
     /** It is surely not stored: true if it does not move any more. */

@@ -7,6 +7,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.nio.ByteBuffer;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
 import java.util.Deque;
 import java.util.List;
 import java.util.Map;
@@ -130,7 +132,13 @@ class OverrideLogTest {
         public OverrideHome overrides() {
             return home;
         }
+
+        @Override
+        public void reopenTopic() {
+            reopened++;
+        }
     };
+    private int reopened;
     private final Object lock = new Object();
     private final Overrides overrides = new Overrides();
     private final TrackedPositions positions = new TrackedPositions(new NearTier(), new SoughtPositions(), overrides);
@@ -290,6 +298,49 @@ class OverrideLogTest {
         home.appended();
         assertEquals(List.of(OverrideLog.Stored.YES), fates);
         assertEquals(Map.of(MESSAGE, then), read());
+    }
+
+    @Test
+    void aMessageThatMovesOnInVainHasTheTimeThatWasAnsweredMeanwhile() {
+        long then = clock.millis() + 5_000;
+        OverrideLog log = stored(then);
+        Position[] often = new Position[1_002];
+        Arrays.fill(often, MESSAGE);
+        move(log, to(then + 1, often));
+        log.go();
+        move(log, then + 2);
+        home.appended();
+        assertEquals(List.of(OverrideLog.Stored.YES), fates);
+        assertEquals(2, home.ledgers.size(), "it is written anew");
+        home.appends.remove().completeExceptionally(new IllegalStateException("no bookies"));
+        assertEquals(List.of(OverrideLog.Stored.YES, OverrideLog.Stored.NO), fates);
+        assertEquals(then + 1, overrides.timeOf(MESSAGE.ledgerId(), MESSAGE.entryId(), 0));
+        assertEquals(Map.of(MESSAGE, then + 1), read());
+    }
+
+    /** As while the bookies do not store the cursor: to load the topic anew would only disturb its clients. */
+    @Test
+    void aPointerThatTakesNothingLeavesTheTopicOpen() {
+        OverrideLog log = log();
+        for (int i = 0; i < 10; i++) {
+            move(log, clock.millis() + 60_000);
+            log.go();
+            home.appended();
+            home.points.remove().complete(OverrideHome.Pointed.REFUSED);
+            clock.advance(20_000);
+        }
+        assertEquals(Collections.nCopies(10, OverrideLog.Stored.NO), fates);
+        assertEquals(0, reopened);
+        move(log, clock.millis() + 60_000);
+        log.go();
+        home.appended();
+        for (int i = 0; i < 4; i++) {
+            assertEquals(0, reopened);
+            home.points.remove().completeExceptionally(new OverrideHome.ConflictException("another version"));
+            clock.advance(20_000);
+            log.go();
+        }
+        assertEquals(1, reopened);
     }
 
     @Test

@@ -113,6 +113,30 @@ class OverridesTest {
     }
 
     @Test
+    void oneThatMovesOnInVainHasTheTimeThatWasStoredMeanwhile() {
+        overrides.move(1, 1, 1_000);
+        overrides.move(1, 1, 2_000);
+        assertFalse(overrides.settle(1, 1, 1_000));
+        assertTrue(overrides.isMoving(1, 1));
+        assertTrue(overrides.undo(1, 1, 2_000));
+        assertEquals(1_000, overrides.timeOf(1, 1, 5));
+        overrides.leave(1, 1);
+        assertFalse(overrides.settle(1, 1, 2_000), "it has left");
+        assertEquals(1, overrides.stored());
+    }
+
+    @Test
+    void oneThatCameBackAndMovesOnInVainHasItsOwnTime() {
+        overrides.move(1, 1, 1_000);
+        overrides.leave(1, 1);
+        overrides.comeBack(1, 1);
+        overrides.move(1, 1, 2_000);
+        assertFalse(overrides.settle(1, 1, 1_000));
+        assertTrue(overrides.undo(1, 1, 2_000));
+        assertEquals(5, overrides.timeOf(1, 1, 5));
+    }
+
+    @Test
     void oneThatLeavesAnewWhileItIsTakenKeepsItsNewTime() {
         store(1, 1_000);
         overrides.leave(1, 1);
