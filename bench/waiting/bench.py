@@ -1,10 +1,12 @@
 """The time to see and to cancel messages that wait, beside Redis and PostgreSQL in the same run.
 
-Two scenarios. *Looks*: each keeper has all entries, due evenly over a week; the tide of that week in 60
+Three scenarios. *Looks*: each keeper has all entries, due evenly over a week; the tide of that week in 60
 buckets, and pages of 1,000 from random times on, are asked again and again. *Cancels*: messages wait at a
 real broker, and ``cancel`` takes back some one at a time and the others in batches, each answered when
 Pulsar's record and the journal have it; the peers delete as many by their ids, each batch as durable as they
 make it. Unfavourable to Tidegate: the peers are given ids in their own form, and have no broker that decides.
+*Beside*, Tidegate alone: messages are delivered at a steady rate, and in every other quarter of the time as
+many others of the subscription are cancelled.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from bench.harness.driver import Bench, Plan, Recorder
 from bench.harness.made_entries import Source
 from bench.harness.stats import Better, quantiles
 from bench.harness.trackers import OURS, TRACKERS
-from bench.pulsar.stand import SUBSCRIPTION, Stand, now_ms
+from bench.lateness import schedule
+from bench.pulsar import receipts
+from bench.pulsar.stand import PROCESS_START_MS, SUBSCRIPTION, Stand, now_ms
 from bench.waiting.keepers import KEEPERS, POSTGRESQL, REDIS, Keeper, Postgresql, Redis
 from tidegate.index import Entries, PositionSet
 from tidegate.plugin.wire.client import ask_socket
@@ -44,6 +48,9 @@ CONF = {
 }
 TRACKED_S = 600.0
 TIDE_GOAL_MS, PAGE_GOAL_MS, SINGLE_GOAL_MS, CANCELS_GOAL_PER_S = 10.0, 50.0, 10.0, 20_000.0
+BESIDE_PER_S, BESIDE_BATCH, BESIDE_WARM_S = 1_000, 100, 25
+BESIDE_S, BESIDE_QUICK_S, TURNS = 15, 5, 4
+BESIDE_GOAL = 1.1
 TOPIC = "cancels"
 TOPIC_NAME = f"persistent://public/default/{TOPIC}"
 
@@ -137,7 +144,9 @@ class Run:
         progress.step("starting")
         if self._peer == OURS:
             with Stand(TRACKERS[OURS], conf=CONF) as stand:
+                consumer = stand.consumer(TOPIC)
                 self._cancel(scenario, *_broker_cancels(stand, count, progress), progress)
+                assert consumer.received == 0
             return
         with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
             keeper = KEEPERS[self._peer](Path(folder))
@@ -149,6 +158,47 @@ class Run:
                 self._cancel(scenario, everything, keeper.cancel, progress)
             finally:
                 keeper.stop()
+
+    def beside(self, seconds: int) -> None:
+        """Deliveries, without cancellations and beside them, in turns."""
+        scenario = f"{BESIDE_PER_S:,} a second delivered, {BESIDE_PER_S:,} others a second cancelled"
+        progress = self._progress(scenario)
+        progress.step("starting")
+        far = TURNS // 2 * seconds * BESIDE_PER_S
+        with Stand(TRACKERS[OURS], conf=CONF) as stand:
+            consumer = stand.consumer(TOPIC)
+            entries, cancel = _broker_cancels(stand, far, progress)
+            rows = schedule(
+                BESIDE_PER_S, BESIDE_WARM_S + TURNS * seconds, now_ms() + PROCESS_START_MS, seed=1
+            )
+            rows[:, 0] += far
+            process = stand.start_sending(TOPIC, rows)
+            begin_ms = int(rows[0, 1]) + BESIDE_WARM_S * 1_000
+            borders_ms = begin_ms + 1_000 * seconds * np.arange(TURNS + 1)
+            batches = [entries.part(at, at + BESIDE_BATCH) for at in range(0, far, BESIDE_BATCH)]
+            done = 0
+            for number, batch in enumerate(batches):
+                turn, within = divmod(number, len(batches) * 2 // TURNS)
+                progress.far(f"turn {2 * turn + 1}")
+                due_ms = borders_ms[2 * turn + 1] + within * 1_000 * BESIDE_BATCH // BESIDE_PER_S
+                time.sleep(max(0.0, (due_ms - now_ms()) / 1e3))
+                done += cancel(batch)
+            late_ms = now_ms() - borders_ms[TURNS]
+            stand.finish_sending(process, ANSWER_S)
+            consumer.wait_received(len(rows), ANSWER_S)
+            records = consumer.records()
+        lateness = receipts.lateness_ms(records)
+        turns = np.searchsorted(borders_ms, records["deliver_at_ms"], side="right")
+        p99 = [
+            float(np.quantile(lateness[(turns > 0) & (turns <= TURNS) & (turns % 2 == odd)], 0.99))
+            for odd in (1, 0)
+        ]
+        self._add(scenario, "lateness p99 without", "ms", p99[0])
+        self._add(scenario, "lateness p99 beside cancellations", "ms", p99[1])
+        self._add(scenario, "the one by the other", "times", p99[1] / p99[0], BESIDE_GOAL)
+        self._add(scenario, "cancellations behind at the end", "ms", max(0, late_ms))
+        self._add(scenario, "early", "messages", int((lateness < 0).sum()), 0)
+        self._add(scenario, "not cancelled", "messages", far - done, 0)
 
     def _cancel(
         self, scenario: str, entries: Entries, cancel: Callable[[Entries], int], progress: Progress
@@ -203,7 +253,6 @@ def fill(keeper: Keeper, count: int, first_ms: int, progress: Progress) -> None:
 
 def _broker_cancels(stand: Stand, count: int, progress: Progress) -> tuple[Entries, Callable[[Entries], int]]:
     """Messages that wait at a real broker, and a call that cancels some."""
-    consumer = stand.consumer(TOPIC)
     progress.step(f"sending {count:,}")
     far_ms = now_ms() + DAY_MS
     sequence = np.arange(count)
@@ -232,18 +281,19 @@ def _broker_cancels(stand: Stand, count: int, progress: Progress) -> tuple[Entri
         after = page["next"]
         if after is None:
             break
-    assert consumer.received == 0
     return Entries.of(found), cancel
 
 
 def run(plan: Plan, recorder: Recorder) -> None:
-    """Both scenarios of each keeper, in each round."""
+    """The scenarios of each keeper, in each round."""
     sizes = plan.entries or (LOOKS_QUICK if plan.quick else LOOKS,)
     cancels = CANCELS_QUICK if plan.quick else CANCELS
     recorder.parameters |= {"cancels": cancels, "tides": TIDES, "pages": PAGES, "one at a time": SINGLES}
     for number, peers in plan.rounds():
         for peer in peers:
             one = Run(plan, recorder, peer, seed=number)
+            if peer == OURS:
+                one.beside(BESIDE_QUICK_S if plan.quick else BESIDE_S)
             one.cancels(cancels)
             for size in sizes:
                 one.looks(size)
