@@ -25,7 +25,6 @@ from bench.harness.driver import Bench, Plan, Recorder
 from bench.harness.made_entries import Source
 from bench.harness.stats import Better, quantiles
 from bench.harness.trackers import OURS, TRACKERS
-from bench.lateness import schedule
 from bench.pulsar import receipts
 from bench.pulsar.stand import PROCESS_START_MS, SUBSCRIPTION, Stand, now_ms
 from bench.waiting.keepers import KEEPERS, POSTGRESQL, REDIS, Keeper, Postgresql, Redis
@@ -49,6 +48,7 @@ CONF = {
 TRACKED_S = 600.0
 TIDE_GOAL_MS, PAGE_GOAL_MS, SINGLE_GOAL_MS, CANCELS_GOAL_PER_S = 10.0, 50.0, 10.0, 20_000.0
 BESIDE_PER_S, BESIDE_BATCH, BESIDE_WARM_S = 1_000, 100, 25
+BESIDE_DELAY_MS = 1_000, 10_000
 BESIDE_S, BESIDE_QUICK_S, TURNS = 15, 5, 4
 BESIDE_GOAL = 1.1
 TOPIC = "cancels"
