@@ -168,10 +168,10 @@ class Run:
         with Stand(TRACKERS[OURS], conf=CONF) as stand:
             consumer = stand.consumer(TOPIC)
             entries, cancel = _broker_cancels(stand, far, progress)
-            rows = schedule(
-                BESIDE_PER_S, BESIDE_WARM_S + TURNS * seconds, now_ms() + PROCESS_START_MS, seed=1
-            )
-            rows[:, 0] += far
+            sequence = np.arange((BESIDE_WARM_S + TURNS * seconds) * BESIDE_PER_S)
+            send_at_ms = now_ms() + PROCESS_START_MS + sequence * 1_000 // BESIDE_PER_S
+            delays_ms = self._random.integers(*BESIDE_DELAY_MS, len(sequence))
+            rows = np.column_stack([far + sequence, send_at_ms, send_at_ms + delays_ms])
             process = stand.start_sending(TOPIC, rows)
             begin_ms = int(rows[0, 1]) + BESIDE_WARM_S * 1_000
             borders_ms = begin_ms + 1_000 * seconds * np.arange(TURNS + 1)
