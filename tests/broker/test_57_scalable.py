@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pulsar
 import pytest
 
@@ -23,26 +25,30 @@ pytestmark = [
     pytest.mark.tidegate_only,
     pytest.mark.skipif(PULSAR_MAJOR < 5, reason=f"{PULSAR_HOME.name} has no scalable topics"),
 ]
-CLIENT = HERE / "java" / "ScalableTopic.java"
-MESSAGES, OLD = 3_000, 500
+CLIENT, READERS = (HERE / "java" / f"{name}.java" for name in ("ScalableTopic", "ScalableReaders"))
+MESSAGES, OLD, READ = 3_000, 500, 400
 CONNECTION_LOST = " - Disconnected {"
 """In the client's log, beside each connection that ends."""
 
 
-def split_and_merge(cluster: Cluster, name: str, old: int) -> dict[str, Any]:
-    """Delayed messages while segments are split and merged; what became of them."""
+def run_client(cluster: Cluster, source: Path, name: str, *numbers: int) -> tuple[str, dict[str, Any]]:
+    """The log of a Java client of the topic, and the object that it prints among its lines."""
     done = subprocess.run(
         [
-            *java_command(CLIENT), cluster.service_url, cluster.broker.admin_url,
-            f"{SUBSCRIBED}/{name}", str(MESSAGES), str(old),
+            *java_command(source), cluster.service_url, cluster.broker.admin_url,
+            f"{SUBSCRIBED}/{name}", *map(str, numbers),
         ],
         cwd=cluster.work_dir, capture_output=True, text=True, timeout=400, check=False,
     )  # fmt: skip
     assert done.returncode == 0, f"the Java client failed: {done.stdout[-3000:]}{done.stderr[-3000:]}"
-    # Among lines of its log.
-    log, told = re.split(r"^(?=\{\"expected\")", done.stdout, maxsplit=1, flags=re.MULTILINE)
-    found: dict[str, Any] = json.loads(told.partition("\n")[0])
-    assert [found["missing"], found["early"]] == [0, 0], done.stdout[-3000:]
+    log, told = re.split(r"^(?=\{\")", done.stdout, maxsplit=1, flags=re.MULTILINE)
+    return log, json.loads(told.partition("\n")[0])
+
+
+def split_and_merge(cluster: Cluster, name: str, old: int) -> dict[str, Any]:
+    """Delayed messages while segments are split and merged; what became of them."""
+    log, found = run_client(cluster, CLIENT, name, MESSAGES, old)
+    assert [found["missing"], found["early"]] == [0, 0], f"{log[-3000:]}{found}"
     assert found["received"] == found["expected"], found
     # The client drops its connection when it closes a sealed segment's producer that is about to connect. It
     # then sends unanswered messages again, and its latest acknowledgements are lost: docs/pulsar-versions.md.
@@ -52,14 +58,23 @@ def split_and_merge(cluster: Cluster, name: str, old: int) -> dict[str, Any]:
     return found
 
 
-def held(cluster: Cluster, name: str) -> dict[str, int]:
-    """How many positions the daemon holds of each segment of the topic."""
+def held(cluster: Cluster, name: str, subscription: str | None = "sub") -> dict[str, int]:
+    """How many positions the daemon holds of each segment of the topic; None: of any subscription."""
     status = ask_socket(cluster.daemon.socket_path, {"what": "status"})
     return {
         one["topic"]: one["held"]
         for one in status["subscriptions"]
-        if f"/{name}" in one["topic"] and one["subscription"] == "sub"
+        if f"/{name}" in one["topic"] and subscription in {None, one["subscription"]}
     }
+
+
+def scraped(cluster: Cluster, name: str) -> float:
+    """The held positions of the topic's segments in the daemon's metrics, added up."""
+    text = httpx.get(f"{cluster.daemon.url}/metrics", timeout=5.0, trust_env=False).text
+    series = (
+        rf'^tidegate_subscription_entries_held\{{.*topic="segment://{SUBSCRIBED}/{name}/[^"]*".*\}} (\S+)$'
+    )
+    return sum(map(float, re.findall(series, text, re.MULTILINE)))
 
 
 def test_segments_split_and_merge_under_delayed_messages(cluster: Cluster) -> None:
@@ -69,8 +84,26 @@ def test_segments_split_and_merge_under_delayed_messages(cluster: Cluster) -> No
     wait_until(lambda: sum(held(cluster, "scaled").values()) == far, "the daemon holds those due in an hour")
     assert all(topic.startswith("segment://public/default/scaled/") for topic in held(cluster, "scaled"))
     socket = str(cluster.daemon.socket_path)
-    tide = run("tide", "segment://public/default/scaled/*", "sub", "--json", "--socket", socket)
-    assert json.loads(tide.stdout)["entries"] == far, "its segments are added up"
+    for topic in "segment://public/default/scaled/*", "topic://public/default/scaled":
+        tide = run("tide", topic, "sub", "--json", "--socket", socket)
+        assert json.loads(tide.stdout)["entries"] == far, "its segments are added up"
+    assert scraped(cluster, "scaled") == far
+
+
+def test_streams_and_checkpoints_get_messages_at_once_and_queues_when_they_are_due(cluster: Cluster) -> None:
+    """As beside Pulsar's own trackers: its dispatchers for one consumer ask none."""
+    log, found = run_client(cluster, READERS, "readers", READ)
+    half = READ // 2
+    assert found["queue"] == {"early": 0, "due": half}, log[-3000:]
+    for kind in "stream", "checkpoint":
+        assert sum(found[kind].values()) == READ, (kind, found)
+        assert found[kind]["early"] >= half, "those due in an hour came"
+    wait_until(lambda: sum(held(cluster, "readers").values()) == half, "the far ones of the queue are held")
+    assert sum(held(cluster, "readers", None).values()) == half, "nothing is held of the others"
+    assert scraped(cluster, "readers") == half
+    status = ask_socket(cluster.daemon.socket_path, {"what": "status"})
+    (added_up,) = [one for one in status["scalable"]["topics"] if one["topic"].endswith("/readers")]
+    assert (added_up["subscription"], added_up["segments"], added_up["held"]) == ("sub", 2, half)
 
 
 def test_a_plain_topic_becomes_a_scalable_one(cluster: Cluster) -> None:
