@@ -58,22 +58,22 @@ def split_and_merge(cluster: Cluster, name: str, old: int) -> dict[str, Any]:
     return found
 
 
-def held(cluster: Cluster, name: str, subscription: str | None = "sub") -> dict[str, int]:
-    """How many positions the daemon holds of each segment of the topic; None: of any subscription."""
+def held(cluster: Cluster, name: str, subscription: str = "sub") -> dict[str, int]:
+    """How many positions the daemon holds of each segment of the topic."""
+    return {one["topic"]: one["held"] for one in listed(cluster, name) if subscription == one["subscription"]}
+
+
+def listed(cluster: Cluster, name: str) -> list[dict[str, Any]]:
+    """What the daemon says of the topic's segments and their subscriptions."""
     status = ask_socket(cluster.daemon.socket_path, {"what": "status"})
-    return {
-        one["topic"]: one["held"]
-        for one in status["subscriptions"]
-        if f"/{name}" in one["topic"] and subscription in {None, one["subscription"]}
-    }
+    return [one for one in status["subscriptions"] if f"/{name}" in one["topic"]]
 
 
 def scraped(cluster: Cluster, name: str) -> float:
-    """The held positions of the topic's segments in the daemon's metrics, added up."""
+    """The held positions of ``sub`` in the daemon's metrics, its segments added up."""
     text = httpx.get(f"{cluster.daemon.url}/metrics", timeout=5.0, trust_env=False).text
-    series = (
-        rf'^tidegate_subscription_entries_held\{{.*topic="segment://{SUBSCRIBED}/{name}/[^"]*".*\}} (\S+)$'
-    )
+    labels = rf'.*subscription="sub",topic="segment://{SUBSCRIBED}/{name}/[^"]*".*'
+    series = rf"^tidegate_subscription_entries_held\{{{labels}\}} (\S+)$"
     return sum(map(float, re.findall(series, text, re.MULTILINE)))
 
 
@@ -90,20 +90,24 @@ def test_segments_split_and_merge_under_delayed_messages(cluster: Cluster) -> No
     assert scraped(cluster, "scaled") == far
 
 
-def test_streams_and_checkpoints_get_messages_at_once_and_queues_when_they_are_due(cluster: Cluster) -> None:
-    """As beside Pulsar's own trackers: its dispatchers for one consumer ask none."""
+def test_each_kind_of_consumer(cluster: Cluster) -> None:
+    """Pulsar's dispatchers for one consumer ask no tracker, and those for several do, as beside its own."""
     log, found = run_client(cluster, READERS, "readers", READ)
     half = READ // 2
     assert found["queue"] == {"early": 0, "due": half}, log[-3000:]
+    assert found["crowd"] == {"early": 0, "due": half}, "several for a segment: Key_Shared"
     for kind in "stream", "checkpoint":
         assert sum(found[kind].values()) == READ, (kind, found)
         assert found[kind]["early"] >= half, "those due in an hour came"
-    wait_until(lambda: sum(held(cluster, "readers").values()) == half, "the far ones of the queue are held")
-    assert sum(held(cluster, "readers", None).values()) == half, "nothing is held of the others"
+    for name in "sub", "crowd":
+        wait_until(
+            lambda name=name: sum(held(cluster, "readers", name).values()) == half, f"{name}'s far ones"
+        )
+    assert {one["subscription"] for one in listed(cluster, "readers")} == {"sub", "crowd"}
     assert scraped(cluster, "readers") == half
     status = ask_socket(cluster.daemon.socket_path, {"what": "status"})
-    (added_up,) = [one for one in status["scalable"]["topics"] if one["topic"].endswith("/readers")]
-    assert (added_up["subscription"], added_up["segments"], added_up["held"]) == ("sub", 2, half)
+    sums = [one for one in status["scalable"]["topics"] if one["topic"].endswith("/readers")]
+    assert {one["subscription"]: one["held"] for one in sums} == {"sub": half, "crowd": half}
 
 
 def test_a_plain_topic_becomes_a_scalable_one(cluster: Cluster) -> None:

@@ -22,13 +22,17 @@ import org.apache.pulsar.client.api.v5.schema.Schema;
  *
  * <p>Arguments: service URL, admin URL, tenant/namespace/name, the number of messages. Half of them are due after 8 s, the others
  * in an hour. One line of the output: a JSON object with, for {@code queue} (subscription {@code sub}), {@code stream}
- * (subscription {@code stream}) and {@code checkpoint} (no subscription), the number of messages that came before they were due,
+ * (subscription {@code stream}), {@code crowd} (four stream consumers of a subscription of that name, on two segments) and
+ * {@code checkpoint} (no subscription), the number of messages that came before they were due,
  * and of those that came then or later; one that came twice counts once.
  */
 public final class ScalableReaders {
     private static final long NEAR_MS = 8_000;
     private static final long HOUR_MS = 3_600_000;
     private static final long DEADLINE_MS = 60_000;
+    private static final long SETTLE_MS = 5_000;
+    /** More than segments, so that some share one. */
+    private static final int CROWD = 4;
     private static final Duration WAIT = Duration.ofMillis(200);
     private static volatile boolean ended;
 
@@ -70,11 +74,20 @@ public final class ScalableReaders {
     private ScalableReaders() {
     }
 
+    private static Message<byte[]> take(StreamConsumer<byte[]> consumer) throws Exception {
+        Message<byte[]> message = consumer.receive(WAIT);
+        if (message != null) {
+            consumer.acknowledgeCumulative(message.id());
+        }
+        return message;
+    }
+
     public static void main(String[] arguments) throws Exception {
         String topic = "topic://" + arguments[2];
         int messages = Integer.parseInt(arguments[3]);
         Got ofQueue = new Got();
         Got ofStream = new Got();
+        Got ofCrowd = new Got();
         Got ofCheckpoint = new Got();
         try (PulsarAdmin admin = PulsarAdmin.builder().serviceHttpUrl(arguments[1]).build();
                 PulsarClient client = PulsarClient.builder().serviceUrl(arguments[0]).build()) {
@@ -85,7 +98,14 @@ public final class ScalableReaders {
                     .subscriptionInitialPosition(SubscriptionInitialPosition.EARLIEST).subscribe();
             CheckpointConsumer<byte[]> checkpoint = client.newCheckpointConsumer(Schema.bytes()).topic(topic)
                     .startPosition(Checkpoint.earliest()).create();
-            List<Thread> receivers = List.of(
+            List<Thread> receivers = new ArrayList<>();
+            for (int number = 0; number < CROWD; number++) {
+                StreamConsumer<byte[]> one = client.newStreamConsumer(Schema.bytes()).topic(topic).subscriptionName("crowd")
+                        .consumerName("crowd-" + number).subscriptionInitialPosition(SubscriptionInitialPosition.EARLIEST)
+                        .subscribe();
+                receivers.add(ofCrowd.from(() -> take(one)));
+            }
+            receivers.addAll(List.of(
                     ofQueue.from(() -> {
                         Message<byte[]> message = queue.receive(WAIT);
                         if (message != null) {
@@ -93,14 +113,10 @@ public final class ScalableReaders {
                         }
                         return message;
                     }),
-                    ofStream.from(() -> {
-                        Message<byte[]> message = stream.receive(WAIT);
-                        if (message != null) {
-                            stream.acknowledgeCumulative(message.id());
-                        }
-                        return message;
-                    }),
-                    ofCheckpoint.from(() -> checkpoint.receive(WAIT)));
+                    ofStream.from(() -> take(stream)),
+                    ofCheckpoint.from(() -> checkpoint.receive(WAIT))));
+            // Until then each of the crowd connects as the only one of a segment, and then again, as one of several.
+            Thread.sleep(SETTLE_MS);
             Producer<byte[]> producer = client.newProducer(Schema.bytes()).topic(topic).create();
             long startMs = System.currentTimeMillis();
             List<CompletableFuture<MessageId>> sent = new ArrayList<>();
@@ -118,7 +134,8 @@ public final class ScalableReaders {
                 one.get();
             }
             while (System.currentTimeMillis() < startMs + DEADLINE_MS && (ofQueue.early.size() < messages / 2
-                    || ofStream.early.size() < messages || ofCheckpoint.early.size() < messages)) {
+                    || ofCrowd.early.size() < messages / 2 || ofStream.early.size() < messages
+                    || ofCheckpoint.early.size() < messages)) {
                 Thread.sleep(100);
             }
             // Some seconds for messages an hour early.
@@ -127,8 +144,8 @@ public final class ScalableReaders {
             for (Thread receiver : receivers) {
                 receiver.join(10_000);
             }
-            System.out.printf("%n{%s, %s, %s}%n", ofQueue.told("queue"), ofStream.told("stream"),
-                    ofCheckpoint.told("checkpoint"));
+            System.out.printf("%n{%s, %s, %s, %s}%n", ofQueue.told("queue"), ofStream.told("stream"),
+                    ofCrowd.told("crowd"), ofCheckpoint.told("checkpoint"));
             System.out.flush();
         }
         System.exit(0);

@@ -1,6 +1,7 @@
 package tidegate.pulsar.gate;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -43,5 +44,29 @@ class ClaimTest extends TrackerScenario {
         world.broker.connect();
         world.runUntil(world.now() + 50);
         assertTrue(world.core().stats().open());
+    }
+
+    /** As Pulsar 5 has it while its metadata go to another store. */
+    @Test
+    void aStoreThatTakesNoWriteDelaysTheClaimAndNoMessage() {
+        world.daemonWaitMs = 500;
+        world.broker.connect();
+        world.broker.refusesMetadata = true;
+        publish(0, FAR_MS);
+        for (int entry = 1; entry <= 20; entry++) {
+            publish(entry, 1_000 * entry);
+        }
+        world.runUntil(ToyWorld.START_MS + 15_000);
+        assertFalse(world.core().stats().open(), "nothing was written");
+        assertTrue(index().held.isEmpty());
+        assertEquals(15, delivered().size());
+        world.broker.refusesMetadata = false;
+        world.runUntil(ToyWorld.START_MS + 30_000);
+        assertTrue(world.core().stats().open());
+        assertEquals(21, index().held.size(), "the far one, and those in the consumer's hands");
+        for (ToyBroker.Delivery delivery : world.broker.deliveries) {
+            assertEquals(delivery.deliverAtMs(), delivery.atMs(), "entry " + delivery.position());
+        }
+        assertEquals(20, delivered().size());
     }
 }

@@ -50,7 +50,7 @@ class ModelTest {
     }
 
     /** Faults of a history, and operations on the topic. */
-    private enum Fault { CONNECTION, DAEMON, BROKER, CONSUMERS, RESET, MOVE, CLOCK, REBUILD, CANCEL, PACE, RESCHEDULE }
+    private enum Fault { CONNECTION, DAEMON, BROKER, CONSUMERS, RESET, MOVE, CLOCK, REBUILD, CANCEL, PACE, RESCHEDULE, METADATA }
 
     private static final class History {
         final Random random;
@@ -143,6 +143,11 @@ class ModelTest {
             }
             if (may(Fault.RESCHEDULE) && chance(15)) {
                 moveSome();
+            }
+            if (may(Fault.METADATA) && chance(broker().refusesMetadata ? 20 : 2)) {
+                broker().refusesMetadata = !broker().refusesMetadata;
+                // Who cannot claim is without the daemon, too.
+                everything |= world().daemonWaitMs < 10_000;
             }
             ToyWorld machine = chance(75) ? world() : machines[1 - owner];
             switch (random.nextInt(14)) {
@@ -634,6 +639,7 @@ class ModelTest {
             }
             world().daemonUp = true;
             broker().failingOverrides = 0;
+            broker().refusesMetadata = false;
             broker().permits = Math.max(5, broker().permits);
             world().settle();
             if (broker().consumers.isEmpty()) {
@@ -798,6 +804,12 @@ class ModelTest {
     @MethodSource("seeds")
     void movedAndCancelledAmidResets(long seed) {
         run(seed, Set.of(Fault.RESCHEDULE, Fault.CANCEL, Fault.CONNECTION, Fault.CONSUMERS, Fault.RESET, Fault.BROKER));
+    }
+
+    @ParameterizedTest
+    @MethodSource("seeds")
+    void theMetadataStoreRefusesWrites(long seed) {
+        run(seed, Set.of(Fault.METADATA, Fault.MOVE, Fault.BROKER, Fault.CONSUMERS, Fault.DAEMON, Fault.PACE, Fault.RESCHEDULE));
     }
 
     @ParameterizedTest

@@ -105,6 +105,8 @@ public class ToyBroker implements TrackerContext {
     boolean isStored = true;
     /** This many of the next writes of the metadata come at the same time as one of the cursor's own. */
     public int metadataConflicts;
+    /** The metadata store takes no write, and says so. */
+    public boolean refusesMetadata;
     /** Runs once, before the next look at the seal. */
     Runnable beforeSeal;
     /** Runs once, after the next check for consumers. */
@@ -317,6 +319,9 @@ public class ToyBroker implements TrackerContext {
                     if (cursorClosed || resettingTo != null) {
                         return Pointed.REFUSED;
                     }
+                    if (refusesMetadata) {
+                        throw new IllegalStateException("no write is taken");
+                    }
                     if (disk.version != version) {
                         throw new CompletionException(new ConflictException("another version"));
                     }
@@ -456,6 +461,10 @@ public class ToyBroker implements TrackerContext {
         cursorCalls.add(() -> {
             if (!mayPutOwnership()) {
                 done.accept(Written.UNATTENDED);
+                return;
+            }
+            if (refusesMetadata) {
+                done.accept(Written.FAILED);
                 return;
             }
             boolean first = metadataConflicts-- <= 0 && disk.version == version;
