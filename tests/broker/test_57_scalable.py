@@ -64,7 +64,7 @@ def held(cluster: Cluster, name: str, subscription: str = "sub") -> dict[str, in
 
 
 def listed(cluster: Cluster, name: str) -> list[dict[str, Any]]:
-    """What the daemon says of the topic's segments and their subscriptions."""
+    """The daemon's status of the topic's segments, by subscription."""
     status = ask_socket(cluster.daemon.socket_path, {"what": "status"})
     return [one for one in status["subscriptions"] if f"/{name}" in one["topic"]]
 
@@ -99,15 +99,16 @@ def test_each_kind_of_consumer(cluster: Cluster) -> None:
     for kind in "stream", "checkpoint":
         assert sum(found[kind].values()) == READ, (kind, found)
         assert found[kind]["early"] >= half, "those due in an hour came"
-    for name in "sub", "crowd":
-        wait_until(
-            lambda name=name: sum(held(cluster, "readers", name).values()) == half, f"{name}'s far ones"
-        )
-    assert {one["subscription"] for one in listed(cluster, "readers")} == {"sub", "crowd"}
+    both = {"sub": half, "crowd": half}
+    wait_until(
+        lambda: {name: sum(held(cluster, "readers", name).values()) for name in both} == both,
+        "the far ones of both are held",
+    )
+    assert {one["subscription"] for one in listed(cluster, "readers")} == both.keys()
     assert scraped(cluster, "readers") == half
     status = ask_socket(cluster.daemon.socket_path, {"what": "status"})
     sums = [one for one in status["scalable"]["topics"] if one["topic"].endswith("/readers")]
-    assert {one["subscription"]: one["held"] for one in sums} == {"sub": half, "crowd": half}
+    assert {one["subscription"]: one["held"] for one in sums} == both
 
 
 def test_a_plain_topic_becomes_a_scalable_one(cluster: Cluster) -> None:

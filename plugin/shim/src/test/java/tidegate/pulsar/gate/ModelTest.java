@@ -146,7 +146,7 @@ class ModelTest {
             }
             if (may(Fault.METADATA) && chance(broker().refusesMetadata ? 20 : 2)) {
                 broker().refusesMetadata = !broker().refusesMetadata;
-                // Who cannot claim is without the daemon, too.
+                // Without a claim it is without the daemon, too.
                 everything |= world().daemonWaitMs < 10_000;
             }
             ToyWorld machine = chance(75) ? world() : machines[1 - owner];
