@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pulsar
@@ -198,15 +199,29 @@ def test_metrics_of_the_broker_show_the_tracker(lane: Lane) -> None:
         "release_rate": 0.0,
         "release_spread_seconds": 0.0,
         "held_back_entries": 0.0,
+        "overdue_seconds": 0.0,
+        "early_entries": 0.0,
+        "lateness_seconds_bucket": 10.0,
+        "lateness_seconds_count": 10.0,
     }
     seen: dict[str, float] = {}
 
     def shown() -> bool:
         seen.update(lane.metrics(OURS))
-        return seen.keys() - {"reconnects"} == expected.keys() and expected.items() <= seen.items()
+        return (
+            seen.keys() - {"reconnects", "lateness_seconds_sum"} == expected.keys()
+            and expected.items() <= seen.items()
+        )
 
     wait_until(shown, "the broker's metrics show what the tracker holds and that the daemon is there")
     assert seen["reconnects"] >= 0
+    assert seen["lateness_seconds_sum"] >= 0
+    bounds = re.findall(
+        rf'^{OURS}lateness_seconds_bucket\{{[^}}]*{lane.topic}"[^}}]*subscription="sub"[^}}]*le="([^"]+)"',
+        lane.admin.metrics(),
+        re.MULTILINE,
+    )
+    assert sorted(bounds) == ["+Inf", "0.01", "0.1", "1.0", "10.0", "60.0"]
 
 
 def test_expired_messages_do_not_come(lane: Lane) -> None:

@@ -1,8 +1,10 @@
 package tidegate.pulsar;
 
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import org.apache.pulsar.common.policies.data.stats.TopicMetricBean;
+import tidegate.pulsar.gate.Lateness;
 import tidegate.pulsar.gate.TrackerCore;
 import tidegate.pulsar.link.DaemonLink;
 import tidegate.pulsar.wire.ReleasePace;
@@ -10,6 +12,7 @@ import tidegate.pulsar.wire.ReleasePace;
 /** A tracker's numbers in the form of Pulsar's topic metrics; Prometheus shows them for each subscription. */
 final class TrackerMetrics {
     private static final String PREFIX = "pulsar_delayed_tidegate_";
+    private static final double MS_PER_SECOND = 1000.0;
 
     private TrackerMetrics() {}
 
@@ -28,7 +31,24 @@ final class TrackerMetrics {
         put(metrics, "release_spread_seconds", core.pace().kind() == ReleasePace.Kind.SPREAD ? core.pace().amount() / 1000.0 : 0);
         put(metrics, "held_back_entries", core.heldBack());
         put(metrics, "reconnects", link.reconnects());
+        put(metrics, "overdue_seconds", core.overdueMs() / MS_PER_SECOND);
+        put(metrics, "early_entries", core.lateness().early());
+        putLateness(metrics, core.lateness());
         return metrics;
+    }
+
+    /** A histogram: a series a bound, and one for all. */
+    private static void putLateness(Map<String, TopicMetricBean> metrics, Lateness.Figures lateness) {
+        String name = PREFIX + "lateness_seconds_bucket";
+        List<Long> upTo = lateness.upTo();
+        for (int i = 0; i < upTo.size(); i++) {
+            boolean isLast = i == Lateness.BOUNDS_MS.size();
+            String bound = isLast ? "+Inf" : Double.toString(Lateness.BOUNDS_MS.get(i) / MS_PER_SECOND);
+            // The key tells them apart, the name and the label go to Prometheus.
+            metrics.put(name + "_" + bound, new TopicMetricBean(name, upTo.get(i), new String[] {"le", bound}));
+        }
+        put(metrics, "lateness_seconds_count", upTo.get(upTo.size() - 1));
+        put(metrics, "lateness_seconds_sum", lateness.sumMs() / MS_PER_SECOND);
     }
 
     /** True if a dispatcher that shows these has a tracker of ours. */

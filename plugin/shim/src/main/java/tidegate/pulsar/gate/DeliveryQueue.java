@@ -30,6 +30,10 @@ public final class DeliveryQueue {
     @GuardedBy("lock")
     private final SoughtPositions sought;
     @GuardedBy("lock")
+    private final NearTier near;
+    @GuardedBy("lock")
+    private final Lateness lateness;
+    @GuardedBy("lock")
     private final Pacer pacer;
     @GuardedBy("lock")
     private final DaemonStream stream;
@@ -55,6 +59,8 @@ public final class DeliveryQueue {
         contained = view.containedPositions();
         positions = parts.positions;
         sought = parts.sought;
+        near = parts.near;
+        lateness = parts.lateness;
         pacer = parts.pacer;
         stream = parts.stream;
         cursor = parts.cursor;
@@ -138,6 +144,7 @@ public final class DeliveryQueue {
             long nowMs = clock.millis();
             int popped = 0;
             for (; popped < max && pacer.take(nowMs); popped++) {
+                lateness.record(nowMs, near.headMs(), pacer.isOn());
                 positions.popHead(visitor);
             }
             boolean asks = popped < max && gate.mayAsk(nowMs);

@@ -21,7 +21,8 @@ import tidegate.pulsar.wire.ReleasePace;
 public final class TrackerCore {
     /** A picture of the state for metrics and tests. */
     public record Stats(long tracked, long near, long handedOut, long settling, long undecided, long pending, long readAhead,
-                 boolean open, boolean paused, long memoryBytes, ReleasePace pace, long heldBack) {}
+                 boolean open, boolean paused, long memoryBytes, ReleasePace pace, long heldBack, Lateness.Figures lateness,
+                 long overdueMs) {}
 
     private final TrackerParts parts;
     private final Lifecycle lifecycle;
@@ -148,9 +149,11 @@ public final class TrackerCore {
     public Stats stats() {
         synchronized (parts.lock) {
             TrackedPositions positions = parts.positions;
+            long overdueMs = Lateness.overdueMs(parts.clock.millis(), parts.near.headMs(), parts.pacer.isOn());
             return new Stats(positions.contained(), parts.near.size(), positions.handedOut(), positions.settling(),
                     positions.undecided(), parts.outbox.pendingEntries(), backlog.takenEntries(), parts.stream.isOpen(),
-                    parts.gate.isPaused(), memoryBytes(), parts.pacer.pace(), parts.pacer.heldBack());
+                    parts.gate.isPaused(), memoryBytes(), parts.pacer.pace(), parts.pacer.heldBack(),
+                    parts.lateness.figures(), overdueMs);
         }
     }
 

@@ -39,6 +39,8 @@ final class TrackerParts {
     @GuardedBy("lock")
     final Outbox outbox = new Outbox();
     @GuardedBy("lock")
+    final Lateness lateness = new Lateness();
+    @GuardedBy("lock")
     final ReadAheadGate readAhead = new ReadAheadGate();
     final OverrideLog overrideLog;
     @GuardedBy("lock")
