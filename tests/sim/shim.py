@@ -10,6 +10,7 @@ clock has passed its deliver_at; what the daemon has not answered with DURABLE i
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -147,6 +148,7 @@ class Tracker:
         self.undecided: dict[Position, int] = {}
         self.near: dict[Position, int] = {}
         self.credited: set[Position] = set()
+        self._paces: deque[tuple[Pace, Callable[[Paced], None]]] = deque()
         self.soon: set[Position] = set()  # near of its own though the daemon is there: what `near_max` bounds
         self.inherited = 0  # not durable entries of former trackers
         self._near_heap: list[tuple[int, Position]] = []
@@ -877,21 +879,45 @@ class Tracker:
         return Paced(self._pace()) if self.is_paused else None
 
     def on_pace(self, asked: Pace, answer: Callable[[Paced], None]) -> None:
-        """Somebody pauses or resumes the subscription: in force once it is stored, and answered then."""
-        pauses = asked.pace.kind == PaceKind.PAUSED
-        if self.stream is not Stream.OPEN or self._reopen or self.closing or self.host.cursor_closed():
+        """Somebody pauses or resumes the subscription: in force once it is stored, and answered then.
+
+        One after the other, so that the last one holds.
+        """
+        if self._lets_go():
             answer(Paced(self._pace(), 0, "the broker lets the topic go"))
-        elif asked.ask or pauses == self.is_paused:
+        elif asked.ask:
             answer(Paced(self._pace()))
         else:
-            self.host.put_pause(pauses, lambda written: self._on_pause_put(written, pauses, answer))
+            self._paces.append((asked, answer))
+            if len(self._paces) == 1:
+                self._store_pace()
 
-    def _on_pause_put(self, written: bool, pauses: bool, answer: Callable[[Paced], None]) -> None:
+    def _lets_go(self) -> bool:
+        return self.stream is not Stream.OPEN or self._reopen or self.closing or self.host.cursor_closed()
+
+    def _store_pace(self) -> None:
+        """The first of those that wait."""
+        asked, _ = self._paces[0]
+        pauses = asked.pace.kind == PaceKind.PAUSED
+        if self._lets_go():
+            self._answer_pace("the broker lets the topic go")
+        elif pauses == self.is_paused:
+            self._answer_pace("")
+        else:
+            self.host.put_pause(pauses, lambda written: self._on_pause_put(written, pauses))
+
+    def _on_pause_put(self, written: bool, pauses: bool) -> None:
         if written:
             self.is_paused = self.host.is_paused()
             if self.has_due():
                 self.host.read_more()
-        answer(Paced(self._pace(), 0, "" if written and pauses == self.is_paused else "it was not stored"))
+        self._answer_pace("" if written and pauses == self.is_paused else "it was not stored")
+
+    def _answer_pace(self, why: str) -> None:
+        _, answer = self._paces.popleft()
+        answer(Paced(self._pace(), 0, why))
+        if self._paces:
+            self._store_pace()
 
     def _pace(self) -> ReleasePace:
         return ReleasePace(PaceKind.PAUSED if self.is_paused else PaceKind.NONE)

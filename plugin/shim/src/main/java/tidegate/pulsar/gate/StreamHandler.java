@@ -67,6 +67,9 @@ public final class StreamHandler {
     private final Cancellations cancellations;
     @GuardedBy("lock")
     private final Moves moves;
+    /** Answered when the pace asked last is stored, or was not. */
+    @GuardedBy("lock")
+    private CompletableFuture<?> lastPace = CompletableFuture.completedFuture(null);
 
     StreamHandler(TrackerParts parts, Intake intake, LostPositions lost, Lifecycle lifecycle) {
         lock = parts.lock;
@@ -380,19 +383,41 @@ public final class StreamHandler {
         }
     }
 
-    /** Somebody wants another pace, or to know the one in force. It is stored first; the answer comes on any thread. */
+    /**
+     * Somebody wants another pace, or to know the one in force. It is stored first; the answer comes on any thread. Paces are stored
+     * in the order of the calls, so the last one holds.
+     */
     public CompletableFuture<Frame.Paced> onPace(Frame.Pace asked) {
+        CompletableFuture<Frame.Paced> answer = new CompletableFuture<>();
+        CompletableFuture<?> former;
         synchronized (lock) {
             if (!stream.takesMore() || isLettingGo()) {
                 return CompletableFuture.completedFuture(paced(LETS_GO));
             }
-            if (asked.ask() || asked.pace().equals(pacer.pace())) {
+            if (asked.ask()) {
                 return CompletableFuture.completedFuture(paced(""));
             }
+            former = lastPace;
+            lastPace = answer;
         }
-        CompletableFuture<Frame.Paced> answer = new CompletableFuture<>();
-        context.putPace(asked.pace(), written -> answer.complete(onPaceWritten(asked.pace(), written)));
+        former.whenComplete((nothing, error) -> storePace(asked.pace(), answer));
         return answer;
+    }
+
+    private void storePace(ReleasePace pace, CompletableFuture<Frame.Paced> answer) {
+        Frame.Paced now = null;
+        synchronized (lock) {
+            if (!stream.takesMore() || isLettingGo()) {
+                now = paced(LETS_GO);
+            } else if (pace.equals(pacer.pace())) {
+                now = paced("");
+            }
+        }
+        if (now == null) {
+            context.putPace(pace, written -> answer.complete(onPaceWritten(pace, written)));
+        } else {
+            answer.complete(now);
+        }
     }
 
     private Frame.Paced onPaceWritten(ReleasePace pace, TrackerContext.Written written) {

@@ -74,6 +74,26 @@ class PacerTest extends TrackerScenario {
     }
 
     @Test
+    void ofTwoPacesRightAfterEachOtherTheLastHolds() {
+        start();
+        publishMany(3, 1_000);
+        world.settle();
+        world.daemon.paced.clear();
+        world.daemon.pace(7, false, ReleasePace.PAUSED);
+        world.daemon.pace(8, false, ReleasePace.NONE);
+        world.toShim(Integer.MAX_VALUE);
+        for (int stored = 0; stored < 2; stored++) {
+            world.broker.runCursor();
+        }
+        world.toDaemon();
+        assertEquals(inForce(ReleasePace.PAUSED, 0), world.daemon.paced.get(7L));
+        assertEquals(inForce(ReleasePace.NONE, 0), world.daemon.paced.get(8L));
+        assertEquals(ReleasePace.NONE, world.daemon.knownPace());
+        consumeAll(1_000);
+        assertEquals(List.of(1L, 2L, 3L), delivered());
+    }
+
+    @Test
     void aPausedTrackerWakesNobodyAndIsAskedForNothing() {
         start();
         publishMany(5, 1_000);
