@@ -25,6 +25,8 @@ class Chains:
         self._is_here = is_here
         self._set: dict[DelayIndex, Chain] = {}
         """Those that were set since the start: what is stored of them may be older until the next commit."""
+        self._read: dict[DelayIndex, Chain] = {}
+        """Those of the others that were read, for while the store refuses to be read."""
 
     def get(self, index: DelayIndex) -> Chain | None:
         """The index log that has the data of a subscription; None if unknown."""
@@ -75,19 +77,28 @@ class Chains:
     def forget(self, index: DelayIndex) -> None:
         """Forget a subscription that the catalog removes."""
         self._set.pop(index, None)
+        self._read.pop(index, None)
 
     def _stored(self, index: DelayIndex) -> Chain | None:
         try:
             value = self._store.get(_key(index))
-            return None if value is None else Chain.decode(value)
-        except (CorruptRecordError, StorageError):
+            chain = None if value is None else Chain.decode(value)
+        except CorruptRecordError:
             return None
+        except StorageError:
+            return self._read.get(index)
+        if chain is not None and self._is_here(index):
+            self._read[index] = chain
+        return chain
 
     def _doubted(self, index: DelayIndex) -> Batch:
         batch = Batch()
         chain = self.get(index)
         if chain is not None and not index.upkeep.absent_blocks:
-            batch.put(_key(index), chain._replace(whole=False).encode())
+            doubted = chain._replace(whole=False)
+            batch.put(_key(index), doubted.encode())
+            if index in self._read:
+                self._read[index] = doubted
         return batch
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -21,4 +22,4 @@ def run_daemon(flags: Mapping[str, Path | str | None], config: Path | None) -> N
 
     log = make_logger(settings.log_format, settings.log_level)
     forward_standard_logging(log)
-    asyncio.run(serve(settings, log))
+    asyncio.run(serve(settings, log, os.environ))

@@ -16,7 +16,7 @@ import os
 import secrets
 import signal
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
@@ -195,8 +195,8 @@ def _threads(count: int, name: str) -> Iterator[ThreadPoolExecutor]:
         yield executor
 
 
-async def serve(settings: Settings, log: Logger) -> None:
-    """Run until SIGTERM or SIGINT.
+async def serve(settings: Settings, log: Logger, environment: Mapping[str, str]) -> None:
+    """Run until SIGTERM or SIGINT. environment: names the supervisor, if there is one.
 
     A second one ends the process at once. Raises ``UserError`` if it cannot start.
     """
@@ -205,7 +205,7 @@ async def serve(settings: Settings, log: Logger) -> None:
     os.umask(0o077)  # RocksDB makes files at any time, and nobody else may read them
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    supervisor = Supervisor(os.environ, os.getpid())
+    supervisor = Supervisor(environment, os.getpid())
 
     def on_signal(number: signal.Signals) -> None:
         for one in (signal.SIGTERM, signal.SIGINT):

@@ -118,6 +118,30 @@ def test_where_a_chain_cannot_be_read_it_is_not_known() -> None:
     assert catalog.chains.get(index) is None
 
 
+def test_a_chain_that_was_read_is_known_while_the_store_cannot_be_read() -> None:
+    class Unreadable(MemoryStore):
+        refuses = False
+
+        def get(self, key: bytes) -> bytes | None:
+            if self.refuses:
+                raise StorageError("too many files are open")
+            return super().get(key)
+
+    store = Unreadable()
+    catalog, index = opened(store)
+    batch = Batch()
+    batch.put(keys.subscription_key(keys.CHAIN, index.own_journal.subscription_id), CHAIN.encode())
+    store.write(batch, sync=True)
+    assert catalog.chains.get(index) == CHAIN
+    store.refuses = True
+    assert catalog.chains.get(index) == CHAIN
+    index.damaged = True
+    catalog.chains.doubt(index)
+    assert catalog.chains.get(index) == CHAIN._replace(whole=False)
+    catalog.chains.forget(index)
+    assert catalog.chains.get(index) is None
+
+
 def test_damage_found_amid_a_pending_chain_is_not_forgotten() -> None:
     store = MemoryStore()
     catalog, index = opened(store)

@@ -813,6 +813,7 @@ PLANTS = (
         "is held and earlier",
         ("crash",),
         _MUCH_CREDIT,
+        or_says=("again, or of what is in flight",),  # it is in flight for good
     ),
     Plant(
         "what a persist leaves staged is lost", _carry_lost, "is held and earlier", ("crash",), _MUCH_CREDIT

@@ -31,7 +31,7 @@ def test_a_command_says_so_before_it_starts_anything(tmp_path: Path) -> None:
     told = tmp_path / "pyspark-4.0.2.dist-info" / "METADATA"
     told.parent.mkdir()
     told.write_text("Metadata-Version: 2.1\nName: pyspark\nVersion: 4.0.2\n")
-    (tmp_path / "r.csv").touch()
+    (tmp_path / "r.csv").write_text("message_id\n1:2\n")
     done = tidegate(
         "audit", "--sent", "r.csv", "--received", "r.csv",
         cwd=tmp_path, env=environment(PYTHONPATH=str(tmp_path)),

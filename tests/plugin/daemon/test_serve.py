@@ -88,7 +88,7 @@ from tidegate.plugin.daemon.settings import load_settings
 async def main():
     data, socket = map(pathlib.Path, sys.argv[1:])
     log = make_logger("json", "info", sys.stdout)
-    running = asyncio.create_task(serve(load_settings({"data": data, "socket": socket}), log))
+    running = asyncio.create_task(serve(load_settings({"data": data, "socket": socket}), log, {}))
     await asyncio.sleep(0)  # it heeds signals from here on, and does not serve yet
     os.kill(os.getpid(), signal.SIGTERM)
     await running
