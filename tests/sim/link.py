@@ -438,7 +438,11 @@ class Session:
 
         def answer(said: Cancelled | Rescheduled) -> None:
             if said.standing is Standing.SETTLED and not asked.ask and not watch.over:
-                watch.decided(said.changed, moves=isinstance(said, Rescheduled))
+                told = said.changed.snapshot()
+                if isinstance(said, Cancelled):
+                    # Of an answer before, perhaps: the daemon asks the next owner again, which sends no ACK.
+                    told.update(said.acknowledged)
+                watch.decided(told, moves=isinstance(said, Rescheduled))
             self._send(said, stream_id, seq)  # on a stream that has ended it is dropped
 
         if isinstance(asked, Cancel):
