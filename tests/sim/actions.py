@@ -367,7 +367,7 @@ def refuse_reads(world: World, machine: int, for_ms: int) -> None:
     """Nothing can be read from a machine's disk for that time, as when too many files are open."""
     daemon = world.daemons[machine % len(world.clocks)]
     daemon.disk.refuses_reads = True
-    daemon.promises.troubled = True
+    daemon.promises.troubled = daemon.promises.unread = True
 
     def well() -> None:
         daemon.disk.refuses_reads = False

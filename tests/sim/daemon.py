@@ -292,6 +292,8 @@ class Life:
             return
         if self._host.disk.damaged or promises.histories or self._host.awaits_log(former):
             return
+        if promises.unread:  # perhaps when the chain was to be read for the first time
+            return
         name = former.name.subscription
         if promises.has_made(name, restored.chain.ledger_id):
             raise Violation(

@@ -162,6 +162,7 @@ class Promises:
         self.disk = disk
         self.clock = clock
         self.troubled = False  # the disk has refused something in this life of the daemon
+        self.unread = False  # it has refused to be read
         self.daemon_lives = 0
         self.histories = 0  # how often Pulsar was restored
         self._disk_life = disk.life
@@ -184,6 +185,7 @@ class Promises:
     def daemon_died(self) -> None:
         """Changes that were not durable may be there or not."""
         self.troubled = self.disk.troubled
+        self.unread = self.disk.refuses_reads
         self.daemon_lives += 1
         self.logs.writer_died(self)
         for each in self._subscriptions.values():
