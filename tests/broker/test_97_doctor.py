@@ -65,7 +65,7 @@ def test_a_ttl_shorter_than_a_delay_is_a_fault_until_it_is_gone(
 def test_evicting_quotas_seconds_and_absent_consumers(
     make_lane: Callable[..., Lane], cluster: Cluster
 ) -> None:
-    namespace = "public/evicted"
+    namespace = "public/short-kept"
     cluster.admin.create_namespace(namespace)
     quota = {"limitSize": -1, "limitTime": TTL_S, "policy": "consumer_backlog_eviction"}
     cluster.admin.call("POST", f"/namespaces/{namespace}/backlogQuota?backlogQuotaType=message_age", quota)
