@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import pulsar
 
@@ -36,6 +37,9 @@ TYPES = {
     "failover": pulsar.ConsumerType.Failover,
     "exclusive": pulsar.ConsumerType.Exclusive,
 }
+
+
+MarkDeletes: TypeAlias = dict[str, tuple[int, int]]
 
 
 @dataclass
@@ -128,16 +132,16 @@ class Moves:
     def _send(self, number: int) -> list[Sent]:
         return self.lane.send_in(*[200] * number, keys=["a", "b", "c"], payload=_PAYLOAD)
 
-    def move(self) -> None:
+    def move(self, stood: MarkDeletes | None = None) -> None:
         """Do to each what is to be done to it."""
-        with self.moving():
+        with self.moving(stood):
             for one in self.subscriptions:
                 WAYS[one.move](self, one)
 
     @contextlib.contextmanager
-    def moving(self) -> Iterator[None]:
-        """Note where they stood; wait, at the end, until all have moved."""
-        self.stood = self._mark_deletes()
+    def moving(self, stood: MarkDeletes | None = None) -> Iterator[None]:
+        """Note where they stood, unless somebody has; wait, at the end, until all have moved."""
+        self.stood = stood or self.mark_deletes()
         yield
         wait_until(self._are_moved, "all are moved")
         for one in self.subscriptions:
@@ -145,10 +149,11 @@ class Moves:
                 self._close(one)
 
     def _are_moved(self) -> bool:
-        now = self._mark_deletes()
+        now = self.mark_deletes()
         return all(now[one.name] > self.stood[one.name] for one in self.subscriptions if one.move in FORWARD)
 
-    def _mark_deletes(self) -> dict[str, tuple[int, int]]:
+    def mark_deletes(self) -> MarkDeletes:
+        """Where each cursor stands."""
         cursors = self.lane.admin.internal_stats(self.lane.topic)["cursors"]
         split = {name: cursor["markDeletePosition"].split(":") for name, cursor in cursors.items()}
         return {name: (int(ledger), int(entry)) for name, (ledger, entry) in split.items()}
@@ -161,7 +166,7 @@ class Moves:
 
     def settle(self) -> None:
         """Nothing moves them any more."""
-        self.moved = self._mark_deletes()
+        self.moved = self.mark_deletes()
 
     def come_back(self) -> None:
         """All are Shared again, or Key_Shared, and one last message says that nothing else comes."""
@@ -306,18 +311,20 @@ def all_of_topic(move: str) -> list[Moved]:
 
 def evict_by_size(moves: Moves, namespace: str) -> None:
     """All subscriptions of the namespace's topic; the broker looks once a second."""
+    stood = moves.mark_deletes()  # once there is a quota, they may have moved
     with _backlog_quota(
         moves, namespace, "destination_storage", {"limitSize": _QUOTA_BYTES, "limitTime": -1}
     ):
-        moves.move()
+        moves.move(stood)
 
 
 def evict_by_age(moves: Moves, namespace: str) -> None:
     """Evict the first ledger as a whole, and delete it."""
     admin, topic = moves.lane.admin, moves.lane.topic
     first, _ = moves.entry(0)
+    stood = moves.mark_deletes()
     with _backlog_quota(moves, namespace, "message_age", {"limitSize": -1, "limitTime": 1}):
-        moves.move()
+        moves.move(stood)
 
     def is_deleted() -> bool:
         admin.trim(topic)
