@@ -15,6 +15,7 @@ import typer
 
 from tidegate.plugin.api.known_form import known_form
 from tidegate.plugin.client.calls import base_of
+from tidegate.plugin.commands.options import JsonOutput, TlsCaFile, Token, TokenFile
 from tidegate.plugin.daemon.serve import product_version
 from tidegate.plugin.daemon.settings import read_token
 from tidegate.plugin.doctor.broker import BrokerAdmin
@@ -61,28 +62,10 @@ def doctor(  # noqa: PLR0917 the flags
             help="A broker's web service, as in http://HOST:8080: also look at clocks, policies and topics.",
         ),
     ] = None,
-    token: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TOKEN",
-            envvar="TIDEGATE_TOKEN",
-            help="Bearer token for --admin-url. Other users can read it in the list of processes: "
-            "rather set TIDEGATE_TOKEN, or give --token-file.",
-        ),
-    ] = None,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(
-            readable=False,
-            envvar="TIDEGATE_TOKEN_FILE",
-            help="File with the token, readable by its owner only.",
-        ),
-    ] = None,
-    tls_ca_file: Annotated[
-        Path | None,
-        typer.Option(readable=False, help="Certificates to trust at --admin-url, instead of the system's."),
-    ] = None,
-    json_output: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    token: Token = None,
+    token_file: TokenFile = None,
+    tls_ca_file: TlsCaFile = None,
+    json_output: JsonOutput = False,
 ) -> None:
     """Look whether all is well, and say what to do.
 

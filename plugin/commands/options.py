@@ -33,6 +33,28 @@ Socket = Annotated[
         help=f"The daemon's Unix socket [default: {SOCKET_DEFAULT_HELP}].",
     ),
 ]
+Token = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TOKEN",
+        envvar="TIDEGATE_TOKEN",
+        help="Bearer token for --admin-url. Other users can read it in the list of processes: "
+        "rather set TIDEGATE_TOKEN, or give --token-file.",
+    ),
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        readable=False,
+        envvar="TIDEGATE_TOKEN_FILE",
+        help="File with the token, readable by its owner only.",
+    ),
+]
+TlsCaFile = Annotated[
+    Path | None,
+    typer.Option(readable=False, help="Certificates to trust at --admin-url, instead of the system's."),
+]
+JsonOutput = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Subscription = Annotated[str, typer.Argument(metavar="SUBSCRIPTION", help="As in tidegate status.")]
 
 
@@ -50,28 +72,10 @@ class Asked:
             help="Ask over HTTP instead: a broker, as in http://HOST:8080, or the daemon's --http.",
         ),
     ] = None
-    token: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TOKEN",
-            envvar="TIDEGATE_TOKEN",
-            help="Bearer token for --admin-url. Other users can read it in the list of processes: "
-            "rather set TIDEGATE_TOKEN, or give --token-file.",
-        ),
-    ] = None
-    token_file: Annotated[
-        Path | None,
-        typer.Option(
-            readable=False,
-            envvar="TIDEGATE_TOKEN_FILE",
-            help="File with the token, readable by its owner only.",
-        ),
-    ] = None
-    tls_ca_file: Annotated[
-        Path | None,
-        typer.Option(readable=False, help="Certificates to trust at --admin-url, instead of the system's."),
-    ] = None
-    json_output: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False
+    token: Token = None
+    token_file: TokenFile = None
+    tls_ca_file: TlsCaFile = None
+    json_output: JsonOutput = False
 
     def reach(self) -> Reach:
         """The way to ask: HTTP with a URL, else the daemon's socket. Raises ``UserError``.
