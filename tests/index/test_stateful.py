@@ -31,6 +31,8 @@ INCARNATION = b"\x01" * 16
 
 positions = st.tuples(st.integers(0, LEDGERS - 1), st.integers(0, ENTRY_IDS - 1))
 position_sets = st.sets(positions, max_size=12)
+TIDE_BORDERS_MS = ((20, 50, 51, 200), (20, 50), (15, 20, 40, 60, 80))
+"""Of any steps, of one, and of equal ones after a shorter."""
 BORDERS = 8
 
 times_ms = st.integers(START_MS - 50, START_MS + 400)
@@ -318,22 +320,24 @@ class IndexMachine(RuleBasedStateMachine):
 
     def tide_is_true(self) -> None:
         """As many held entries in each bucket as the oracle has, but for those said to be inexact."""
-        edges = np.array([START_MS + 20, START_MS + 50, START_MS + 51, START_MS + 200], dtype=np.int64)
-        true = np.bincount(
-            np.searchsorted(edges, list(self.oracle.held.values()), side="right"), minlength=5
-        ).tolist()
         outline = self.index.outline()
         last_ms = outline.last_ms
         assert not self.oracle.held or (last_ms is not None and last_ms >= max(self.oracle.held.values()))
-        before, counts, after, inexact = outline.tide(edges)
-        assert ([before, *counts.tolist(), after], inexact) == (true, 0)
-        assert outline.tide(edges, self.borders)[3] == 0
-        assert len(self.borders) <= BORDERS
-        for decoded_max, borders in ((-1, None), (3, None), (3, self.borders)):
-            with patch.multiple(tide, EXACT_MAX=-1, DECODED_MAX=decoded_max):
-                before, counts, after, inexact = outline.tide(edges, borders)
-            off = [abs(one - other) for one, other in zip([before, *counts, after], true, strict=True)]
-            assert max(off) <= inexact
+        for borders_ms in TIDE_BORDERS_MS:
+            edges = START_MS + np.array(borders_ms, dtype=np.int64)
+            true = np.bincount(
+                np.searchsorted(edges, list(self.oracle.held.values()), side="right"),
+                minlength=len(edges) + 1,
+            ).tolist()
+            before, counts, after, inexact = outline.tide(edges)
+            assert ([before, *counts.tolist(), after], inexact) == (true, 0)
+            assert outline.tide(edges, self.borders)[3] == 0
+            assert len(self.borders) <= BORDERS
+            for decoded_max, borders in ((-1, None), (3, None), (3, self.borders)):
+                with patch.multiple(tide, EXACT_MAX=-1, DECODED_MAX=decoded_max):
+                    before, counts, after, inexact = outline.tide(edges, borders)
+                off = [abs(one - other) for one, other in zip([before, *counts, after], true, strict=True)]
+                assert max(off) <= inexact
         few = PositionSet.of(itertools.islice(self.oracle.held, 3))
         assert list(outline.find(few)) == sorted((self.oracle.held[one], *one) for one in few)
         self.pages_are_true()
