@@ -1,7 +1,7 @@
 """Serves ``/tidegate/v1``, whoever has read the request: asks the daemon's queries, answers.
 
 The daemon's HTTP side calls it (``over_http``), and for the broker's web service the daemon's socket. Both
-have checked who asks. Invariants:
+have checked the client. Invariants:
 
 - a request is read and checked in full before anything is changed;
 - every error is a problem document, a bug one without its details, and without others' names over the broker;
@@ -57,8 +57,8 @@ REQUEST_SECONDS = 15.0
 class Request:
     """A request. read: its body, raises ``ProblemError``. role: the client, for the audit log.
 
-    hints: an error may name subscriptions beyond the one that was asked for. contents: the client may know
-    what is in messages.
+    hints: an error may name subscriptions beyond the one that was asked for. contents: the client may read
+    messages.
     """
 
     method: str
@@ -199,7 +199,7 @@ class Api:
 
 
 def _without_hints(ask: Ask) -> Ask:
-    """`ask`, with errors that name nothing beyond what was asked."""
+    """`ask`, with errors that name nothing beyond the request's own names."""
 
     async def asked(query: Query) -> Answer:
         try:
@@ -211,7 +211,7 @@ def _without_hints(ask: Ask) -> Ask:
 
 
 def _without_contents(query: Query) -> None:
-    """Leave out what is in messages. Raises ``ProblemError`` for a question about it."""
+    """Leave out the contents of messages. Raises ``ProblemError`` for a question about it."""
     if any(query.get(name) is not None for name in FILTERS):
         raise ProblemError(
             HTTPStatus.UNAUTHORIZED,

@@ -197,8 +197,8 @@ def change_of_due(
 ) -> Course:
     """Ask `query` of all that waits and is due in [from_ms, to_ms), a page at a time.
 
-    A release leaves alone what is due already, and a change to a time what has it: so neither meets what it
-    has moved. The answer's `next` is the cursor at which a further course begins, null at the end: there is
+    A release leaves alone messages that are due, and a change to a time those that have it: so neither meets
+    its own. The answer's `next` is the cursor at which a further course begins, null at the end: there is
     one once `entries_max` entries were read, or it was `over`. If nobody can decide about a page
     and no other partition has more, or a query fails after a change, the course is `stopped`, and `next` is
     before that page.

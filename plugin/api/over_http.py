@@ -18,7 +18,7 @@ BODY_SECONDS = 10.0
 
 
 async def handle(api: Api, request: web.Request, *, contents: bool) -> web.Response:
-    """The answer to a request that may be made. contents: the client may know what is in messages."""
+    """The answer to a request that may be made. contents: the client may read messages."""
     url, read, role = request.rel_url, partial(_body, request), f"token, from {request.remote}"
     asked = Request(request.method, url.raw_path, url.raw_query_string, read, role, contents=contents)
     return _response(await api.respond(asked))

@@ -1,13 +1,13 @@
-"""``Client`` and ``AsyncClient``: see and take back what waits, from a program.
+"""``Client`` and ``AsyncClient``: see and take back waiting messages, from a program.
 
 >>> with Client("http://127.0.0.1:8088", token="…") as client:         # doctest: +SKIP
 ...     client.cancel("orders", "billing", ids=["17:4711"]).done
 1
 
 Without a URL they talk to the daemon's socket on this machine. Every call but a change by ``by_ms`` may be
-repeated: what was cancelled already by its id is counted as ``acknowledged``, also if the answer was lost and
-asked for again. A change by ``by_ms`` that raised may be done, as ``show`` tells, and repeated moves twice. A
-change by ``due`` or ``all`` whose answer is lost is an error. All errors are subclasses of ``TidegateError``.
+repeated: a message cancelled before by its id counts as ``acknowledged``, also if that answer was lost. A
+change by ``by_ms`` that raised may be done, as ``show`` tells, and repeated moves twice. A change by ``due``
+or ``all`` whose answer is lost is an error. All errors are subclasses of ``TidegateError``.
 """
 
 from __future__ import annotations

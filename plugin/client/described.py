@@ -68,7 +68,7 @@ class Described:
         """Take messages back before they are delivered: those of `ids`, those due in `due`, or all.
 
         `ids` are read and checked in full before the first is cancelled, then sent in batches. key, property
-        (NAME=VALUE): of what is due in `due`, or of all, only messages that have it; the broker reads them.
+        (NAME=VALUE): of those in `due`, or of all, only messages that have it; the broker reads them.
         """
         query = _named("cancel", topic, subscription)
         return (

@@ -7,7 +7,7 @@ asked at its owner, one after the other. Invariants:
 - a partition without an index at its owner may have messages: it has just moved, or nobody consumes there. No
   answer takes it for an empty one, unless Pulsar counts no backlog; if all are so, the name is unknown;
 - a partition whose broker can do nothing now is named by a change, and the others are changed;
-- a page has what comes first over all partitions, and its cursor is good for each of them.
+- a page has the first messages of all partitions, and its cursor is good for each of them.
 """
 
 from __future__ import annotations
@@ -345,7 +345,7 @@ def _decided(ids: dict[str, list[str]]) -> dict[str, list[str]]:
 
 
 def change_of_due(query: Query, chosen: dict[str, Any], total: Total, partitions: int) -> Course:
-    """Ask `query`, with what is `chosen`, of one partition after the other; one that stops is passed over."""
+    """Ask `query` of the `chosen` messages, partition by partition; one that stops is passed over."""
     known = False
     without: _Without = {}
     for one in range(partitions):

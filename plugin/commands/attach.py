@@ -79,8 +79,8 @@ def attach(  # noqa: PLR0917 the flags
 ) -> None:
     """Let the brokers of PULSAR_HOME use Tidegate.
 
-    Puts the shim into lib, and its keys into the conf files. Attached already, only what is given and differs
-    is changed. Takes effect when the broker is restarted.
+    Puts the shim into lib, and its keys into the conf files. If attached already, only differing options
+    change. Takes effect when the broker is restarted.
     """
     wanted = Wanted(socket, horizon_ms, tune_acks, allow_unknown_version, index_log, servlet)
     plan = plan_attach(pulsar_home.absolute(), wanted, shim_jar(), own_default_socket())

@@ -1,7 +1,7 @@
 """Shared by the commands that change messages: their choice, the counts of what became of them, and the end.
 
-Invariants: every id is read and checked before anything is changed; what is left when a command ends early
-can be asked again.
+Invariants: every id is read and checked before anything is changed; a command that ends
+early can be run again for the rest.
 """
 
 from __future__ import annotations

@@ -23,6 +23,6 @@ def release(topic: Topic, subscription: Subscription, *, choice: Choice, kept: F
     """Have messages delivered now.
 
     They are due at once for this subscription, whatever their own times are; --due and --all leave alone
-    what is due already. Exit code 1: not all were done, 3: no daemon answers.
+    messages that are due already. Exit code 1: not all were done, 3: no daemon answers.
     """
     change(asked, {"what": "release", "topic": topic, "subscription": subscription}, choice, kept, "released")

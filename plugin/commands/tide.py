@@ -52,7 +52,7 @@ def tide(
 ) -> None:
     """Show what comes due when.
 
-    Overdue is what is due and not acknowledged. Exit code 3: no daemon answers.
+    Overdue messages are due and not acknowledged. Exit code 3: no daemon answers.
     """
     request: dict[str, Any] = {"what": "tide", "topic": topic, "subscription": subscription}
     request |= {"span_ms": _span(span, "--span"), "step_ms": _span(step, "--step")}

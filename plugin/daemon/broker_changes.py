@@ -1,7 +1,7 @@
 """Changes of waiting messages that the broker decides about: asked of it, durable before they are answered.
 
-The broker decides, because it may hand a message out at any moment. ``Cancelling`` and ``Rescheduling`` say
-what is asked and what of an answer the index learns. Invariants:
+The broker decides, because it may hand a message out at any moment. ``Cancelling`` and ``Rescheduling``
+have the question, and the index's part of the answer. Invariants:
 
 - ``done`` is answered when Pulsar has stored the change, so that the next owner has it without a daemon, and
   it is in the journal, and in the index log where there is one;
@@ -70,7 +70,7 @@ class Owner(Protocol):
         ...
 
     def after_last_words(self, stream: Stream, then: Callable[[], None]) -> None:
-        """Call `then` when what was said of the subscription is in its log, or soon."""
+        """Call `then` when all news of the subscription is in its log, or soon."""
         ...
 
     def is_logged(self, stream: Stream, at_ns: int) -> bool:
@@ -275,7 +275,7 @@ class BrokerChanges(ABC, Generic[WantedT]):
         *,
         dry_run: bool,
     ) -> PositionSet:
-        """Note what the broker has said; returns what is decided."""
+        """Note the broker's answer; returns the decided positions."""
         changed = said.changed.intersection(asked)
         acknowledged = said.acknowledged.intersection(asked)
         too_late = said.too_late.intersection(asked)

@@ -102,7 +102,7 @@ class Pacing:
     # ---- requests
 
     async def pace(self, request: dict[str, object]) -> dict[str, Any]:
-        """The query `pace`. Raises ``UserError``; what was set until then stays set."""
+        """The query `pace`. Raises ``UserError``; paces set until then stay."""
         wanted = _wanted(request)
         until_ns = self._clock.monotonic_ns() + int(PATIENCE_S * NS_PER_SECOND)
         said: list[dict[str, Any]] = []

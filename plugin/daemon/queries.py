@@ -299,7 +299,7 @@ class Queries:
         yield json_body(await self.answer(request))
 
     async def _changed(self, request: dict[str, object], reply: Tell, peer: str | None) -> None:
-        """Not as what is told: who asked may go, and what is under way is brought to its end."""
+        """Outlives its client, unlike ``_answer``: a change under way comes to its end."""
         try:
             reply(json_body(await self.answer(request, peer)))
         except Exception as error:

@@ -192,7 +192,7 @@ class Session:
         return self.index.move(fresh)
 
     def _keep_moved(self, change: Move) -> None:
-        """Do not hand out what the near tier has at its new time; all else, also what was in flight."""
+        """Do not hand out positions that the near tier has at their new times; all others, also in flight."""
         positions = PositionSet.of_entries(change.entries)
         self._in_flight_unheld.difference_update(positions)
         if change.near and not self.superseded:

@@ -1,4 +1,4 @@
-"""The course of one round: connect, store what is due tomorrow, send, do the fault, undo it, wait, judge.
+"""The course of one round: connect, store tomorrow's messages, send, do the fault, undo it, wait, judge.
 
 Invariants:
 

@@ -1,7 +1,7 @@
 """The ledger of one round, on disk: its plan, confirmations and receipts, and the faults done.
 
 Each event is written as it happens, straight to the operating system, so that it survives a kill -9 of the
-drill itself; the verdict uses only what is read back. Invariants:
+drill itself; the verdict uses only the files. Invariants:
 
 - every record is one ``write`` to a file opened for appending: threads do not mix theirs, and the reader
   ignores a record that a crash cut off;

@@ -78,7 +78,7 @@ class Repairs:
         self._log = log
 
     def met(self, index: DelayIndex) -> None:
-        """A block of the index is damaged. `Catalog.on_corrupt_block` says what must not be done here."""
+        """A block of the index is damaged. `Catalog.on_corrupt_block` has the prohibitions."""
         stream = self._ownership.get(index.name)
         if stream is None:
             if self._logs.has_all(index):
