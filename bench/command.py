@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import signal
 import sys
@@ -185,24 +184,19 @@ def plot_results(
 
 @app.command("report")
 def write_report() -> None:
-    """Write the tables of bench/results into its README.md, that of drills, docs/tuning.md and the README."""
+    """Write the tables of bench/results into its README.md, that of drills, and the README."""
     paths = [path for path in sorted(results.RESULTS.glob("*.json")) if not baseline.is_before(path)]
     order = list(registry.BENCHES)
     loaded = sorted(
         ((baseline.load_beside(path), path) for path in paths),
         key=lambda pair: (order.index(pair[0].bench), pair[1].stem),
     )
-    drawn = {path.stem: picture.path_of(path) for _, path in loaded}
-    pages: dict[str, dict[str, results.Result]] = {}
-    for result, path in loaded:
-        pages.setdefault(registry.find(result.bench).page, {})[path.stem] = result
-    for name, here in pages.items():
-        page = ROOT / name
-        pictures = {
-            stem: os.path.relpath(path, page.parent) for stem, path in drawn.items() if path.is_file()
-        }
-        report.write_page(page, here, pictures)
-        console.print(f"written: {name} from {len(here)} results")
+    pictures = {
+        path.stem: picture.path_of(path).name for _, path in loaded if picture.path_of(path).is_file()
+    }
+    page = results.RESULTS / "README.md"
+    report.write_page(page, {path.stem: result for result, path in loaded}, pictures)
+    console.print(f"written: {page.relative_to(ROOT)} from {len(loaded)} results")
     _write_drills()
 
 

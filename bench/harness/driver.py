@@ -100,7 +100,6 @@ class Bench:
     runs_quick: int
     run: Callable[[Plan, Recorder], None]
     uses_pulsar: bool = True
-    page: str = "bench/results/README.md"
     ours: str = OURS
     takes_trace: bool = False
     takes_entries: bool = False

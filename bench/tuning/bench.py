@@ -144,5 +144,4 @@ BENCH = Bench(
     runs_quick=1,
     run=run,
     uses_pulsar=False,
-    page="docs/tuning.md",
 )
