@@ -22,11 +22,11 @@ class SystemClock:
     """The clock of the operating system."""
 
     def now_ms(self) -> int:
-        """Wall clock, milliseconds since the epoch."""
+        """See `Clock`."""
         return time.time_ns() // 1_000_000
 
     def monotonic_ns(self) -> int:
-        """Monotonic clock in nanoseconds."""
+        """See `Clock`."""
         return time.monotonic_ns()
 
 
@@ -38,11 +38,11 @@ class ManualClock:
         self._monotonic_ns = 0
 
     def now_ms(self) -> int:
-        """Return the wall clock as set."""
+        """The time as set."""
         return self._now_ms
 
     def monotonic_ns(self) -> int:
-        """Return the monotonic clock; it moves with `advance` only."""
+        """Moves with `advance` and `work` only."""
         return self._monotonic_ns
 
     def advance(self, by_ms: int) -> None:

@@ -126,13 +126,13 @@ class MemoryStore:
         return "in memory"
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of `key`, None if there is none."""
+        """See `Store`."""
         with self._lock:
             self._require_open()
             return self._values.get(key)
 
     def write(self, batch: Batch, *, sync: bool) -> None:  # noqa: ARG002 memory has nothing to sync
-        """Apply `batch` atomically."""
+        """See `Store`."""
         with self._lock:
             self._require_open()
             for kind, key, value in batch.operations:
@@ -150,7 +150,7 @@ class MemoryStore:
                     del self._keys[low:high]
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield (key, value) with start <= key < end, keys ascending, as they are now."""
+        """See `Store`."""
         with self._lock:
             self._require_open()
             keys = self._keys[bisect_left(self._keys, start) : bisect_left(self._keys, end)]
@@ -170,7 +170,7 @@ class MemoryStore:
         return True
 
     def disk_bytes(self) -> int:
-        """Bytes of all keys and values."""
+        """See `Store`."""
         with self._lock:
             return sum(len(key) + len(value) for key, value in self._values.items())
 

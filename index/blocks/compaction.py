@@ -253,7 +253,6 @@ class CompactionJob:
         self._note_written()
 
     def _note_written(self) -> None:
-        """Count the commits that the last write covered."""
         if self._writes == self._writer.writes:
             return
         self._writes = self._writer.writes

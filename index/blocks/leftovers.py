@@ -39,7 +39,6 @@ class Leftovers:
         return not self._uncertain
 
     def __bool__(self) -> bool:
-        """True if there is anything to repair."""
         return bool(self._orphans or self._uncertain or self._cleared)
 
     def orphan(self, keys: Iterable[bytes]) -> None:

@@ -236,7 +236,6 @@ class PersistJob:
     # ---- entries into blocks
 
     def _live(self) -> list[Entries]:
-        """The staged entries that are held."""
         if self.plan.all_held:
             return self.plan.staged
         # Looked up in large groups: smaller ones cost more an entry, and a single one costs memory.

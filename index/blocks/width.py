@@ -196,8 +196,6 @@ def _usual(usual: int, spilled: int) -> int:
 
 
 class _Cost(NamedTuple):
-    """The cost of a width, and the two numbers behind it."""
-
     total: float
     fill: float
     fullest: float
@@ -211,7 +209,6 @@ class _Ahead(NamedTuple):
 
 
 def _costs(evidence: WidthEvidence, ahead: _Ahead, entries_max: int) -> dict[int, _Cost]:
-    """The cost of each of `WIDTHS_MS` and of the present width."""
     stored = _Stored.of(evidence)
     rate = _entries_per_ms(evidence, ahead, stored)
     spilled = int(ahead.counts.sum())

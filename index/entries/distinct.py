@@ -34,7 +34,6 @@ def first_of_each(column: npt.NDArray[np.uint64]) -> BoolArray:
 
 
 def _changes(ascending: npt.NDArray[np.int64] | npt.NDArray[np.uint64]) -> BoolArray:
-    """Marks the indices where another value begins."""
     begins = np.ones(len(ascending), dtype=np.bool_)
     np.not_equal(ascending[1:], ascending[:-1], out=begins[1:])
     return begins

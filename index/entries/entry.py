@@ -174,7 +174,6 @@ def bounds(column: Int64Array) -> tuple[int, int]:
 
 
 def _without_repeats(entries: Entries) -> Entries:
-    """Sorted entries with equal ones kept once."""
     d, ledger, e = entries.deliver_at_ms, entries.ledger_id, entries.entry_id
     fresh = (d[1:] != d[:-1]) | (ledger[1:] != ledger[:-1]) | (e[1:] != e[:-1])
     return entries if fresh.all() else entries.take(np.concatenate(([True], fresh)))

@@ -230,7 +230,6 @@ def _recover(
 
 
 def _fresh_state(options: IndexOptions) -> State:
-    """The state of a subscription that was never persisted."""
     return State(0, 0, 1, options.slice_width_ms, (-1, -1), options.slice_width_auto, 0, UNKNOWN)
 
 

@@ -108,7 +108,6 @@ class FolderObjects:
 
 
 def _sync(folder: Path) -> None:
-    """Sync the names in a folder to disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -246,7 +246,6 @@ def _cut(ledger_ids: Int64Array) -> Iterator[tuple[int, slice]]:
 
 
 def _by_ledger(entries: Entries) -> Iterator[tuple[int, Entries]]:
-    """The entries by ledger, in their order within one."""
     order = entries.ledger_id.argsort(kind="stable")
     for ledger_id, part in _cut(entries.ledger_id[order]):
         yield ledger_id, entries.take(order[part])

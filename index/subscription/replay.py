@@ -78,7 +78,6 @@ class _Gathered:
 
 
 def _make(record: Replayed, changes: Changes[IndexT]) -> None:
-    """Make the change of one record."""
     match record.record_type, record.content:
         case RecordType.UNACKNOWLEDGE, PositionSet() as positions:
             changes.unacknowledge(positions)

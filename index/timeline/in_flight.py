@@ -100,7 +100,6 @@ class InFlightEntries:
         return parts
 
     def _gather(self) -> None:
-        """Join the loose entries into one part."""
         if self._loose:
             together = Entries.concat(self._loose)
             self._loose = []

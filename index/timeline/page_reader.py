@@ -85,7 +85,6 @@ class PageReader:
 
 
 def _later(entries: Entries, key: EntryKey) -> Entries:
-    """The entries after `key`."""
     deliver_at_ms, ledger_id, entry_id = key
     same_ms = entries.deliver_at_ms == deliver_at_ms
     after = (entries.ledger_id > ledger_id) | (
