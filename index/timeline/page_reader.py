@@ -62,7 +62,9 @@ class PageReader:
         parts = [self._moved.without(part) for part in self._parts]
         if self._with_moved:
             parts.append(self._moved.entries())
-        found = sort_entries(Entries.concat(_first(_later(part, key), limit) for part in parts), unique=True)
+        firsts = [_first(_later(part, key), limit) for part in parts]
+        found = sort_entries(Entries.concat(entries for entries, _ in firsts), unique=True)
+        complete_ms = min((cut_ms for _, cut_ms in firsts if cut_ms is not None), default=None)
         ahead = sorted(
             (one for one in self._blocks if one[1].last_deliver_at_ms >= key[0]), key=lambda one: one[1].first
         )
@@ -79,6 +81,9 @@ class PageReader:
                 continue
             entries = self._moved.without(_later(entries, key))
             found = sort_entries(Entries.concat((found, entries)), unique=True)
+        if complete_ms is not None:
+            # A repeat, as after UNACKNOWLEDGE, may leave fewer than `limit` of a part that goes on.
+            found, more = found.take(found.deliver_at_ms <= complete_ms), True
         if len(found) > limit:
             found, more = found.part(0, limit), True
         return Page(found, found.key(len(found) - 1) if more else None)
@@ -94,9 +99,12 @@ def _later(entries: Entries, key: EntryKey) -> Entries:
     return entries if which.all() else entries.take(which)
 
 
-def _first(entries: Entries, limit: int) -> Entries:
-    """The first `limit` or a few more, in any order: sorting all entries for each page would take long."""
+def _first(entries: Entries, limit: int) -> tuple[Entries, int | None]:
+    """The first `limit` or a few more, in any order, and up to when these are all; None if there are no more.
+
+    Sorting all entries for each page would take long.
+    """
     if len(entries) <= 2 * limit:
-        return entries
-    last_ms = np.partition(entries.deliver_at_ms, limit)[limit]
-    return entries.take(entries.deliver_at_ms <= last_ms)
+        return entries, None
+    last_ms = int(np.partition(entries.deliver_at_ms, limit)[limit])
+    return entries.take(entries.deliver_at_ms <= last_ms), last_ms
