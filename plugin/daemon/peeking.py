@@ -2,8 +2,9 @@
 
 The broker that serves the subscription reads them, beside its consumers. Invariants:
 
-- one read of a daemon is under way at a time, of at most ``PIECE`` messages, and a rest of twice its time
-  follows, as after a piece that the shim reads ahead (``docs/decisions/read-ahead.md``);
+- one read of a broker is under way at a time, of at most ``PIECE`` messages, and a rest of twice its time
+  follows, as after a piece that the shim reads ahead (``docs/decisions/read-ahead.md``); a silent broker
+  delays no other one's reads;
 - an answer is exact: a message that cannot be read now makes an error, never a guess.
 """
 
@@ -11,13 +12,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from tidegate.index import Clock, DelayIndex, Position, PositionSet
 from tidegate.plugin.daemon.ownership import Ownership
 from tidegate.plugin.daemon.questions import Questions
 from tidegate.plugin.daemon.selection import parse_id, partition_of
-from tidegate.plugin.daemon.stream import Stream
+from tidegate.plugin.daemon.stream import Link, Stream
 from tidegate.plugin.errors import NotNowError, UserError
 from tidegate.plugin.wire.messages import PEEK_VERSION, Peek, Peeked, PeekKind, Sought
 
@@ -39,7 +43,7 @@ class Peeking:
     def __init__(self, clock: Clock, ownership: Ownership[Stream]) -> None:
         self._clock = clock
         self._ownership = ownership
-        self._one_a_time = asyncio.Lock()
+        self._turns: WeakKeyDictionary[Link, asyncio.Lock] = WeakKeyDictionary()
         self.questions: Questions[Peeked] = Questions()
 
     async def content(self, index: DelayIndex, position: Position) -> dict[str, Any]:
@@ -93,16 +97,11 @@ class Peeking:
         return found, read_bytes
 
     async def _read(self, index: DelayIndex, positions: PositionSet, sought: Sought) -> Peeked:
-        async with self._one_a_time:
-            stream = self._stream(index)
-            if stream is None:
-                raise NotNowError(
-                    f"no broker that could read serves {index.name} now: subscribe a consumer, and ask again"
-                )
-            if stream.connection.version < PEEK_VERSION:
-                raise NotNowError(
-                    "the broker has a shim that looks into no message: restart it with this version's jar"
-                )
+        broker = self._reading(index).connection
+        async with self._turn(broker, index):
+            stream = self._reading(index)
+            if stream.connection is not broker:
+                raise NotNowError(f"{index.name} has moved to another broker meanwhile: ask again")
             began_ns = self._clock.monotonic_ns()
             answer = await self.questions.ask(stream, Peek(positions, sought), PATIENCE_S)
             if answer is None:
@@ -110,6 +109,33 @@ class Peeking:
             took_s = (self._clock.monotonic_ns() - began_ns) / NS_PER_SECOND
             await asyncio.sleep(min(REST * took_s, REST_MAX_S))
             return answer
+
+    @asynccontextmanager
+    async def _turn(self, broker: Link, index: DelayIndex) -> AsyncIterator[None]:
+        """The only read of a broker. Raises ``NotNowError`` if others take too long."""
+        turn = self._turns.setdefault(broker, asyncio.Lock())
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await turn.acquire()
+        except TimeoutError:
+            raise NotNowError(f"the broker of {index.name} is still reading for others: ask again") from None
+        try:
+            yield
+        finally:
+            turn.release()
+
+    def _reading(self, index: DelayIndex) -> Stream:
+        """The stream of a broker that can read its messages. Raises ``NotNowError``."""
+        stream = self._stream(index)
+        if stream is None:
+            raise NotNowError(
+                f"no broker that could read serves {index.name} now: subscribe a consumer, and ask again"
+            )
+        if stream.connection.version < PEEK_VERSION:
+            raise NotNowError(
+                "the broker has a shim that looks into no message: restart it with this version's jar"
+            )
+        return stream
 
     def _stream(self, index: DelayIndex) -> Stream | None:
         stream = self._ownership.get(index.name)

@@ -96,7 +96,8 @@ class ClientStream:
         self.on_pace: Callable[[Pace], Paced] | None = None  # None: nothing is answered
         self.on_cancel: Callable[[Cancel], Cancelled] | None = None  # None: nothing is answered
         self.peeks: list[Peek] = []
-        self.on_peek: Callable[[Peek], Peeked] = lambda _: Peeked(PositionSet(), PositionSet())
+        # None: nothing is answered
+        self.on_peek: Callable[[Peek], Peeked] | None = lambda _: Peeked(PositionSet(), PositionSet())
         self.reschedules: list[tuple[int, Reschedule]] = []
         self.on_reschedule: Callable[[Reschedule], Rescheduled] | None = None  # None: nothing is answered
 
@@ -185,7 +186,8 @@ class ClientStream:
                     self.client.send(self.on_reschedule(message), self.stream_id, seq)
             case Peek():
                 self.peeks.append(message)
-                self.client.send(self.on_peek(message), self.stream_id, seq)
+                if self.on_peek is not None:
+                    self.client.send(self.on_peek(message), self.stream_id, seq)
             case Behind():
                 self.behind.append(message.entries)
             case Pace():

@@ -196,6 +196,36 @@ async def test_pieces_are_bounded(served: Served, stored: Stored) -> None:
         assert (await served.get(f"{ORDERS}/waiting?key=5")).json()["read"] == 40
 
 
+FOREVER_S = 3_600.0
+
+
+async def test_a_silent_broker_delays_no_other_ones_reads(served: Served, socket_path: Path) -> None:
+    silent = await waiting(served.broker, f"{TOPIC}-a")
+    silent.on_peek = None
+    async with await ShimClient.connect(socket_path, "broker-2") as other:
+        (await waiting(other, f"{TOPIC}-b")).on_peek = Stored()
+        with patch.object(peeking, "PATIENCE_S", FOREVER_S):
+            stuck = asyncio.create_task(served.get("persistent/public/default/orders-a/sub/waiting?key=3"))
+            await served.broker.until(lambda: bool(silent.peeks))
+            page = (await served.get("persistent/public/default/orders-b/sub/waiting?key=3")).json()
+        assert len(page["entries"]) == 10
+        stuck.cancel()
+
+
+async def test_a_read_waits_for_others_of_its_broker_and_not_for_ever(served: Served) -> None:
+    silent = await waiting(served.broker, f"{TOPIC}-a")
+    silent.on_peek = None
+    with patch.object(peeking, "PATIENCE_S", FOREVER_S):
+        stuck = asyncio.create_task(served.get("persistent/public/default/orders-a/sub/waiting?key=3"))
+        await served.broker.until(lambda: bool(silent.peeks))
+    with patch.object(peeking, "PATIENCE_S", 0.01):
+        answer = await served.get("persistent/public/default/orders-a/sub/waiting?key=4")
+    assert answer.status_code == 503
+    assert "still reading for others" in answer.json()["detail"]
+    assert len(silent.peeks) == 1
+    stuck.cancel()
+
+
 async def test_without_a_broker_nothing_is_chosen(served: Served, stored: Stored) -> None:
     await served.broker.disconnect()
     with pytest.raises(TidegateError) as caught:
