@@ -39,12 +39,17 @@ def daemon_findings(status: Mapping[str, Any], wheel_version: str) -> list[Findi
 
 def far_findings(tide: Mapping[str, Any]) -> list[Finding]:
     """The finding about messages due beyond ``FAR_DAYS``, by a tide that spans so many days."""
-    later = int(tide["later"])
+    later = surely_later(tide)
     if not later:
         return []
     says = f"{later:,} messages are due in more than {FAR_DAYS // 365} years"
     do = "see tidegate tide: a producer may give microseconds, or seconds for its milliseconds; correct it"
     return [Finding(check="delays", verdict=Verdict.WARNING, says=says, do=do)]
+
+
+def surely_later(tide: Mapping[str, Any]) -> int:
+    """The messages that are due after a tide's end, less those that may be acknowledged or due before."""
+    return max(0, int(tide["later"]) - int(tide["inexact_entries"]))
 
 
 def _bypassed(bypassed: Mapping[str, Any], brokers: int) -> list[Finding]:

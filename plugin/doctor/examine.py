@@ -226,7 +226,7 @@ class _Topics:
         filled = [one["from_ms"] for one in tide["buckets"] if one["entries"]]
         longest_ms = max(0, max(filled, default=0) - tide["now_ms"])
         beyond = {
-            limit: int(self._ask(query | {"span_ms": limit})["later"])
+            limit: daemon.surely_later(self._ask(query | {"span_ms": limit}))
             for limit in limits_ms
             if longest_ms > 0
         }

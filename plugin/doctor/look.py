@@ -65,12 +65,14 @@ def look_at_data(path: Path) -> DataFacts | None:
     try:
         facts = _file(path)
         disk = os.statvfs(path)
-        wide = [str(one) for one in islice(path.rglob("*"), _FILES_MAX) if one.lstat().st_mode & 0o077]
+        # the store deletes some meanwhile
+        files = [_file(one) for one in islice(path.rglob("*"), _FILES_MAX)]
     except OSError:
         return None
     if facts is None:
         return None
     free = disk.f_bavail * disk.f_frsize
+    wide = [one.path for one in files if one is not None and one.mode & 0o077]
     return DataFacts(facts, tuple(wide[:_SHOWN_MAX]), free, _memory_free(_MEMINFO))
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import stat
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from tidegate.plugin.doctor.finding import Verdict
+from tidegate.plugin.doctor.look import look_at_data
 from tidegate.plugin.doctor.machine import (
     LEAST_BYTES,
     DataFacts,
@@ -117,3 +119,13 @@ def test_room_in_memory(free: int, verdict: Verdict) -> None:
 
 def test_memory_that_nobody_tells_is_not_judged() -> None:
     assert "memory" not in of(replace(DATA, memory_free_bytes=None))
+
+
+def test_a_file_that_the_store_deletes_meanwhile_hides_no_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (there := tmp_path / "there").touch(0o644)
+    monkeypatch.setattr(Path, "rglob", lambda *_: iter([tmp_path / "gone", there]))
+    found = look_at_data(tmp_path)
+    assert found is not None
+    assert found.open_to_others == (str(there),)
