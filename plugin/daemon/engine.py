@@ -104,6 +104,7 @@ class DaemonEngine:
         self._product = product
         self.daemon_id = daemon_id
         self.started_at_ms = clock.now_ms()
+        self._started_ns = clock.monotonic_ns()
         self._brokers = Brokers(metrics, log)
         self.bypasses = Bypasses(health, log)
         self.ownership: Ownership[Stream] = Ownership()
@@ -211,6 +212,11 @@ class DaemonEngine:
     def product(self) -> str:
         """The name and version of this program."""
         return self._product()
+
+    @property
+    def uptime_seconds(self) -> float:
+        """The time since the start."""
+        return (self.clock.monotonic_ns() - self._started_ns) / 1e9
 
     @property
     def brokers(self) -> Mapping[str, Link]:

@@ -7,9 +7,11 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from unittest.mock import patch
 
 import pytest
 
+from tests.support.daemons import StartDaemon
 from tests.support.shim_client import entries
 from tidegate.index.catalog.catalog import Catalog
 from tidegate.index.clock import ManualClock
@@ -17,6 +19,7 @@ from tidegate.index.names import SubscriptionName
 from tidegate.index.stats import IndexStats
 from tidegate.index.store import MemoryStore
 from tidegate.index.subscription.delay_index import DelayIndex
+from tidegate.plugin.daemon import report
 from tidegate.plugin.daemon.report import with_subscriptions
 from tidegate.plugin.telemetry import lately, survey
 from tidegate.plugin.telemetry.survey import Surveyor, in_turns
@@ -161,3 +164,14 @@ async def test_a_walk_that_nobody_wants_to_the_end() -> None:
     async for item in in_turns(range(10)):
         if item == 5:
             break
+
+
+@pytest.mark.parametrize("step_ms", [-3_600_000, 1_700_000_000_000])
+async def test_a_clock_that_is_set_changes_no_uptime(start: StartDaemon, step_ms: int) -> None:
+    """As on a machine that starts in 1970, and hears of the time later."""
+    async with start() as daemon:
+        now_ms = daemon.engine.clock.now_ms() + step_ms
+        with patch.object(daemon.engine.clock, "now_ms", lambda: now_ms):
+            told = json.loads(await report.status(daemon.engine, 1))["daemon"]
+            scraped = await report.gauges(daemon.engine)
+        assert 0 <= told["uptime_seconds"] <= scraped.uptime_seconds < 3_600
