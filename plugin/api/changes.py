@@ -40,6 +40,7 @@ FILTERS = ("key", "property")
 WHY_OVER = "one request takes no longer: ask again for these"
 _SET_BYTES_MAX = 45_000  # in base64 a frame's worth
 _BEGINNING = "0:0:0"
+_MARK = "\ufeff"
 Over = Callable[[], bool]
 """True once a course has to end: it asks one query at least."""
 
@@ -100,7 +101,7 @@ def positions_of(lines: Iterable[tuple[int, str]], source: str) -> Positions:
     """The positions of ids by partition; `lines` are numbered for the error. Raises ``UserError``."""
     found: dict[int | None, dict[int, list[int]]] = {}
     for number, line in lines:
-        text = line.strip()
+        text = line.strip().removeprefix(_MARK)  # as Windows begins a file
         if not text:
             continue
         try:

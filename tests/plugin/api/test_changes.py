@@ -246,3 +246,10 @@ def test_a_daemon_that_goes_away_is_an_error() -> None:
     world.fails = {3: DaemonAwayError("gone")}
     with pytest.raises(DaemonAwayError, match="gone"):
         world.change("cancel")
+
+
+def test_a_file_from_windows_has_the_same_ids() -> None:
+    lines = "\ufeff5:1\r\n\r\n 5:2 \r\n5:1\r\n".splitlines(keepends=True)
+    assert positions_of(enumerate(lines, start=1), "ids.txt") == positions_of(
+        enumerate(["5:1", "5:2"]), "ids"
+    )
