@@ -15,7 +15,7 @@ import typer
 
 from tidegate.plugin.api.known_form import known_form
 from tidegate.plugin.client.calls import base_of
-from tidegate.plugin.commands.options import JsonOutput, TlsCaFile, Token, TokenFile
+from tidegate.plugin.commands.options import JsonOutput, TlsCaFile, Token, TokenFile, one_of
 from tidegate.plugin.daemon.serve import product_version
 from tidegate.plugin.daemon.settings import read_token
 from tidegate.plugin.doctor.broker import BrokerAdmin
@@ -37,6 +37,7 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(  # noqa: PLR0917 the flags
+    context: typer.Context,
     pulsar_home: Annotated[
         Path | None,
         typer.Argument(
@@ -71,6 +72,7 @@ def doctor(  # noqa: PLR0917 the flags
 
     Changes nothing. Exit code 0: no fault; 1: a fault; 2: wrong usage.
     """
+    token, token_file = one_of(context, "token", token, "token_file", token_file)
     admin = None if admin_url is None else _admin(admin_url, token, token_file, tls_ca_file)
     places = Places(
         home=None if pulsar_home is None else pulsar_home.absolute(),
@@ -122,8 +124,6 @@ def _asking(path: Path) -> Ask:
 
 
 def _admin(url: str, token: str | None, token_file: Path | None, tls_ca_file: Path | None) -> BrokerAdmin:
-    if token is not None and token_file is not None:
-        raise ConfigError("give --token or --token-file, or their variables, not both")
     if token_file is not None:
         token = read_token(token_file, "--token-file")
     if token is not None and not (token and token.isascii() and token.isprintable()):

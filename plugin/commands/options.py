@@ -83,8 +83,8 @@ class Asked:
         A flag beats a variable; two flags, or two variables, that exclude each other are refused.
         """
         context = self.context
-        socket, admin_url = _one_of(context, "socket", self.socket, "admin_url", self.admin_url)
-        token, token_file = _one_of(context, "token", self.token, "token_file", self.token_file)
+        socket, admin_url = one_of(context, "socket", self.socket, "admin_url", self.admin_url)
+        token, token_file = one_of(context, "token", self.token, "token_file", self.token_file)
         if admin_url is None:
             for name in ("token", "token_file", "tls_ca_file"):
                 if _is_flag(context, name):
@@ -103,7 +103,7 @@ class Asked:
         )
 
 
-def _one_of(
+def one_of(
     context: typer.Context, first: str, one: T | None, second: str, other: U | None
 ) -> tuple[T | None, U | None]:
     """Both values; if one is a flag and the other a variable, the flag alone. Raises ``ConfigError``."""

@@ -73,6 +73,15 @@ def test_wrong_usage_is_one_line_and_2(arguments: tuple[str, ...]) -> None:
     assert "hunter2" not in done.stderr
 
 
+def test_a_flag_beats_a_variable(short_dir: Path, token_file: Path) -> None:
+    at = ("doctor", "--socket", str(short_dir / "none.sock"), "--admin-url", "127.0.0.1:9", "--json")
+    done = run(*at, "--token-file", str(token_file), TIDEGATE_TOKEN="other")  # noqa: S106
+    assert done.returncode == 1, done.stderr
+    assert "admin" in checks(done.stdout)
+    done = run(*at, TIDEGATE_TOKEN_FILE=str(token_file), TIDEGATE_TOKEN="other")  # noqa: S106
+    assert_one_line(done, "--token or --token-file", 2)
+
+
 async def test_a_daemon_with_names_of_a_client(start: StartDaemon, socket_path: Path) -> None:
     now_ms = time.time_ns() // 1_000_000
     closed = socket.create_server(("127.0.0.1", 0))
