@@ -103,6 +103,24 @@ def test_more_holes_than_the_cursor_keeps_survive_an_unload(two: TwoBrokers, lan
     lane.finish(after, even(sent))
 
 
+def test_a_skip_before_the_daemon_has_answered_repeats_nothing(two: TwoBrokers, lane: Lane) -> None:
+    """As above; an admin skips a message while the new owner waits for a daemon that stands still."""
+    before, after = Inbox(), Inbox()
+    two.move(lane.topic, two.a)
+    lane.subscribe(before, ack_odd, receiver_queue_size=10_000)
+    sent = lane.send_in(*[500] * 6_000)
+    before.wait_for(sent)
+    wait_until(lambda: two.acknowledged(two.a, lane.topic) == 3_000, "daemon a knows them acknowledged")
+    lane.disconnect()
+    lane.admin.unload(lane.topic)
+    two.move(lane.topic, two.a)
+    with two.a.daemon.paused():
+        lane.subscribe(after)
+        lane.wait_stats(lambda now: now.delayed > 0, "a tracker gates what it does not know")
+        lane.admin.skip(lane.topic, "sub", 1)
+    lane.finish(after, even(sent)[1:])
+
+
 def test_messages_cancelled_before_the_dispatcher_reads_them_do_not_come(two: TwoBrokers, lane: Lane) -> None:
     """Of 1,000 ranges the record has room for 500. A tracker is there, and nobody takes messages."""
     cancelled = MESSAGES // 2

@@ -7,7 +7,7 @@ watch and wake-ups, which have threads of their own there, happens here as event
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tests.sim.bookkeeper import NO_DELAY, BookKeeper, ForwardMove, Position, Subscription
@@ -26,6 +26,7 @@ from tests.sim.seal import NO_SEAL, Owner
 from tests.sim.shim import Identity, ShimOptions, Stream, Tracker
 from tests.sim.stored_deletions import Kept, StoredDeletions
 from tests.sim.wire import ClientEnd, Wire, WireOptions
+from tidegate.plugin.wire.codec import CLAIMS_MAX
 
 TOPIC = "persistent://public/default/simulated"
 OWNER = "#pulsar.internal.tidegate.owner"
@@ -37,6 +38,7 @@ SEAL = "#pulsar.internal.tidegate.generation"
 _CLEAR_TIMEOUT_NS = 5 * NS_PER_S
 _REOPEN_REST_NS = 60 * NS_PER_S
 _LOOK_NS = 50 * NS_PER_MS
+_WITNESSED_NS = 3 * NS_PER_S  # a slow watch, and the next one
 _SEALS_NS = 50 * NS_PER_MS
 _SEALED_LOOKS = 40  # Pulsar's limit of one write a second, and what the write and the one before it take
 _RESET_DOUBLED = 8
@@ -252,6 +254,10 @@ class ServedSubscription:
             broker.after, self.cursor, self.seal, self._delete_cancelled, self.properties.look
         )
         self._looked = self._loaded_sealed = self._pending_reset = False
+        self._known: frozenset[Position] = frozenset()
+        self._loaded_resets = self.cursor.resets
+        self._moved_ns: list[int] = []  # when mark-delete was moved forward, with the seal gone
+        self._moved_alone = False
         self.dispatcher = Dispatcher(
             kernel,
             process,
@@ -365,6 +371,8 @@ class ServedSubscription:
     def _note_forward_move(self) -> None:
         resets = len(self.subscription.obligations.reset_to)
         self.subscription.forward = ForwardMove(resets)
+        self._moved_ns.append(self.broker.kernel.now_ns)
+        self._moved_alone |= not self.has_consumers()
 
     def _require_a_reset(self) -> None:
         """The cursor counts as one loaded from a reset's own record. Raises Violation if nobody
@@ -394,12 +402,36 @@ class ServedSubscription:
         identity = Identity(TOPIC, self.subscription.name, self.owner() or first)
         tracker = Tracker(self, broker.options.shim, identity)
         tracker.make_claim()
+        self._note_known()
         assert self._link is not None
         broker.watched[tracker] = None
         broker.watch_soon()
         # The link has a thread of its own.
         broker.after(0, self._link.register, tracker)
         return tracker
+
+    # ---- what the daemon knows of it
+
+    def _note_known(self) -> None:
+        """The daemon is about to be asked. That shows nothing where a log may give it other data, or claims
+        leave the list soon, for lack of which it empties the index."""
+        seal, name = self.seal(), self.subscription.name
+        has_log = self._log.pointer or self._log.home
+        if seal != NO_SEAL and not has_log and self.broker.options.shim.claims_max == CLAIMS_MAX:
+            promises, fates = self.broker.daemon.promises, self.subscription.obligations.fates
+            self._known = frozenset(
+                position
+                for position, fate in fates.items()
+                if fate.acknowledged and promises.knows_acknowledged(name, seal, position)
+            )
+
+    def was_known(self, position: Position) -> bool:
+        """True if the daemon surely knew that it was acknowledged when this owner asked, and nothing made
+        that doubtful: no reset, nor a move of mark-delete that no consumer has stayed for."""
+        if position not in self._known or self.cursor.resets != self._loaded_resets or self._moved_alone:
+            return False
+        alone_ns = self.dispatcher.alone_ns
+        return all(abs(moved_ns - each) > _WITNESSED_NS for moved_ns in self._moved_ns for each in alone_ns)
 
     def _knows_acknowledged(self, position: Position) -> bool:
         tracker = self.tracker
@@ -622,6 +654,9 @@ class ServedSubscription:
 
     def has_consumers(self) -> bool:
         return bool(self.dispatcher.consumers)
+
+    def consumers(self) -> Sequence[object]:
+        return tuple(self.dispatcher.consumers)
 
     def delete(self, positions: list[Position], seal: int, done: Callable[[bool], None]) -> None:
         if self.seal() != seal:

@@ -105,6 +105,8 @@ class Dispatcher:
         self.redelivery: set[Position] = set()
         self.settled_ns = kernel.now_ns
         """Since when nothing but latencies keeps a message back, as far as the dispatcher knows."""
+        self.alone_ns: list[int] = []
+        """When the last consumer had gone."""
         self.closed = False
         self.fenced = False
         self._seen: list[Consumer] = []
@@ -152,6 +154,7 @@ class Dispatcher:
             )
             self.read_more_soon()
         else:
+            self.alone_ns.append(self._kernel.now_ns)
             self._cancel_waiting_read()
             self.redelivery.clear()
         consumer.receiver.on_disconnected(consumer)

@@ -19,11 +19,11 @@ Fault = tuple[str, dict[str, Any]]
 FAULTS = (
     *("crash", "move", "consumer", "seek", "wire", "clock", "disk", "damage", "freeze", "power", "width"),
     *("home", "subscription", "rebuild", "log", "reads", "objects", "settings", "clear", "backup", "persist"),
-    *("answers", "behind", "forward", "undone", "pause", "change"),
+    *("answers", "behind", "forward", "undone", "pause", "change", "unheard"),
 )
 _LATER = ("backup", "answers")  # not drawn with the others, so that older seeds have their kinds
 # Put into a drawn history, so that older seeds keep their steps.
-_PUT_IN = ("persist", "behind", "forward", "undone", "pause", "change")
+_PUT_IN = ("persist", "behind", "forward", "undone", "pause", "change", "unheard")
 _PUT_IN_SHARE = 0.33  # of the histories, unless there is no other kind
 _KINDS = (1, 2, 2, 3, 3, 4, 11)  # of a history; with more at once each of them is seldom met
 RESET = (
@@ -73,6 +73,10 @@ class _Generator:
         self.pauses = "pause" in faults and (not wanted or self._pauses.random() < _PUT_IN_SHARE)
         self._changes = random.Random(f"changes of {seed}")  # noqa: S311 a simulation
         self.changes = "change" in faults and (not wanted or self._changes.random() < _PUT_IN_SHARE)
+        self._unheard = random.Random(f"unheard daemons of {seed}")  # noqa: S311 a simulation
+        self.leaves_unheard = "unheard" in faults and (not wanted or self._unheard.random() < _PUT_IN_SHARE)
+        if self.leaves_unheard and "ranges_max" not in settings:
+            self.config = replace(self.config, ranges_max=self._unheard.choice((1, 1, 3)))
         self._third = random.Random(f"third subscription of {seed}")  # noqa: S311 a simulation
 
     def history(self) -> History:
@@ -102,6 +106,10 @@ class _Generator:
             for _ in range(self._changes.randint(1, 6)):
                 at = self._changes.randint(0, len(steps))
                 steps[at:at] = self._change()
+        if self.leaves_unheard:
+            for _ in range(self._unheard.randint(1, 2)):
+                at = self._unheard.randint(0, len(steps))
+                steps[at:at] = self._unheard_daemon()
         return History(self.config, tuple(steps), self.seed)
 
     def _later(self, wanted: list[str]) -> list[str]:
@@ -196,6 +204,59 @@ class _Generator:
             *((luck.randint(0, 1_000), ("connect", {"client": each})) for each in clients),
         ]
         return [Step(after_ms, do, args, luck.getrandbits(32)) for after_ms, (do, args) in steps]
+
+    def _unheard_daemon(self) -> list[Step]:
+        """Messages are acknowledged, more than a record of the cursor has room for, and the topic is loaded
+        anew. Before its daemon, frozen meanwhile, has said what it knows, or before it is asked once more,
+        mark-delete moves, the cursor is reset, consumers come and go."""
+        luck = self._unheard
+        clients = range(self.config.clients)
+        delays = [luck.randint(0, 300) for _ in range(luck.randint(5, 30))]
+        told = {"skip": luck.choice((0, 1, 2, 3)), "count": luck.choice((3, 100))}
+        frozen_ms = luck.choice((300, 1_500, 1_500, 4_000, 9_000))
+        steps: list[tuple[int, Fault]] = [
+            *((0, ("connect", {"client": each})) for each in clients),
+            *((0, ("pace", {"client": each, "ack_after_ms": -1})) for each in clients),
+            (luck.choice((0, 300)), ("publish", {"delays_ms": delays})),
+            (luck.randint(400, 1_500), ("wait", {})),
+            *((0, ("acknowledge", {"client": each, **told})) for each in clients),
+            (luck.choice((0, 200, 1_200, 1_200)), ("unload", {"to": luck.randrange(2)})),
+            *((luck.choice((0, 0, 100)), freeze) for freeze in self._frozen(frozen_ms)),
+        ]
+        for _ in range(luck.choice((1, 1, 2, 3))):
+            steps.append((luck.randint(0, max(1, frozen_ms // 3)), self._before_it_is_heard()))
+        if luck.random() < 0.5:
+            # At about the time at which the stream is opened anew.
+            again = self._frozen(luck.choice((50, 1_500)))
+            steps += [(luck.randint(0, frozen_ms), self._before_it_is_heard())]
+            steps += [(luck.choice((0, 1, 5, 20)), freeze) for freeze in again]
+            steps += [(luck.choice((0, 1, 5, 50)), self._before_it_is_heard())]
+        return [Step(after_ms, do, args, luck.getrandbits(32)) for after_ms, (do, args) in steps]
+
+    def _frozen(self, for_ms: int) -> tuple[Fault, Fault]:
+        """Of both machines: which of them has the topic is not known here."""
+        return (
+            ("freeze_daemon", {"daemon": 0, "for_ms": for_ms}),
+            ("freeze_daemon", {"daemon": 1, "for_ms": for_ms}),
+        )
+
+    def _before_it_is_heard(self) -> Fault:
+        luck = self._unheard
+        subscription = luck.randrange(self.config.subscriptions)
+        client = luck.randrange(6)
+        skip: Fault = ("skip", {"subscription": subscription, "count": luck.choice((1, 1, 2, 5))})
+        return luck.choice(
+            (
+                *(skip, skip, skip, skip),
+                ("clear_backlog", {"subscription": subscription}),
+                ("seek", {"to": luck.choice((0, 500, 1_000)), "subscription": subscription}),
+                ("seek", {"to": luck.randint(0, 1_000), "subscription": subscription}),
+                ("drop", {"client": client}),
+                ("connect", {"client": client}),
+                ("cut", {"broker": luck.randrange(2)}),
+                ("unload", {"to": luck.randrange(2)}),
+            )
+        )
 
     def _change(self) -> list[Step]:
         """Messages are published and soon cancelled, moved or released, some of them twice; something happens

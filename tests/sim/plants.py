@@ -19,7 +19,7 @@ from tests.sim.broker import ServedSubscription
 from tests.sim.cursor_properties import CursorProperties
 from tests.sim.kernel import NS_PER_S
 from tests.sim.overrides import OverrideLog, Stored
-from tests.sim.seal import Claim
+from tests.sim.seal import NO_SEAL, Claim, Seal
 from tests.sim.shim import Stream as ShimStream
 from tests.sim.shim import Tracker as ShimTracker
 from tests.sim.stored_deletions import Kept
@@ -230,6 +230,45 @@ def _lost_seal_is_a_resets() -> Iterator[None]:
     """Issue 42: a seal that a move forward has taken was stored no more, so that the next owner took the
     cursor for one that was reset."""
     with replaced(ServedSubscription, "_store_seal", lambda self: None):
+        yield
+
+
+@contextmanager
+def moves_taken_for_resets() -> Iterator[None]:
+    """The simulator's own find: after a skip the shim disbelieved the daemon, which then forgot
+    acknowledgements."""
+
+    def replace_(self: Any) -> bool:
+        self.renew()
+        return False
+
+    with replaced(Seal, "replace", replace_):
+        yield
+
+
+@contextmanager
+def _resets_taken_for_moves() -> Iterator[None]:
+    """A reset counts as a move forward, whoever has come and gone."""
+
+    def replace_(self: Any) -> bool:
+        told, unheard = self.told, self._unheard
+        self.renew()
+        self.told, self._unheard = told, unheard
+        return cast(int, self.generation) != NO_SEAL
+
+    with replaced(Seal, "replace", replace_):
+        yield
+
+
+@contextmanager
+def _former_seal_not_told() -> Iterator[None]:
+    """OPEN has the present seal, before the daemon has said what it knows under the former."""
+
+    def tell(self: Any) -> int:
+        self.told = self.generation
+        return cast(int, self.told)
+
+    with replaced(Seal, "tell", tell):
         yield
 
 
@@ -703,6 +742,12 @@ _QUICK = {
 }
 """Nothing is slow, so that little lateness is allowed."""
 
+_UNHEARD = {
+    **{"shared_daemon": True, "index_log": False, "claims_max": 64, "ranges_max": 1, "subscriptions": 1},
+    **{"daemon_wait_ms": 10_000, "ack_after_ms": 20, "permits": 50, "clients": 2, "near_max": 1_000},
+}
+"""The daemon alone knows what was acknowledged last, and the shim waits for it."""
+
 PLANTS = (
     Plant(
         "acknowledgements are believed over a reset",
@@ -990,6 +1035,27 @@ PLANTS = (
         _cancelled_too_late,
         "is cancelled though a consumer has it",
         ("change",),
+    ),
+    Plant(
+        "a skip is taken for a reset",
+        moves_taken_for_resets,
+        "comes again though the daemon",
+        ("unheard",),
+        _UNHEARD,
+    ),
+    Plant(
+        "a reset is taken for a skip",
+        _resets_taken_for_moves,
+        "is deleted in the cursor though it is owed",
+        ("unheard",),
+        {**_UNHEARD, "reset_clears": False},
+    ),
+    Plant(
+        "the daemon forgets what it knows under a former seal",
+        _former_seal_not_told,
+        "comes again though the daemon knew",
+        ("unheard",),
+        {**_UNHEARD, "heartbeat_ms": 500},
     ),
     Plant(
         "what was acknowledged before Pulsar was put back is deleted",

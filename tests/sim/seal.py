@@ -1,15 +1,16 @@
 """A model of the shim's `Seal` and `Claim`: what the cursor itself says of resets, and of who owns it.
 
 The seal is a random number among the properties that the cursor persists with its mark-delete position; a
-reset removes it in the step that clears the acknowledgements. The claim is the next epoch and a number of its
-own, written into the cursor's metadata by compare-and-set before the daemon hears of it; the numbers of the
-last owners stay there. Why: docs/decisions/.
+reset removes it in the step that clears the acknowledgements. Moves of mark-delete remove it, too, and clear
+nothing: a consumer that stays connected tells them from a reset, which disconnects all consumers first. The
+claim is the next epoch and a number of its own, written into the cursor's metadata by compare-and-set before
+the daemon hears of it; the numbers of the last owners stay there. Why: docs/decisions/.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -55,18 +56,46 @@ class SealHost(Protocol):
     def seal(self) -> int: ...
     def put_seal(self, seal: int) -> bool: ...
     def may_seal(self) -> bool: ...
+    def consumers(self) -> Sequence[object]: ...
     def random(self) -> random.Random: ...
 
 
 class Seal:
-    """A tracker's number. Acknowledgements seen under it count while the cursor still has it."""
+    """A tracker's number. Acknowledgements seen under it count while the cursor still has it.
+
+    `told`: that of the last OPEN, if acknowledgements under it are as true as those under `generation`.
+    """
 
     def __init__(self, host: SealHost) -> None:
         self._host = host
         self._doubted = NO_SEAL
+        self._witnesses: Sequence[object] = ()
         self.generation = host.seal()
         if self.generation == NO_SEAL:
             self.renew()
+        self.told = NO_SEAL
+        self._unheard = self.generation  # the daemon has not said yet what it knows under this one
+        self.watch()
+
+    def watch(self) -> None:
+        """Note who is connected while the cursor has the seal."""
+        connected = self._host.consumers()
+        if self.generation != NO_SEAL and self._host.seal() == self.generation:
+            self._witnesses = connected
+
+    def tell(self) -> int:
+        """The number for OPEN: the former one, until the daemon has said what it knows under it."""
+        self.told = self._unheard or self.generation
+        return self.told
+
+    def heard(self) -> None:
+        """The daemon has answered OPEN."""
+        self._unheard = NO_SEAL
+
+    def adopt(self, former: Seal) -> None:
+        """Another tracker of the same broker follows before the daemon has answered."""
+        if former.generation == self.generation and former._unheard and self._unheard:
+            self._unheard = former._unheard
 
     @property
     def is_intact(self) -> bool:
@@ -83,6 +112,18 @@ class Seal:
         """True if there is none, and there can be one now."""
         return self.generation == NO_SEAL and self._host.may_seal()
 
+    def replace(self) -> bool:
+        """The seal is gone: take or put another. True if what was learned under the former is still true, as
+        one of the consumers of then is connected, and no reset can have begun."""
+        former, witnesses, told, unheard = self.generation, self._witnesses, self.told, self._unheard
+        self.renew()
+        connected = self._host.consumers()
+        stayed = any(each is other for each in witnesses for other in connected)
+        if NO_SEAL in (former, self.generation) or not stayed:
+            return False
+        self._witnesses, self.told, self._unheard = witnesses, told, unheard
+        return True
+
     def renew(self) -> None:
         """Take the one that was stored since (`broker`), or put another; what was learned under the former is
         doubtful from now on.
@@ -92,7 +133,8 @@ class Seal:
         """
         if self.generation != NO_SEAL:
             self._doubted = self.generation
-        self.generation = NO_SEAL
+        self.generation = self.told = self._unheard = NO_SEAL
+        self._witnesses = ()
         there = self._host.seal()
         if there not in (NO_SEAL, self._doubted):
             self.generation = there

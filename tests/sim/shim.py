@@ -199,19 +199,30 @@ class Tracker:
         self.host.frames_waiting()
 
     def _notice_reset(self) -> None:
-        if not self.seal.is_intact or self.seal.is_wanted:
-            self._on_reset()
+        if self.seal.is_intact and not self.seal.is_wanted:
+            return
+        # First, so that what is examined from now on is true of the new seal.
+        if self.seal.replace():
+            self._on_other_seal(set(self.settling))
+        else:
+            self._on_other_seal(set())
 
     def _on_reset(self) -> None:
-        """The cursor was reset: what is known acknowledged is examined again, and the daemon hears of the
-        new seal before anything else."""
-        self.seal.renew()  # first, so that what is examined from now on is true of the new seal
+        """The cursor was reset, whatever its seal says."""
+        self.seal.renew()
+        self._on_other_seal(set())
+
+    def _on_other_seal(self, true: set[Position]) -> None:
+        """The tracker examines known acknowledgements again, and the daemon hears of the new seal before
+        anything else. `true`: settling ones that are acknowledged all the same."""
         self.outbox.drop_acknowledgements()
-        self.doubtful |= self.reported
-        self.reported.clear()
-        self._seek_again(self.settling)  # not deleted, and not everything that takes the seal has all rewound
-        self._stay(self.settling)
-        self.settling.clear()
+        self.doubtful |= self.reported - true
+        self.reported &= true
+        doubted = self.settling - true
+        self._seek_again(doubted)  # not deleted, and not everything that takes the seal has all rewound
+        self._stay(doubted)
+        self.settling &= true
+        self.outbox.acknowledge(self.settling)  # under the new seal
         self._deleting = None
         self._reopen = self.stream in (Stream.OPENING, Stream.OPEN)
         self.host.frames_waiting()
@@ -438,7 +449,8 @@ class Tracker:
             return None
         self.stream = Stream.OPENING
         self._reopen = False
-        self.opened_under = self.seal.generation
+        self.seal.watch()
+        self.opened_under = self.seal.tell()
         self._held_now, self._acknowledged_now = set(), set()
         # Not what was gated here for want of a daemon and is due later: the daemon hands that out.
         until_ms = self.host.now_ms() + self.options.horizon_ms
@@ -492,10 +504,16 @@ class Tracker:
         undone = {position for position in acknowledged if not self.host.is_deleted(position)}
         self._on_mark_delete(mark_delete)
         # A crash made the cursor forget these, unless this tracker saw one deleted: that takes a reset.
-        if not self.seal.is_intact or undone & (self.reported - self.settling):
+        if undone & (self.reported - self.settling):
             self._on_reset()
-        if self.opened_under != self.seal.generation:
+        else:
+            self._notice_reset()
+        if NO_SEAL in (self.seal.told, self.seal.generation):
             acknowledged, undone = set(), set()
+        elif self.seal.told != self.seal.generation:  # OPEN with another makes the daemon forget them
+            self.outbox.acknowledge(acknowledged)
+            self._reopen = True
+        self.seal.heard()
         lost = self._not_held(held) - self.overrides.live.keys() if self.held_once else set()
         self.contained |= held
         self.sought -= held
@@ -703,6 +721,7 @@ class Tracker:
         if former.claim.owner.incarnation == self.claim.owner.incarnation:
             if former.seal.generation != self.seal.generation:
                 former.outbox.drop_acknowledgements()
+            self.seal.adopt(former.seal)
             self.inherited += former.outbox.pending_entries
             self.outbox.adopt(former.outbox)
 
@@ -746,6 +765,7 @@ class Tracker:
 
     def _report_acknowledged(self) -> None:
         then = self.seal.generation
+        self.seal.watch()
         unseen = self.handed_out | self.asked_for | self.doubtful
         found = {each for each in unseen if self.host.is_deleted(each)}
         self._notice_reset()

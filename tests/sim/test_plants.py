@@ -20,6 +20,7 @@ from tests.sim.plants import (
     given_back_in_eighths,
     landed_without_a_mark,
     lost_claim_not_told,
+    moves_taken_for_resets,
     names_no_ledger_before,
     nobody_commits_upkeep,
     refused_and_left,
@@ -67,6 +68,7 @@ def test_a_known_bug_is_found(plant: Plant) -> None:
         ("dropped_while_it_was_fetched", brings_what_was_dropped, "loses blocks: there is no ledger"),
         ("refused_and_done_later", refused_and_left, "resets that were refused are done all the same"),
         ("own_log_taken_for_anothers", names_no_ledger_before, "reads its own log in ledger"),
+        ("skipped_before_it_was_heard", moves_taken_for_resets, "comes again though the daemon"),
         ("put_back_with_a_damaged_state", lost_claim_not_told, "which the topic does not have"),
     ],
 )

@@ -406,6 +406,8 @@ class World:
             return Cause.MOVED
         if tag[1] != served.broker.daemon.disk.life or served.broker.daemon.disk.damaged:
             return Cause.DATA_LOST
+        if served.was_known(position):
+            raise Violation(f"{position} comes again though the daemon knew, and was asked by this owner")
         return None
 
     def check(self) -> None:

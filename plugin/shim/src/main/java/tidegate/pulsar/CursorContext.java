@@ -252,6 +252,11 @@ class CursorContext implements TrackerContext {
     }
 
     @Override
+    public List<?> consumers() {
+        return List.of();
+    }
+
+    @Override
     public boolean maySeal() {
         return hasConsumers() && !undone.isPending(cursor);
     }

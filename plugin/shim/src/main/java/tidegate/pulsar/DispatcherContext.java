@@ -1,6 +1,7 @@
 package tidegate.pulsar;
 
 import com.google.errorprone.annotations.concurrent.GuardedBy;
+import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
 import java.util.concurrent.RejectedExecutionException;
@@ -63,6 +64,12 @@ final class DispatcherContext extends CursorContext {
     @Override
     public boolean hasConsumers() {
         return !dispatcher.getConsumers().isEmpty();
+    }
+
+    @Override
+    public List<?> consumers() {
+        // Pulsar's list changes.
+        return List.copyOf(dispatcher.getConsumers());
     }
 
     @Override

@@ -41,8 +41,33 @@ final class CursorWatch {
     /** Looks for the effects of a reset of the cursor, before any decision that relies on known acknowledgements. */
     void noticeReset() {
         if (!seal.isIntact() || seal.isWanted()) {
-            onReset();
+            onSealGone();
         }
+    }
+
+    /** A reset has taken the seal, or something else: skipping, clearing the backlog. If only that, settling ones settle on. */
+    private void onSealGone() {
+        // First, so that every look from now on is true of the new seal.
+        boolean holds = seal.replace();
+        outbox.dropAcknowledgements();
+        if (holds) {
+            LOG.info("[{}] The cursor was skipped: the daemon hears of its acknowledgements again", context.name());
+            PositionBitmaps settling = positions.doubtSeen();
+            if (!settling.isEmpty()) {
+                outbox.acknowledge(settling);
+            }
+        } else {
+            LOG.info("[{}] The cursor was reset or skipped: what was known acknowledged is looked at again", context.name());
+            positions.doubt();
+        }
+        tellSeal();
+    }
+
+    /** The daemon hears of the new seal before anything else. */
+    private void tellSeal() {
+        deletes.abandon();
+        stream.reopen();
+        follow(context.markDelete());
     }
 
     /** In case a reset ever leaves the seal: it takes all acknowledgements back, so the highest one shows it. */
@@ -53,19 +78,13 @@ final class CursorWatch {
         }
     }
 
-    /**
-     * The cursor was reset, or something else took its seal: skipping, clearing the backlog. Every known acknowledgement must
-     * be checked again before anything relies on it, and the daemon hears of the new seal before anything else.
-     */
+    /** The cursor was reset, whatever its seal says: every known acknowledgement is checked before anything relies on it. */
     void onReset() {
-        LOG.info("[{}] The cursor was reset or skipped: what was known acknowledged is looked at again", context.name());
-        // First, so that every look from now on is true of the new seal.
+        LOG.info("[{}] The cursor was reset: what was known acknowledged is looked at again", context.name());
         seal.renew();
         outbox.dropAcknowledgements();
         positions.doubt();
-        deletes.abandon();
-        stream.reopen();
-        follow(context.markDelete());
+        tellSeal();
     }
 
     // ---- acknowledgements -----------------------------------------------------------------------------------------
@@ -83,6 +102,7 @@ final class CursorWatch {
 
     /** Reports the found positions, unless the cursor has lost the seal under which they were found. */
     void report(PositionBitmaps found, long then) {
+        seal.watch();
         noticeReset();
         if (!seal.stood(then)) {
             return;
@@ -128,9 +148,11 @@ final class CursorWatch {
         if (position.equals(markDelete)) {
             return;
         }
-        if (position.compareTo(markDelete) < 0 || !seal.isIntact()) {
-            // A reset, in case one ever leaves the seal; or a move forwards that takes it. The seal follows the position, too.
+        // Both follow the position, too.
+        if (position.compareTo(markDelete) < 0) {
             onReset();
+        } else if (!seal.isIntact()) {
+            onSealGone();
         } else {
             follow(position);
         }

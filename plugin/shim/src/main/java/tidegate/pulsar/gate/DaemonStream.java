@@ -111,7 +111,7 @@ final class DaemonStream {
         Ownership owner = claim.ownership();
         // Without entries that this broker gated for want of a daemon and that are due later: the daemon hands those out.
         PositionSet inFlight = positions.inFlight(nowMs + settings.horizonMs());
-        answer.expect(seal, inFlight);
+        answer.expect(inFlight);
         // Positions that do not fit may come as DUE although they are here already; the tracker ignores them then.
         List<PositionBitmaps> parts = inFlight.toPositions().cut(FrameCodec.MAX_SET_BYTES);
         // Otherwise a daemon that comes back again and again brings all its credit each time, while nothing leaves.

@@ -17,8 +17,6 @@ final class HeldAnswer {
     private final Outbox outbox;
     private final TrackedPositions positions;
     private final NearTier near;
-    /** The seal that OPEN told. */
-    private long generation = Seal.NONE;
     /** The positions that OPEN told as in flight. */
     private PositionSet inFlightTold = new PositionSet();
     private PositionSet held = new PositionSet();
@@ -31,9 +29,8 @@ final class HeldAnswer {
         this.near = near;
     }
 
-    /** OPEN tells this seal and these positions in flight. */
-    void expect(long seal, PositionSet inFlight) {
-        generation = seal;
+    /** OPEN tells these positions in flight. */
+    void expect(PositionSet inFlight) {
         inFlightTold = inFlight;
     }
 
@@ -75,11 +72,6 @@ final class HeldAnswer {
             }
         });
         return undone;
-    }
-
-    /** True if the daemon's knowledge is under that seal. */
-    boolean isOf(long seal) {
-        return generation == seal && generation != Seal.NONE;
     }
 
     /** Contained positions that nobody will hand out; none before the first answer, which decides about the earlier ones. */

@@ -1,5 +1,6 @@
 package tidegate.pulsar.gate;
 
+import java.util.List;
 import java.util.random.RandomGenerator;
 
 /**
@@ -10,8 +11,12 @@ import java.util.random.RandomGenerator;
  * removes it in the same step that clears them. So an acknowledgement seen under a seal is true as long as that seal is there,
  * whoever owned the topic meanwhile. Why not a counter: docs/decisions/acknowledgement-seal.md.
  *
+ * <p>Skipping and other moves forward remove it, too, and take nothing back. A consumer tells them apart: a reset disconnects all
+ * consumers before it touches the cursor. If one is connected from before the cursor was seen with the former seal until after it
+ * has the next, no reset came between, and what was seen under the former holds under the next.
+ *
  * <p>To use it: read {@link #generation}, look at the cursor, then ask {@link #stood}. The look counts only if that says yes.
- * {@link #renew} is guarded by the tracker's lock; any thread may call the rest.
+ * Any thread may ask {@link #generation}, {@link #isIntact} and {@link #stood}; the tracker's lock guards the rest.
  */
 public final class Seal {
     /** No seal: nothing learned under it is ever believed. */
@@ -23,6 +28,12 @@ public final class Seal {
     /** A seal that is ignored though the cursor may have it: it was put amid a seek, or its acknowledgements are in doubt. */
     private volatile long voided = NONE;
     private boolean refused;
+    /** The consumers that were connected before the cursor was last seen with the seal. */
+    private List<?> witnesses = List.of();
+    /** The seal in use when the tracker was made, until the daemon has said what it knows under it; else {@link #NONE}. */
+    private long unheard;
+    /** The seal of the last OPEN while what was seen under it holds under the present one; else {@link #NONE}. */
+    private long told = NONE;
 
     /** A number for a new seal, different from any before. */
     public static long draw(RandomGenerator random) {
@@ -41,6 +52,8 @@ public final class Seal {
         if (generation == NONE) {
             renew();
         }
+        unheard = generation;
+        watch();
     }
 
     /** The number of the seal in use; {@link #NONE} if the cursor takes none, or not yet. */
@@ -64,6 +77,78 @@ public final class Seal {
         return then == generation && isIntact();
     }
 
+    /** Notes the connected consumers while the cursor has the seal. */
+    void watch() {
+        List<?> connected = context.consumers();
+        if (generation != NONE && context.seal() == generation) {
+            witnesses = connected;
+        }
+    }
+
+    // ---- the seal of OPEN -----------------------------------------------------------------------------------------
+
+    /**
+     * The seal to tell in OPEN. A daemon that hears of another forgets the acknowledgements that it knows, so it hears of the
+     * former one until it has said which these are.
+     */
+    long tell() {
+        watch();
+        told = unheard != NONE ? unheard : generation;
+        return told;
+    }
+
+    /** True if the acknowledgements in the answer to OPEN hold. */
+    boolean holdsAnswer() {
+        return told != NONE && generation != NONE;
+    }
+
+    /** True if the daemon is to hear of another seal than OPEN told. */
+    boolean isOutdated() {
+        return told != generation;
+    }
+
+    /** The daemon has said what it knows. */
+    void heard() {
+        unheard = NONE;
+    }
+
+    /** Another tracker of the same broker follows before the daemon has said it: now this one is to ask for that. */
+    void adopt(Seal former) {
+        if (former.generation == generation && former.unheard != NONE && unheard != NONE) {
+            unheard = former.unheard;
+        }
+    }
+
+    // ---- another seal ---------------------------------------------------------------------------------------------
+
+    /** As {@link #renew}, when the seal is gone; true if acknowledgements learned under the former hold all the same. */
+    boolean replace() {
+        List<?> before = witnesses;
+        long former = generation;
+        long formerTold = told;
+        long formerUnheard = unheard;
+        renew();
+        if (former == NONE || generation == NONE || !isAnyConnected(before)) {
+            return false;
+        }
+        witnesses = before;
+        told = formerTold;
+        unheard = formerUnheard;
+        return true;
+    }
+
+    /** By identity, not {@code equals}: see {@link SeenConsumers}. */
+    private boolean isAnyConnected(List<?> before) {
+        for (Object now : context.consumers()) {
+            for (Object then : before) {
+                if (now == then) {
+                    return true;
+                }
+            }
+        }
+        return false;
+    }
+
     /**
      * Takes the seal that {@code StoredSeals} has put into the cursor since, or puts a new one there; acknowledgements learned
      * under the former are doubtful from now on.
@@ -77,6 +162,9 @@ public final class Seal {
             voided = generation;
         }
         generation = NONE;
+        told = NONE;
+        unheard = NONE;
+        witnesses = List.of();
         long there = context.seal();
         if (there != NONE && there != voided) {
             generation = there;

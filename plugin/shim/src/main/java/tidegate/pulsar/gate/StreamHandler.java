@@ -112,7 +112,7 @@ public final class StreamHandler {
                     || !overrideLog.isReady() && !lifecycle.isFinished()) {
                 return null;
             }
-            return stream.open(claim, seal.generation(), lifecycle.isFinished(), version, nowMs);
+            return stream.open(claim, seal.tell(), lifecycle.isFinished(), version, nowMs);
         }
     }
 
@@ -208,10 +208,18 @@ public final class StreamHandler {
         } else {
             cursor.noticeReset();
         }
-        if (!answer.isOf(seal.generation())) {
+        if (!seal.holdsAnswer()) {
             answer.acknowledged().clear();
             undone.clear();
+        } else if (seal.isOutdated()) {
+            // The daemon forgets them when it hears of the present seal.
+            PositionBitmaps known = answer.acknowledged().toPositions();
+            if (!known.isEmpty()) {
+                outbox.acknowledge(known);
+            }
+            stream.reopen();
         }
+        seal.heard();
     }
 
     // ---- what comes later -----------------------------------------------------------------------------------------

@@ -167,6 +167,12 @@ public interface TrackerContext {
     boolean hasConsumers();
 
     /**
+     * The consumers connected now, each the same object as long as it is connected. A reset disconnects all of them before it
+     * touches the cursor.
+     */
+    List<?> consumers();
+
+    /**
      * True if a seal may be put now: not without consumers, as a reset may be under way, nor while a reset that a crash has
      * undone is yet to be done again.
      */

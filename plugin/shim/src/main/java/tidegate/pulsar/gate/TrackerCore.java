@@ -95,6 +95,7 @@ public final class TrackerCore {
                     if (theirs.seal.generation() != parts.seal.generation()) {
                         theirs.outbox.dropAcknowledgements();
                     }
+                    parts.seal.adopt(theirs.seal);
                     parts.outbox.adopt(theirs.outbox);
                     parts.gate.account();
                 }

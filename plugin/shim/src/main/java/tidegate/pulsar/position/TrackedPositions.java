@@ -490,6 +490,15 @@ public final class TrackedPositions implements PositionView {
         settling.clear();
     }
 
+    /** Doubts all but the settling positions, which the cursor does not have yet; returns these, to tell the daemon again. */
+    public PositionBitmaps doubtSeen() {
+        doubtful.addAll(reported);
+        doubtful.removeAll(settling);
+        reported.clear();
+        reported.addAll(settling);
+        return settling.toPositions();
+    }
+
     /** The next look has seen all doubtful positions: those not acknowledged will be read again. */
     public void endDoubt() {
         doubtful.clear();

@@ -215,6 +215,7 @@ class GoldenHistoryTest {
                 case "unload" -> unload(step.number("to", owner));
                 case "seek" -> seek(step.number("to"));
                 case "clear_backlog" -> clearBacklog();
+                case "skip" -> skip(step.number("count"));
                 case "connect" -> connectAll();
                 case "disconnect", "drop" -> drop(step);
                 case "acknowledge", "negative_acknowledge", "acknowledge_late" -> answer(step);
@@ -313,6 +314,21 @@ class GoldenHistoryTest {
             if (broker().core != null) {
                 broker().core.queue().clear();
             }
+        }
+
+        private void skip(int count) {
+            if (broker() == null || broker().isResetting()) {
+                return;
+            }
+            List<Position> left = broker().log.keySet().stream()
+                    .filter(position -> !broker().isDeleted(position.ledgerId(), position.entryId())).limit(count).toList();
+            if (left.isEmpty()) {
+                return;
+            }
+            Position last = left.get(left.size() - 1);
+            due.keySet().removeIf(position -> position.compareTo(last) <= 0);
+            broker().clearBacklog(last);
+            broker().readRequested = true;
         }
 
         /** From now on, all messages from there on must come unless the cursor has them as deleted. */

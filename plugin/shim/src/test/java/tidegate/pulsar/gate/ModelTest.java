@@ -50,7 +50,9 @@ class ModelTest {
     }
 
     /** Faults of a history, and operations on the topic. */
-    private enum Fault { CONNECTION, DAEMON, BROKER, CONSUMERS, RESET, MOVE, CLOCK, REBUILD, CANCEL, PACE, RESCHEDULE, METADATA }
+    private enum Fault {
+        CONNECTION, DAEMON, BROKER, CONSUMERS, RESET, MOVE, CLOCK, REBUILD, CANCEL, PACE, RESCHEDULE, METADATA, SKIP
+    }
 
     private static final class History {
         final Random random;
@@ -89,6 +91,7 @@ class ModelTest {
         /** A daemon has lost acknowledgements; thanks to the broker's own knowledge nothing comes again for that. */
         boolean ignorant;
         boolean everything;
+        int skipped;
 
         History(long seed, Set<Fault> faults) {
             this.faults = faults;
@@ -148,6 +151,10 @@ class ModelTest {
                 broker().refusesMetadata = !broker().refusesMetadata;
                 // Without a claim it is without the daemon, too.
                 everything |= world().daemonWaitMs < 10_000;
+            }
+            // A skipped message is none to cancel or move.
+            if (may(Fault.SKIP) && chance(may(Fault.CANCEL) ? 1 : 8)) {
+                skip();
             }
             ToyWorld machine = chance(75) ? world() : machines[1 - owner];
             switch (random.nextInt(14)) {
@@ -580,6 +587,24 @@ class ModelTest {
             world().takeOver(left);
         }
 
+        /**
+         * Somebody skips the first messages. A tracker takes that for a reset if no consumer has stayed since it looked last: then
+         * everything may come again.
+         */
+        private void skip() {
+            List<Position> left = broker().log.keySet().stream()
+                    .filter(one -> !broker().isDeleted(one.ledgerId(), one.entryId())).limit(1 + random.nextInt(3)).toList();
+            if (left.isEmpty() || broker().isResetting()) {
+                return;
+            }
+            Position last = left.get(left.size() - 1);
+            due.keySet().removeIf(position -> position.compareTo(last) <= 0);
+            everything |= broker().consumers.isEmpty() || world().core() == null || may(Fault.CONSUMERS) || may(Fault.RESET);
+            broker().clearBacklog(last);
+            broker().readRequested = true;
+            skipped += left.size();
+        }
+
         /** A seek that was stored and never answered: skipped messages need not come. */
         private void skipWhatIsStored() {
             if (broker().isResetting()) {
@@ -818,12 +843,25 @@ class ModelTest {
         run(seed, Set.of(Fault.values()));
     }
 
+    @ParameterizedTest
+    @MethodSource("seeds")
+    void skippingRepeatsNothing(long seed) {
+        run(seed, Set.of(Fault.SKIP, Fault.CONNECTION, Fault.BROKER));
+    }
+
+    @ParameterizedTest
+    @MethodSource("seeds")
+    void skippedAmidResets(long seed) {
+        run(seed, Set.of(Fault.SKIP, Fault.RESET, Fault.CONNECTION, Fault.CONSUMERS, Fault.BROKER));
+    }
+
     /** This would find nothing if nothing was ever delivered. */
     @Test
     void historiesAreWorthSomething() {
         int deliveries = 0;
         int again = 0;
         int cancelled = 0;
+        int skipped = 0;
         Map<Standing, Integer> answers = new EnumMap<>(Standing.class);
         Map<Standing, Integer> moves = new EnumMap<>(Standing.class);
         int anew = 0;
@@ -837,6 +875,7 @@ class ModelTest {
             deliveries += history.broker().deliveries.size();
             readAhead += history.takenAhead();
             cancelled += history.cancelled;
+            skipped += history.skipped;
             heldBack += history.heldBack;
             history.answers.forEach((standing, count) -> answers.merge(standing, count, Integer::sum));
             history.moves.forEach((standing, count) -> moves.merge(standing, count, Integer::sum));
@@ -846,6 +885,7 @@ class ModelTest {
         assertTrue(deliveries > 500, deliveries + " deliveries");
         assertTrue(readAhead > 30, readAhead + " taken that were read ahead");
         assertTrue(cancelled > 100, cancelled + " cancelled");
+        assertTrue(skipped > 50, skipped + " skipped");
         assertTrue(heldBack > 100, heldBack + " held back");
         assertTrue(again > 500, again + " taken back by resets");
         assertTrue(answers.get(Standing.SETTLED) > 100, answers + " answers to cancels");

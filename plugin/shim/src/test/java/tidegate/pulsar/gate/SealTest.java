@@ -91,6 +91,68 @@ class SealTest {
     }
 
     @Test
+    void aConsumerThatHasStayedShowsThatNothingWasTakenBack() {
+        Seal seal = new Seal(cursor, new Random(1));
+        cursor.connect();
+        seal.watch();
+        cursor.disconnect(cursor.consumers.get(0));
+        cursor.clearBacklog(cursor.publish(new Position(1, 0), -1));
+        assertTrue(seal.replace());
+        assertTrue(seal.isIntact());
+        // Also if another part of the shim has put the next one, and the consumer was seen before the last look.
+        cursor.clearBacklog(cursor.publish(new Position(1, 1), -1));
+        cursor.putSeal(44);
+        assertTrue(seal.replace());
+        assertEquals(44, seal.generation());
+    }
+
+    @Test
+    void consumersThatHaveComeSinceShowNothing() {
+        Seal seal = new Seal(cursor, new Random(1));
+        cursor.reset(cursor.publish(new Position(1, 0), -1));
+        cursor.connect();
+        // While the seal is gone they are not noted.
+        seal.watch();
+        assertFalse(seal.replace());
+        assertNotEquals(Seal.NONE, seal.generation());
+    }
+
+    @Test
+    void aConsumerThatLeavesWhileTheNextIsPutShowsNothing() {
+        ToyBroker leaving = new ToyBroker(new VirtualClock(ToyWorld.START_MS)) {
+            @Override
+            public boolean putSeal(long number) {
+                super.putSeal(number);
+                disconnectAll();
+                connect();
+                return true;
+            }
+        };
+        leaving.putSeal(42);
+        Seal seal = new Seal(leaving, new Random(1));
+        leaving.clearBacklog(leaving.publish(new Position(1, 0), -1));
+        assertFalse(seal.replace());
+    }
+
+    @Test
+    void theFormerIsToldUntilTheDaemonHasSaidWhatItKnows() {
+        cursor.putSeal(42);
+        Seal seal = new Seal(cursor, new Random(1));
+        assertEquals(42, seal.tell());
+        cursor.clearBacklog(cursor.publish(new Position(1, 0), -1));
+        assertTrue(seal.replace());
+        assertTrue(seal.holdsAnswer());
+        assertTrue(seal.isOutdated());
+        assertEquals(42, seal.tell());
+        seal.heard();
+        assertEquals(seal.generation(), seal.tell());
+        assertFalse(seal.isOutdated());
+        seal.renew();
+        assertFalse(seal.holdsAnswer(), "what was learned under the former is doubtful");
+        assertEquals(seal.generation(), seal.tell());
+    }
+
+    @Test
     void theOneThatIsDoubtedIsNotTakenAgain() {
         cursor.putSeal(42);
         Seal seal = new Seal(cursor, new Random(1));

@@ -74,14 +74,30 @@ class SettlingDeletesTest extends TrackerScenario {
         assertEquals(List.of(3L), delivered(), "the dispatcher had passed it: it is given it to read");
     }
 
-    /** Skipping takes the seal and rewinds nothing: the positions that the dispatcher passed are not deleted, so read again. */
+    /** Skipping takes the seal, and a consumer that stays shows that nothing else has. */
     @Test
-    void skippingWhileAcknowledgementsAreDeletedAgainLeavesNothingBehind() {
+    void skippingWhileAcknowledgementsAreDeletedAgainRepeatsNothing() {
         acknowledgeAllBut(0);
         forgetInACrash();
         world.toShim(Integer.MAX_VALUE);
         assertEquals(9, world.core().stats().settling());
         world.broker.clearBacklog(new Position(1, 0));
+        world.runUntil(world.now() + 2000);
+        assertEquals(0, world.core().stats().settling());
+        assertEquals(List.of(0L), delivered());
+        assertTrue(world.broker.isFullyAcknowledged());
+    }
+
+    /** It may have been a reset, and rewinds nothing: the positions that the dispatcher passed are not deleted, so read again. */
+    @Test
+    void skippingWithoutConsumersLeavesNothingBehind() {
+        acknowledgeAllBut(0);
+        forgetInACrash();
+        world.toShim(Integer.MAX_VALUE);
+        assertEquals(9, world.core().stats().settling());
+        world.broker.disconnectAll();
+        world.broker.clearBacklog(new Position(1, 0));
+        world.broker.connect();
         world.runUntil(world.now() + 2000);
         assertEquals(0, world.core().stats().settling());
         assertEquals(List.of(0L, 1L, 2L, 3L, 4L, 5L, 6L, 7L, 8L, 9L), delivered().stream().sorted().toList());

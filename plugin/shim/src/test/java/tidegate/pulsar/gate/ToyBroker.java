@@ -570,10 +570,16 @@ public class ToyBroker implements TrackerContext {
 
     /** Skips the backlog up to the entry that was the last at the request; entries that came and were read since stay. */
     void clearBacklog(Position last) {
+        moveForward(last, false);
+    }
+
+    /** Moves mark-delete. Only expiry and trimmed ledgers keep the properties stored with it, and the seal among them. */
+    void moveForward(Position last, boolean keepsSeal) {
         markDelete = last;
         deleted.headSet(last, true).clear();
-        // As every skip, it replaces the properties stored with the mark-delete position.
-        seal = Seal.NONE;
+        if (!keepsSeal) {
+            seal = Seal.NONE;
+        }
         persistCursor();
         Position next = new Position(last.ledgerId(), last.entryId() + 1);
         readPosition = readPosition.compareTo(next) < 0 ? next : readPosition;
@@ -856,6 +862,11 @@ public class ToyBroker implements TrackerContext {
         afterConsumersSeen = () -> { };
         next.run();
         return has;
+    }
+
+    @Override
+    public List<?> consumers() {
+        return List.copyOf(consumers);
     }
 
     @Override

@@ -67,6 +67,7 @@ public final class ToyDaemon {
         final int id;
         final Index index;
         final Set<Position> popped = new HashSet<>();
+        boolean answered;
         final int horizonMs;
         final long generation;
         int credit;
@@ -328,7 +329,14 @@ public final class ToyDaemon {
         index.claim = claim;
     }
 
+    /** Answers what it has left unanswered, and all that comes. */
+    void answerOpens() {
+        answersOpen = true;
+        streams.values().stream().filter(stream -> !stream.answered).forEach(this::answer);
+    }
+
     private void answer(Stream stream) {
+        stream.answered = true;
         List<Position> held = new ArrayList<>(stream.index.held.keySet());
         PositionBitmaps acknowledged = new PositionBitmaps();
         stream.index.acknowledged.forEach(position -> acknowledged.add(position.ledgerId(), position.entryId()));
