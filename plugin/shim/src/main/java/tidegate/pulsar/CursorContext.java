@@ -8,6 +8,7 @@ import java.util.concurrent.Executor;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
+import java.util.function.Supplier;
 import org.apache.bookkeeper.mledger.AsyncCallbacks.DeleteCallback;
 import org.apache.bookkeeper.mledger.AsyncCallbacks.ReadEntryCallback;
 import org.apache.bookkeeper.mledger.Entry;
@@ -182,22 +183,26 @@ class CursorContext implements TrackerContext {
 
     @Override
     public void putPace(ReleasePace next, Consumer<Written> done) {
-        put(CursorRecord.PACE, next.text(), conflicts::count, done);
+        put(() -> properties.put(CursorRecord.PACE, next.text()).thenApply(written -> true), conflicts::count, done);
     }
 
     @Override
     public void putOwnership(Ownership next, Consumer<Written> done) {
+        BooleanSupplier isNext = () -> {
+            Ownership there = CursorRecord.ownership(cursor);
+            return there == null || next.follows(there);
+        };
         // The claim counts its conflicts itself.
-        put(CursorRecord.OWNERSHIP, next.toString(), error -> { }, done);
+        put(() -> properties.putIf(isNext, CursorRecord.OWNERSHIP, next.toString()), error -> { }, done);
     }
 
-    private void put(String key, String value, Consumer<Throwable> outcome, Consumer<Written> done) {
+    private void put(Supplier<CompletableFuture<Boolean>> write, Consumer<Throwable> outcome, Consumer<Written> done) {
         try {
-            CompletableFuture.supplyAsync(() -> properties.put(key, value), background)
+            CompletableFuture.supplyAsync(write, background)
                     .thenCompose(written -> written)
-                    .whenComplete((nothing, error) -> {
+                    .whenComplete((isWritten, error) -> {
                         outcome.accept(error);
-                        done.accept(written(error));
+                        done.accept(error == null && !isWritten ? Written.CONFLICT : written(error));
                     });
         } catch (RejectedExecutionException e) {
             LOG.debug("[{}] The broker stops; the next one writes what is to be written", name, e);

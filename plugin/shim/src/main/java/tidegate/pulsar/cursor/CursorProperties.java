@@ -3,6 +3,7 @@ package tidegate.pulsar.cursor;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
 import java.util.concurrent.TimeUnit;
+import java.util.function.BooleanSupplier;
 import org.apache.bookkeeper.mledger.AsyncCallbacks.MarkDeleteCallback;
 import org.apache.bookkeeper.mledger.ManagedCursor;
 import org.apache.bookkeeper.mledger.ManagedLedgerException;
@@ -80,10 +81,21 @@ public final class CursorProperties {
     }
 
     /**
-     * Puts a property, unless the cursor is closed or a reset is in progress. Pulsar would write those of a closed cursor all
-     * the same, behind the back of the next owner, which has read them and whose own writes would all be refused from then on.
+     * Puts a property when its {@link PropertyWrites turn} comes, unless the cursor is closed or a reset is in progress then. Pulsar
+     * would write those of a closed cursor all the same, behind the back of the next owner, which has read them and whose own
+     * writes would all be refused from then on.
      */
     public CompletableFuture<Void> put(String key, String value) {
+        return PropertyWrites.inTurn(cursor, background, () -> putNow(key, value));
+    }
+
+    /** As {@link #put}, if the condition holds when its turn comes; completes with false if it does not. */
+    public CompletableFuture<Boolean> putIf(BooleanSupplier condition, String key, String value) {
+        return PropertyWrites.inTurn(cursor, background, () -> condition.getAsBoolean()
+                ? putNow(key, value).thenApply(done -> true) : CompletableFuture.completedFuture(false));
+    }
+
+    private CompletableFuture<Void> putNow(String key, String value) {
         if (cursor.isClosed()) {
             return CompletableFuture.failedFuture(new CursorAlreadyClosedException("the cursor is closed"));
         }
@@ -97,7 +109,7 @@ public final class CursorProperties {
         }
         // In the background, because Pulsar may call back with a lock held.
         return store()
-                .handleAsync((done, error) -> error == null && resets.wouldShow() ? put(key, value)
+                .handleAsync((done, error) -> error == null && resets.wouldShow() ? putNow(key, value)
                         : error instanceof UnattendedException ? CompletableFuture.<Void>failedFuture(error)
                         : failed("the cursor is not stored"), background)
                 .thenCompose(answer -> answer);
@@ -140,12 +152,13 @@ public final class CursorProperties {
 
     /** Has the ownership say that the cursor's acknowledgements are stored with a seal, if it is there and does not. */
     void noteSealed() {
-        Ownership there = CursorRecord.ownership(cursor);
-        if (there != null && !there.sealed()) {
-            put(CursorRecord.OWNERSHIP, there.withSeal().toString()).exceptionally(error -> {
-                LOG.debug("[{}] That it has a seal is written with the next claim", cursor, error);
-                return null;
-            });
-        }
+        PropertyWrites.inTurn(cursor, background, () -> {
+            Ownership there = CursorRecord.ownership(cursor);
+            return there == null || there.sealed() ? CompletableFuture.<Void>completedFuture(null)
+                    : putNow(CursorRecord.OWNERSHIP, there.withSeal().toString());
+        }).exceptionally(error -> {
+            LOG.debug("[{}] That it has a seal is written with the next claim", cursor, error);
+            return null;
+        });
     }
 }

@@ -179,19 +179,17 @@ public final class LogLedgers implements LogHome {
                     Frame.LogAnswer.failed(Frame.LogAnswer.REFUSED, "a pointer of " + next.length() + " characters"));
         }
         try {
-            return CompletableFuture.supplyAsync(() -> {
-                if (!pointer().equals(former)) {
-                    return CompletableFuture.completedFuture(
-                            Frame.LogAnswer.failed(Frame.LogAnswer.STALE, "the pointer is " + pointer()));
-                }
-                return properties.put(POINTER, next).handle(this::pointed);
-            }, shared.background()).thenCompose(answer -> answer);
+            return CompletableFuture.supplyAsync(() -> properties.putIf(() -> pointer().equals(former), POINTER, next)
+                    .handle(this::pointed), shared.background()).thenCompose(answer -> answer);
         } catch (RejectedExecutionException e) {
             return CompletableFuture.failedFuture(e);
         }
     }
 
-    private Frame.LogAnswer pointed(Void done, Throwable error) {
+    private Frame.LogAnswer pointed(Boolean isWritten, Throwable error) {
+        if (error == null && !isWritten) {
+            return Frame.LogAnswer.failed(Frame.LogAnswer.STALE, "the pointer is " + pointer());
+        }
         conflicts.count(error);
         if (error == null) {
             return Frame.LogAnswer.ok(-1);

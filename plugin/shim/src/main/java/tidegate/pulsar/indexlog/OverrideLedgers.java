@@ -123,18 +123,17 @@ public final class OverrideLedgers implements OverrideHome {
     @Override
     public CompletableFuture<Pointed> point(String former, String next) {
         try {
-            return CompletableFuture.supplyAsync(() -> pointer().equals(former)
-                    ? properties.put(POINTER, next).handle((done, error) -> pointed(error))
-                    : CompletableFuture.completedFuture(Pointed.STALE), shared.background()).thenCompose(answer -> answer);
+            return CompletableFuture.supplyAsync(() -> properties.putIf(() -> pointer().equals(former), POINTER, next)
+                    .handle(OverrideLedgers::pointed), shared.background()).thenCompose(answer -> answer);
         } catch (RejectedExecutionException e) {
             return CompletableFuture.completedFuture(Pointed.REFUSED);
         }
     }
 
     /** Fails if the write may have been done. */
-    private static Pointed pointed(Throwable error) {
+    private static Pointed pointed(Boolean isWritten, Throwable error) {
         if (error == null) {
-            return Pointed.DONE;
+            return isWritten ? Pointed.DONE : Pointed.STALE;
         }
         Throwable cause = TidegateLedgers.cause(error);
         if (cause instanceof BadVersionException) {

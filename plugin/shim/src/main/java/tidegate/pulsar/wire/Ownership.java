@@ -75,6 +75,11 @@ public record Ownership(Incarnation incarnation, long epoch, boolean sealed, Lis
         return new Ownership(incarnation, epoch + 1, sealed || storesSealed, next);
     }
 
+    /** True if it is that of the next tracker after the other's. */
+    public boolean follows(Ownership other) {
+        return epoch == other.epoch + 1 && incarnation.equals(other.incarnation);
+    }
+
     /** The same ownership, of a cursor whose acknowledgements are stored with a seal. */
     public Ownership withSeal() {
         return new Ownership(incarnation, epoch, true, claims);

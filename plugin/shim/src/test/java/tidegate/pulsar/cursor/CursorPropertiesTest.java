@@ -6,7 +6,10 @@ import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.lang.reflect.Proxy;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Deque;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.BlockingQueue;
@@ -21,6 +24,7 @@ import org.apache.bookkeeper.mledger.Position;
 import org.apache.bookkeeper.mledger.PositionFactory;
 import org.apache.pulsar.broker.service.BrokerServiceException.SubscriptionBusyException;
 import org.junit.jupiter.api.Test;
+import tidegate.pulsar.wire.Ownership;
 
 /** Our writes and a reset, with {@link RefusedResets}; the test plays the cursor. */
 class CursorPropertiesTest {
@@ -296,5 +300,104 @@ class CursorPropertiesTest {
         assertEquals(List.of(), List.copyOf(background));
         assertTrue(properties.put("key", "value").isCompletedExceptionally());
         assertEquals(1, writes);
+    }
+
+    /**
+     * A cursor as Pulsar 4.0 has it: it makes the new properties from those that it knows, and takes the version then. Its store
+     * answers when the test says so.
+     */
+    private static final class Versioned {
+        private final Deque<Runnable> answers = new ArrayDeque<>();
+        private Map<String, String> stored = Map.of();
+        private int version;
+        private Runnable beforeVersion = () -> { };
+        private final ManagedCursor cursor = (ManagedCursor) Proxy.newProxyInstance(Versioned.class.getClassLoader(),
+                new Class<?>[] {ManagedCursor.class}, (self, method, arguments) -> switch (method.getName()) {
+                    case "getPersistentMarkDeletedPosition" -> BEFORE;
+                    case "isClosed" -> false;
+                    case "getCursorProperties" -> stored;
+                    case "putCursorProperty" -> put((String) arguments[0], (String) arguments[1]);
+                    default -> throw new UnsupportedOperationException(method.getName());
+                });
+
+        private CompletableFuture<Void> put(String key, String value) {
+            Map<String, String> made = new HashMap<>(stored);
+            made.put(key, value);
+            beforeVersion.run();
+            int taken = version;
+            CompletableFuture<Void> answer = new CompletableFuture<>();
+            answers.add(() -> {
+                if (taken == version) {
+                    stored = Map.copyOf(made);
+                    version++;
+                    answer.complete(null);
+                } else {
+                    answer.completeExceptionally(new BadVersionException("another version"));
+                }
+            });
+            return answer;
+        }
+
+        private void answer() {
+            answers.remove().run();
+        }
+    }
+
+    @Test
+    void aWriteTakesNoPropertyAwayThatIsStoredWhileItIsMade() {
+        Versioned played = new Versioned();
+        new CursorProperties(played.cursor, subscription, Runnable::run).put("overrides", "1;7");
+        played.beforeVersion = () -> {
+            if (played.answers.size() == 1) {
+                played.answer();
+            }
+        };
+        new CursorProperties(played.cursor, subscription, Runnable::run).put("pace", "PAUSED:0");
+        while (!played.answers.isEmpty()) {
+            played.answer();
+        }
+        assertEquals(Map.of("overrides", "1;7", "pace", "PAUSED:0"), played.stored);
+    }
+
+    /** Both look before either is written. */
+    @Test
+    void ofTwoWritesWithTheSameConditionTheSecondIsNotDone() {
+        Versioned played = new Versioned();
+        CursorProperties properties = new CursorProperties(played.cursor, subscription, Runnable::run);
+        CompletableFuture<Boolean> first = properties.putIf(() -> played.stored.isEmpty(), "key", "1");
+        CompletableFuture<Boolean> second = properties.putIf(() -> played.stored.isEmpty(), "key", "2");
+        played.answer();
+        assertTrue(first.getNow(false));
+        assertFalse(second.getNow(true));
+        assertEquals(Map.of("key", "1"), played.stored);
+    }
+
+    @Test
+    void aWriteBehindOneThatFailsIsDone() {
+        Versioned played = new Versioned();
+        CursorProperties properties = new CursorProperties(played.cursor, subscription, Runnable::run);
+        CompletableFuture<Void> refused = properties.put("key", "1");
+        CompletableFuture<Void> next = properties.put("key", "2");
+        played.version++;
+        played.answer();
+        assertTrue(refused.isCompletedExceptionally());
+        played.answer();
+        assertTrue(next.isDone());
+        assertEquals(Map.of("key", "2"), played.stored);
+    }
+
+    @Test
+    void whatSaysThatThereIsASealTakesNoLaterClaimBack() {
+        Versioned played = new Versioned();
+        String life = "000102030405060708090a0b0c0d0e0f";
+        played.stored = Map.of(CursorRecord.OWNERSHIP, life + ":3:010203040506070809101112");
+        Ownership claimed = Ownership.parse(life + ":4:01020304050607080910111213141516");
+        CursorProperties properties = new CursorProperties(played.cursor, subscription, Runnable::run);
+        properties.put(CursorRecord.OWNERSHIP, claimed.toString());
+        properties.noteSealed();
+        while (!played.answers.isEmpty()) {
+            played.answer();
+        }
+        assertEquals(claimed.withSeal(), CursorRecord.ownership(played.cursor));
     }
 }
