@@ -116,7 +116,7 @@ public interface OverrideHome {
     /** Appends to a ledger that was created here; entries are stored in the order of the calls. */
     CompletableFuture<Void> append(long ledgerId, ByteBuffer entry);
 
-    /** All entries of a ledger. Nobody can append to it any more. */
+    /** All entries of a ledger. Nobody can append to it any more. Completes on a thread that may take its time. */
     CompletableFuture<List<ByteBuffer>> read(long ledgerId);
 
     /** Changes the pointer from {@code former} to {@code next}. A {@link ConflictException}, too, has perhaps been done. */

@@ -8,7 +8,6 @@ import java.util.concurrent.CompletionException;
 import java.util.function.Consumer;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
-import tidegate.pulsar.position.MovedTimes;
 import tidegate.pulsar.position.Overrides;
 import tidegate.pulsar.position.TrackedPositions;
 import tidegate.pulsar.timing.Wait;
@@ -151,8 +150,8 @@ final class OverrideLog {
             }
             failures = 0;
             ledger.restore(text);
-            overrides.restore(isLost ? new MovedTimes() : found.stored(),
-                    isLost ? new PositionBitmaps() : found.acknowledged());
+            OverrideRecovery.Found known = isLost ? OverrideRecovery.Found.nothing() : found;
+            overrides.restore(known.live(), known.acknowledged());
             phase = Phase.READY;
         }
         onReady.run();

@@ -8,7 +8,6 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import tidegate.pulsar.position.MovedTimes;
 import tidegate.pulsar.wire.OverrideEntry;
-import tidegate.pulsar.wire.PositionBitmaps;
 import tidegate.pulsar.wire.ProtocolException;
 
 /**
@@ -18,8 +17,12 @@ import tidegate.pulsar.wire.ProtocolException;
 final class OverrideRecovery {
     private static final Logger LOG = LoggerFactory.getLogger(OverrideRecovery.class);
 
-    /** The overrides as stored, and those of them whose messages the cursor has as deleted. */
-    record Found(MovedTimes stored, PositionBitmaps acknowledged) {}
+    /** The stored overrides: of messages that the cursor has as deleted, and the others. */
+    record Found(MovedTimes live, MovedTimes acknowledged) {
+        static Found nothing() {
+            return new Found(new MovedTimes(), new MovedTimes());
+        }
+    }
 
     private final TrackerContext context;
     private final OverrideHome home;
@@ -32,7 +35,7 @@ final class OverrideRecovery {
     /** Fails with a {@link OverrideHome.NoLedgerException} if they are lost. */
     CompletableFuture<Found> read(String pointer) {
         List<Long> ledgers = OverrideHome.ledgersOf(pointer);
-        return ledgers.isEmpty() ? CompletableFuture.completedFuture(new Found(new MovedTimes(), new PositionBitmaps()))
+        return ledgers.isEmpty() ? CompletableFuture.completedFuture(Found.nothing())
                 : read(ledgers);
     }
 
@@ -60,12 +63,13 @@ final class OverrideRecovery {
         } catch (ProtocolException e) {
             throw new CompletionException(new OverrideHome.NoLedgerException(e.getMessage()));
         }
-        PositionBitmaps acknowledged = new PositionBitmaps();
+        MovedTimes acknowledged = new MovedTimes();
         stored.forEach((ledgerId, entryId, timeMs) -> {
             if (context.isDeleted(ledgerId, entryId)) {
-                acknowledged.add(ledgerId, entryId);
+                acknowledged.put(ledgerId, entryId, timeMs);
             }
         });
+        acknowledged.forEach((ledgerId, entryId, timeMs) -> stored.remove(ledgerId, entryId));
         return new Found(stored, acknowledged);
     }
 

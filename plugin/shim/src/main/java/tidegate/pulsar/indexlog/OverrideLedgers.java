@@ -33,8 +33,10 @@ public final class OverrideLedgers implements OverrideHome {
     private static final Logger LOG = LoggerFactory.getLogger(OverrideLedgers.class);
     private static final String POINTER = CursorRecord.PREFIX + "overrides";
     private static final String COMPONENT = "overrides";
-    /** An entry has 240 KB at most. */
-    private static final int READ_ENTRIES = 16;
+    /** One read brings so much: an entry has 240 KB at most, and 30 bytes where one message was moved. */
+    private static final int READ_BYTES = 4 * 1024 * 1024;
+    private static final int READ_ENTRIES_MIN = 16;
+    private static final int READ_ENTRIES_MAX = 1024;
 
     private final String name;
     private final ManagedCursor cursor;
@@ -93,7 +95,9 @@ public final class OverrideLedgers implements OverrideHome {
                 .exceptionally(error -> {
                     throw new CompletionException(isLost(error) ? new NoLedgerException(TidegateLedgers.cause(error).getMessage())
                             : TidegateLedgers.cause(error));
-                });
+                })
+                // BookKeeper's thread serves other ledgers.
+                .thenApplyAsync(entries -> entries, shared.background());
     }
 
     private static boolean isLost(Throwable error) {
@@ -102,7 +106,7 @@ public final class OverrideLedgers implements OverrideHome {
     }
 
     private CompletableFuture<List<ByteBuffer>> readFrom(ReadHandle handle, long first, List<ByteBuffer> all) {
-        long last = Math.min(handle.getLastAddConfirmed(), first + READ_ENTRIES - 1);
+        long last = Math.min(handle.getLastAddConfirmed(), first + readEntries(handle) - 1);
         if (last < first) {
             return CompletableFuture.completedFuture(all);
         }
@@ -110,6 +114,12 @@ public final class OverrideLedgers implements OverrideHome {
             copy(entries, all);
             return readFrom(handle, last + 1, all);
         });
+    }
+
+    /** No delayed message leaves before all are read, so there is no read for each few small ones. */
+    private static long readEntries(ReadHandle handle) {
+        long averageBytes = Math.max(1, handle.getLength() / (handle.getLastAddConfirmed() + 1));
+        return Math.max(READ_ENTRIES_MIN, Math.min(READ_ENTRIES_MAX, READ_BYTES / averageBytes));
     }
 
     private static void copy(LedgerEntries entries, List<ByteBuffer> all) {

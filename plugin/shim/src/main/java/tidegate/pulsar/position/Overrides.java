@@ -19,8 +19,8 @@ public final class Overrides {
     private static final long RETURNED = -2;
 
     private final MovedTimes moving = new MovedTimes();
-    private final MovedTimes live = new MovedTimes();
-    private final MovedTimes leaving = new MovedTimes();
+    private MovedTimes live = new MovedTimes();
+    private MovedTimes leaving = new MovedTimes();
     private final MovedTimes taken = new MovedTimes();
     /** No leaving one may be taken before this time, or before another mark-delete position is persisted than {@link #passed}. */
     private long nextLeftMs = Long.MAX_VALUE;
@@ -111,22 +111,21 @@ public final class Overrides {
     // ---- coming and going -----------------------------------------------------------------------------------------
 
     /**
-     * The stored ones were read, with those of acknowledged messages: a crash may bring these back once more. Leaving
-     * ones, and those that came back, stay known as such.
+     * The stored ones were read: those of acknowledged messages, which a crash may bring back once more, and the others. Leaving
+     * ones, and those that came back, stay known as such. Owns both from now on; walks over neither, as there may be a million.
      */
-    public void restore(MovedTimes stored, PositionBitmaps acknowledged) {
-        PositionSet gone = new PositionSet();
-        leaving.forEach((ledgerId, entryId, timeMs) -> gone.add(ledgerId, entryId));
-        gone.addAll(acknowledged);
-        live.clear();
-        leaving.clear();
-        stored.forEach((ledgerId, entryId, timeMs) -> {
-            if (gone.contains(ledgerId, entryId)) {
-                putLeaving(ledgerId, entryId, timeMs);
-            } else if (!returned.contains(ledgerId, entryId)) {
-                live.put(ledgerId, entryId, timeMs);
+    public void restore(MovedTimes stored, MovedTimes acknowledged) {
+        MovedTimes gone = leaving;
+        live = stored;
+        leaving = acknowledged;
+        gone.forEach((ledgerId, entryId, formerMs) -> {
+            long timeMs = live.remove(ledgerId, entryId);
+            if (timeMs != MovedTimes.NONE) {
+                leaving.put(ledgerId, entryId, timeMs);
             }
         });
+        returned.forEach(live::remove);
+        nextLeftMs = Long.MIN_VALUE;
     }
 
     void move(long ledgerId, long entryId, long timeMs) {

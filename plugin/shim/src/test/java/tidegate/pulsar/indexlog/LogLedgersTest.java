@@ -1,8 +1,10 @@
 package tidegate.pulsar.indexlog;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.netty.buffer.Unpooled;
 import java.lang.reflect.Proxy;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
@@ -19,11 +21,14 @@ import org.apache.bookkeeper.client.api.BKException;
 import org.apache.bookkeeper.client.api.BookKeeper;
 import org.apache.bookkeeper.client.api.CreateBuilder;
 import org.apache.bookkeeper.client.api.DeleteBuilder;
+import org.apache.bookkeeper.client.api.LedgerEntry;
 import org.apache.bookkeeper.client.api.LedgerMetadata;
 import org.apache.bookkeeper.client.api.ListLedgersResultBuilder;
 import org.apache.bookkeeper.client.api.OpenBuilder;
 import org.apache.bookkeeper.client.api.ReadHandle;
 import org.apache.bookkeeper.client.api.WriteHandle;
+import org.apache.bookkeeper.client.impl.LedgerEntriesImpl;
+import org.apache.bookkeeper.client.impl.LedgerEntryImpl;
 import org.apache.bookkeeper.mledger.ManagedCursor;
 import org.apache.bookkeeper.mledger.ManagedLedger;
 import org.apache.bookkeeper.mledger.ManagedLedgerConfig;
@@ -35,6 +40,8 @@ import tidegate.pulsar.cursor.CursorProperties;
 import tidegate.pulsar.cursor.CursorRecord;
 import tidegate.pulsar.cursor.WriteConflicts;
 import tidegate.pulsar.wire.Frame;
+import tidegate.pulsar.wire.OverrideEntry;
+import tidegate.pulsar.wire.Records;
 
 /** The ledgers of one index log; the test plays the cursor and BookKeeper's client. */
 class LogLedgersTest {
@@ -346,5 +353,35 @@ class LogLedgersTest {
         nextTracker().deleteAll().join();
         assertEquals(List.of(7L), deleted);
         assertEquals(List.of(), nextTracker().leftBehind());
+    }
+
+    /** So many messages were moved, each by a request of its own. */
+    @Test
+    void timesStoredOneByOneAreReadManyAtATimeAndGoOnWithoutBookKeepersThread() {
+        int count = 20_000;
+        List<Runnable> background = new ArrayList<>();
+        OverrideLedgers stored = new OverrideLedgers("test", CursorProperties.withoutReset(cursor),
+                new LogLedgers.Shared(LogLedgers.BOOKKEEPER, this::client, background::add, new AtomicLong()));
+        byte[] entry = OverrideEntry.moved(Records.of(1, 2, 3), 0, 1).array();
+        int[] reads = {0};
+        made.complete(played(ReadHandle.class, (method, arguments) -> switch (method) {
+            case "getLastAddConfirmed" -> count - 1L;
+            case "getLength" -> (long) count * entry.length;
+            case "closeAsync" -> CompletableFuture.completedFuture(null);
+            case "readAsync" -> {
+                reads[0]++;
+                List<LedgerEntry> entries = new ArrayList<>();
+                for (long id = (long) arguments[0]; id <= (long) arguments[1]; id++) {
+                    entries.add(LedgerEntryImpl.create(7, id, entry.length, Unpooled.wrappedBuffer(entry)));
+                }
+                yield CompletableFuture.completedFuture(LedgerEntriesImpl.create(entries));
+            }
+            default -> throw new UnsupportedOperationException(method);
+        }));
+        CompletableFuture<List<ByteBuffer>> read = stored.read(7);
+        assertFalse(read.isDone(), "BookKeeper has given all, and its thread goes on");
+        background.forEach(Runnable::run);
+        assertEquals(count, read.join().size());
+        assertTrue(reads[0] <= 20, reads[0] + " reads");
     }
 }
