@@ -87,14 +87,19 @@ final class Moves {
                 new Frame.Rescheduled(answer, standing.waiting(), standing.tooLate(), standing.acknowledged()), changes);
     }
 
-    /** Without those that are at their new times already. */
+    /** Without those that are at their new times already. Of two records of a position the last counts. */
     private void addChanges(Records asked, PositionBitmaps waiting, Records changes) {
         PositionSet set = new PositionSet();
         set.addAll(waiting);
+        PositionSet changing = new PositionSet();
         for (int i = 0; i < asked.size(); i++) {
-            if (set.contains(asked.ledgerId(i), asked.entryId(i))
-                    && !overrides.isAt(asked.ledgerId(i), asked.entryId(i), asked.deliverAtMs(i))) {
-                changes.add(asked.ledgerId(i), asked.entryId(i), asked.deliverAtMs(i));
+            long ledgerId = asked.ledgerId(i);
+            long entryId = asked.entryId(i);
+            long timeMs = asked.deliverAtMs(i);
+            if (set.contains(ledgerId, entryId)
+                    && (changing.contains(ledgerId, entryId) || !overrides.isAt(ledgerId, entryId, timeMs))) {
+                changing.add(ledgerId, entryId);
+                changes.add(ledgerId, entryId, timeMs);
             }
         }
     }

@@ -29,6 +29,10 @@ class MovesTest extends TrackerScenario {
         for (Position position : positions) {
             records.add(position.ledgerId(), position.entryId(), deliverAtMs);
         }
+        return ask(ask, records);
+    }
+
+    private Frame.Rescheduled ask(boolean ask, Records records) {
         world.daemon.rescheduled.clear();
         world.daemon.reschedule(7, ask, records);
         world.toShim(Integer.MAX_VALUE);
@@ -148,6 +152,21 @@ class MovesTest extends TrackerScenario {
         assertMoved(move(then, waits), waits);
         assertEquals(pointer, world.broker.disk.overridePointer);
         runFor(OWN_MS);
+        assertEquals(List.of(then), times(1));
+    }
+
+    @Test
+    void ofTwoTimesInOneRequestTheLastCounts() {
+        start();
+        Position waits = publish(1, 60_000);
+        world.settle();
+        long then = world.now() + 10_000;
+        assertMoved(move(then, waits), waits);
+        Records records = new Records();
+        records.add(waits.ledgerId(), waits.entryId(), then - 5_000);
+        records.add(waits.ledgerId(), waits.entryId(), then);
+        assertMoved(ask(false, records), waits);
+        runFor(60_000);
         assertEquals(List.of(then), times(1));
     }
 
