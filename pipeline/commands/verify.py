@@ -46,7 +46,7 @@ def verify(  # noqa: PLR0917 the flags
         bool, typer.Option("--repair", help="Put the index right; delete what --logs finds.")
     ] = False,
     logs: Annotated[
-        bool, typer.Option("--logs", help="Look for ledgers of index logs that nobody needs, and no more.")
+        bool, typer.Option("--logs", help="Look for ledgers that nobody needs, and no more.")
     ] = False,
     index_log: Annotated[
         str | None, typer.Option(metavar="URL", help="With --logs: where the brokers keep them, if at a URL.")
@@ -111,10 +111,11 @@ def _look_for_orphans(
     else:
         for _, one in found:
             shared.say(
-                f"{one.topic} {one.subscription}: ledger {one.ledger_id} in {one.home} is needed by nobody"
+                f"{one.topic} {one.subscription}: ledger {one.ledger_id} ({one.component}) in {one.home} "
+                "is needed by nobody"
             )
         done = ", they are deleted" if removed and found else ""
-        shared.say(f"{len(found):,} ledgers of index logs are needed by nobody{done}")
+        shared.say(f"{len(found):,} ledgers are needed by nobody{done}")
     return 1 if found and not removed else 0
 
 

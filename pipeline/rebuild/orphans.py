@@ -1,8 +1,9 @@
-"""Ledgers of index logs that are no longer needed: their subscription is gone, or its pointer names others.
+"""Ledgers that are no longer needed: their subscription is gone, or its pointer names others.
 
-They stay when a daemon is away while a subscription is deleted, or when a broker is killed while it makes a
-ledger. Each names its owner. Invariant: a ledger counts as an orphan only if it looks so twice, a while
-apart, with the pointer read after the list: a new ledger is in no pointer for a moment.
+Those of index logs stay when a daemon is away while a subscription is deleted, those of moved messages' times
+when Pulsar asks no tracker then, both when a broker is killed while it makes one. Each names its owner.
+Invariant: a ledger counts as an orphan only if it looks so twice, a while apart, with the pointer read after
+the list: a new ledger is in no pointer for a moment.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ from tidegate.plugin.daemon.homes.object_stores import checked_url, missing_fold
 from tidegate.plugin.wire.client import ask_socket
 
 GRACE_S = 5.0
+INDEX_LOG, OVERRIDES = "index-log", "overrides"
+_OVERRIDES_POINTER = "#pulsar.internal.tidegate.overrides"
+_NAMED_OVERRIDES = re.compile(r"1;(\d{1,18}(?:,\d{1,18})*)", re.ASCII)
 _LIFE, _LEDGER = re.compile(r"[0-9a-f]{32}"), re.compile(r"[0-9]{20}")
 _TIMEOUT_S = 60.0
 _LENGTH_MAX = 0x7F
@@ -34,16 +38,17 @@ _LENGTH_MAX = 0x7F
 
 
 class LogLedger(NamedTuple):
-    """A ledger of an index log, and its owner by its own metadata."""
+    """A ledger, its owner by its own metadata, and what it has: an index log, or moved messages' times."""
 
     home: str
     ledger_id: int
     topic: str
     subscription: str
+    component: str = INDEX_LOG
 
 
 class Ledgers(Protocol):
-    """All ledgers of index logs in one home."""
+    """All ledgers in one home."""
 
     def list(self) -> Iterator[LogLedger]:
         """All of them. Raises UnreachableError."""
@@ -116,12 +121,13 @@ class BookieLedgers:
             raise WireError(f"{self._url} does not answer as a bookie does")
         for ledger_id, metadata in found.items():
             custom = _custom_metadata(str(metadata))
-            if custom.get("application") != "tidegate" or custom.get("component") != "index-log":
+            component = custom.get("component", "")
+            if custom.get("application") != "tidegate" or component not in {INDEX_LOG, OVERRIDES}:
                 continue
             topic = _topic_of(custom.get("pulsar/managed-ledger", ""))
             cursor = custom.get("pulsar/cursor")
             if topic is not None and cursor:
-                yield LogLedger(BOOKKEEPER, int(ledger_id), topic, unquote_plus(cursor))
+                yield LogLedger(BOOKKEEPER, int(ledger_id), topic, unquote_plus(cursor), component)
 
     def remove(self, ledger: LogLedger) -> None:
         """See `Ledgers`."""
@@ -164,8 +170,10 @@ def _topic_of(managed_ledger: str) -> str | None:
 class Named:
     """The ledgers that are needed, as far as known.
 
-    Pulsar reports a cursor's properties as they were when its topic was loaded. So the admin API says if a
-    subscription exists, and its serving daemon says what its pointer is.
+    Pulsar up to 4.2 reports a cursor's properties as they were when its topic was loaded. So the admin API
+    says if a subscription exists, and its serving daemon says what the pointer of its index log is. No daemon
+    knows the pointer to moved messages' times. An old one says enough of ledgers older than the one that it
+    names: ids grow, and the pointer never goes back to a ledger that was made before.
     """
 
     def __init__(self, admin: Admin, socket: Path) -> None:
@@ -188,6 +196,8 @@ class Named:
             self._there[ledger.topic] = there
         if ledger.subscription not in self._there[ledger.topic]:
             return False
+        if ledger.component == OVERRIDES:
+            return self._may_have_times(ledger)
         try:
             pointer = Pointer.parse(self._pointers.get((ledger.topic, ledger.subscription), ""))
         except UnreadableLogError:
@@ -195,6 +205,19 @@ class Named:
         if pointer is None or pointer.ledger_id == NO_LEDGER:
             return True  # this daemon does not serve it, or is just making its first ledger
         return pointer.home == ledger.home and ledger.ledger_id in pointer.ledgers
+
+    def _may_have_times(self, ledger: LogLedger) -> bool:
+        try:
+            properties = self._admin.subscription_properties(
+                TopicName.parse(ledger.topic), ledger.subscription
+            )
+        except NoTopicError:
+            return True  # it has gone just now
+        named = _NAMED_OVERRIDES.fullmatch(str(properties.get(_OVERRIDES_POINTER, "")))
+        if named is None:
+            return True  # none was stored when the topic was loaded
+        ledger_ids = [int(one) for one in named[1].split(",")]
+        return ledger.ledger_id in ledger_ids or ledger.ledger_id > ledger_ids[0]
 
 
 def find_orphans(

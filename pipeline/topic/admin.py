@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from tidegate.pipeline.errors import NoTopicError, OptionError, TopicError, UnreachableError, WireError
 from tidegate.pipeline.topic.access import Access, check_no_password
@@ -64,6 +64,11 @@ class Admin:
         if not isinstance(found, list):
             raise WireError(f"{self._base_url} does not say which subscriptions {topic} has")
         return {str(one) for one in found}
+
+    def subscription_properties(self, topic: TopicName, subscription: str) -> dict[str, Any]:
+        """Those of the cursor; up to Pulsar 4.2 as they were when the topic was loaded."""
+        path = f"/persistent/{topic.admin_path}/subscription/{quote(subscription, safe='')}/properties"
+        return self._get(path, topic)
 
     def topics(self, within: TopicName) -> list[TopicName]:
         """All persistent topics, and partitions, of the namespace of ``within``."""

@@ -15,7 +15,7 @@ from tests.support.admin import Admin
 from tests.support.cluster import OPERATION_TIMEOUT_S, PULSAR_HOME, SHIM_JAR, TrackerKind
 from tests.support.servlets import servlet_conf
 from tests.support.waiting import wait_until
-from tidegate.pipeline.rebuild.orphans import BookieLedgers
+from tidegate.pipeline.rebuild.orphans import INDEX_LOG, BookieLedgers
 from tidegate.plugin.local.cluster import LocalCluster, Node
 from tidegate.plugin.wire.client import ask_socket
 
@@ -177,7 +177,11 @@ class TwoBrokers:
     def log_ledgers(self, topic: str) -> set[int]:
         """Every ledger of index logs of the topic that there is, of blocks or not."""
         found = BookieLedgers(self.cluster.bookie_url).list()
-        return {one.ledger_id for one in found if one.topic == f"persistent://{topic}"}
+        return {
+            one.ledger_id
+            for one in found
+            if one.topic == f"persistent://{topic}" and one.component == INDEX_LOG
+        }
 
     def delete_ledger(self, ledger_id: int) -> None:
         """Delete a ledger, whoever needs it."""
