@@ -21,6 +21,8 @@ import org.apache.bookkeeper.mledger.ManagedLedgerException.LedgerNotExistExcept
 import org.apache.bookkeeper.mledger.ManagedLedgerException.NonRecoverableLedgerException;
 import org.apache.bookkeeper.mledger.PositionFactory;
 import org.apache.bookkeeper.mledger.impl.ManagedCursorImpl;
+import org.apache.pulsar.common.api.proto.MessageMetadata;
+import org.apache.pulsar.common.protocol.Commands;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import tidegate.pulsar.cursor.WriteConflicts;
@@ -325,8 +327,9 @@ class CursorContext implements TrackerContext {
         ledger.asyncReadEntry(PositionFactory.create(position.ledgerId(), position.entryId()), new ReadEntryCallback() {
             @Override
             public void readEntryComplete(Entry entry, Object ctx) {
+                Readable readable = isLaterChunk(entry) ? Readable.LATER_CHUNK : Readable.YES;
                 entry.release();
-                done.accept(Readable.YES);
+                done.accept(readable);
             }
 
             @Override
@@ -334,6 +337,17 @@ class CursorContext implements TrackerContext {
                 done.accept(readable(ledger, position, e));
             }
         }, null);
+    }
+
+    private static boolean isLaterChunk(Entry entry) {
+        try {
+            MessageMetadata metadata = new MessageMetadata();
+            Commands.parseMessageMetadata(entry.getDataBuffer().duplicate(), metadata);
+            return metadata.hasUuid() && metadata.hasChunkId() && metadata.getChunkId() > 0;
+        } catch (RuntimeException e) {
+            // The dispatcher handles what does not parse.
+            return false;
+        }
     }
 
     @Override

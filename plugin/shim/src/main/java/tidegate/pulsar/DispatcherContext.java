@@ -22,6 +22,7 @@ import tidegate.pulsar.indexlog.LogLedgers;
 import tidegate.pulsar.link.DaemonLink;
 import tidegate.pulsar.position.PositionSet;
 import tidegate.pulsar.timing.Wakeups;
+import tidegate.pulsar.wire.Position;
 
 /** A {@code TrackerContext} on a live Shared or Key_Shared dispatcher. */
 final class DispatcherContext extends CursorContext {
@@ -93,6 +94,11 @@ final class DispatcherContext extends CursorContext {
     @Override
     public long redeliveries() {
         return dispatcher.getNumberOfMessagesInReplay();
+    }
+
+    @Override
+    public Position firstRedelivery() {
+        return Redeliveries.first(dispatcher);
     }
 
     @Override

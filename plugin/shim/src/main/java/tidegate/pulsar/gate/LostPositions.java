@@ -7,6 +7,7 @@ import tidegate.pulsar.position.Overrides;
 import tidegate.pulsar.position.PositionSet;
 import tidegate.pulsar.position.SoughtPositions;
 import tidegate.pulsar.position.TrackedPositions;
+import tidegate.pulsar.wire.Position;
 import tidegate.pulsar.wire.PositionBitmaps;
 import tidegate.pulsar.wire.Records;
 
@@ -86,6 +87,17 @@ final class LostPositions {
             sought.seek(lost);
         }
         readAgain(lost);
+        context.readMore();
+    }
+
+    /**
+     * The dispatcher redelivers a chunk, and has not read those before it, because it skips what waits: it reads the last
+     * {@code max} of these again.
+     */
+    void readBefore(Position chunk, int max) {
+        synchronized (lock) {
+            sought.seek(positions.waitingBefore(chunk, max));
+        }
         context.readMore();
     }
 

@@ -19,6 +19,8 @@ public interface TrackerContext {
     /** The outcome of reading one position by itself. */
     enum Readable {
         YES("it can be read"),
+        /** It can be read, and is a chunk of a message, not the first one. */
+        LATER_CHUNK("it is a later chunk of a message"),
         /** Perhaps later: a server is away, or has too much to do. */
         NOT_NOW("not now"),
         ENTRY_LOST("no bookie has it"),
@@ -33,7 +35,7 @@ public interface TrackerContext {
         }
 
         boolean isLost() {
-            return this != YES && this != NOT_NOW;
+            return this != YES && this != LATER_CHUNK && this != NOT_NOW;
         }
 
         /** For log lines. */
@@ -192,6 +194,11 @@ public interface TrackerContext {
 
     /** How many positions the dispatcher itself has queued for redelivery. */
     long redeliveries();
+
+    /** The lowest position that the dispatcher itself has queued for redelivery; null if there is none, or nobody knows. */
+    default Position firstRedelivery() {
+        return null;
+    }
 
     /**
      * Deletes the positions in the cursor, unless it has another seal by now; it decides that in one step with the deletion.

@@ -41,7 +41,7 @@ public final class TrackerCore {
         queue = new DeliveryQueue(parts, intake, lost);
         handler = new StreamHandler(parts, intake, lost, lifecycle);
         backlog = new Backlog(parts, intake, lifecycle);
-        monitor = new TrackerMonitor(parts, intake, lifecycle);
+        monitor = new TrackerMonitor(parts, intake, lost, lifecycle);
     }
 
     public String name() {

@@ -54,6 +54,7 @@ public final class TrackerMonitor {
     private final UnreadableEntries unreadable;
     @GuardedBy("lock")
     private final Intake intake;
+    private final LostPositions lost;
     private final Lifecycle lifecycle;
     @GuardedBy("lock")
     private final Alarm alarm;
@@ -77,7 +78,8 @@ public final class TrackerMonitor {
     @GuardedBy("lock")
     private final Wait sinceUnattended = new Wait();
 
-    TrackerMonitor(TrackerParts parts, Intake intake, Lifecycle lifecycle) {
+    TrackerMonitor(TrackerParts parts, Intake intake, LostPositions lost, Lifecycle lifecycle) {
+        this.lost = lost;
         lock = parts.lock;
         context = parts.context;
         clock = parts.clock;
@@ -187,7 +189,7 @@ public final class TrackerMonitor {
         }
         deletes.go();
         overrideLog.look(nowMs);
-        unreadable.look(nowMs);
+        unreadable.look(nowMs, lost::readBefore);
         lifecycle.finishIfOver(nowMs);
         if (signal) {
             context.framesWaiting();

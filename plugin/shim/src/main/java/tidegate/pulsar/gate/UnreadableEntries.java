@@ -10,7 +10,8 @@ import tidegate.pulsar.timing.Wait;
 import tidegate.pulsar.wire.Position;
 
 /**
- * Entries that the dispatcher was given to read, and that nobody can read any more: their ledger is lost, or they are.
+ * Entries that hold the dispatcher up: nobody can read them any more, as their ledger is lost, or they are; or they are chunks of
+ * a message, and the dispatcher has not met the first one.
  *
  * <p>Pulsar reads due entries by position, lowest first, and one unreadable entry fails the whole read, again and again:
  * everything due waits behind it. Pulsar skips lost data (autoSkipNonRecoverableData) only where a normal read meets it. There is
@@ -20,6 +21,10 @@ import tidegate.pulsar.wire.Position;
  *
  * <p>Called by the thread that watches the cursor, without any lock. Nothing of it is the tracker's state: a skipped entry is
  * found acknowledged like any other.
+ *
+ * <p>A Shared dispatcher of Pulsar 4 gives a chunk to nobody, nor asks the tracker about it, unless it has read the first one. It
+ * queues the chunk for redelivery again and again, and has no normal read meanwhile. After a failover the first chunk may be held,
+ * so that the dispatcher skips it, and this one not. So it reads what waits before the chunk once more.
  */
 final class UnreadableEntries {
     private static final Logger LOG = LoggerFactory.getLogger(UnreadableEntries.class);
@@ -33,6 +38,16 @@ final class UnreadableEntries {
     private static final int SWEEP_ENTRIES = 100;
     /** To find them, at most this many of a ledger are checked for being tracked. */
     private static final int SWEEP_REACH = 4096;
+    /** To find the chunks before one, this many are read, then more; fewer than a pass ahead is worth, as it would skip some. */
+    private static final int BEFORE_MIN = 100;
+    private static final int BEFORE_FACTOR = 3;
+    private static final int BEFORE_MAX = 900;
+
+    /** Has the dispatcher read again what waits before a chunk, at most so many entries. */
+    @FunctionalInterface
+    interface ReadsBefore {
+        void of(Position chunk, int max);
+    }
 
     private record Asked(Position position, Answer answer) {}
 
@@ -52,6 +67,10 @@ final class UnreadableEntries {
     /** The lowest position that the dispatcher was given and nobody has; null while none stays. */
     private Position suspect;
     private long pauseMs;
+    /** The chunk that was found last, and how many entries before it are to be read next. */
+    private Position chunk;
+    private int before;
+    private final Wait sinceBefore = new Wait();
     /** The seal under which the question was asked. */
     private long generation;
 
@@ -62,9 +81,9 @@ final class UnreadableEntries {
     }
 
     /** Checks that the dispatcher gets on, acts on answers, and asks what is to be asked now. */
-    void look(long nowMs) {
+    void look(long nowMs, ReadsBefore reads) {
         if (!asked.isEmpty()) {
-            finish(nowMs);
+            finish(nowMs, reads);
             return;
         }
         if (!sinceLooked.isOver(nowMs, LOOK_INTERVAL_MS)) {
@@ -73,7 +92,7 @@ final class UnreadableEntries {
         sinceLooked.begin(nowMs);
         // A seek disconnects the consumers before it resets the cursor: without any, one may be under way.
         boolean replays = context.redeliveries() > 0 && context.hasConsumers() && !context.isClosed();
-        Position lowest = replays ? positions.lowestUnseen(this::isWithNobody) : null;
+        Position lowest = replays ? lowest() : null;
         if (lowest == null || !lowest.equals(suspect)) {
             suspect = lowest;
             pauseMs = FIRST_PAUSE_MS;
@@ -81,6 +100,15 @@ final class UnreadableEntries {
         } else if (sinceSuspected.isOver(nowMs, pauseMs)) {
             ask(List.of(lowest), nowMs);
         }
+    }
+
+    /** The lowest position that the dispatcher was given, or redelivers by itself, and that nobody has. */
+    private Position lowest() {
+        Position given = positions.lowestUnseen(this::isWithNobody);
+        Position first = context.firstRedelivery();
+        boolean isFirst = first != null && (given == null || first.compareTo(given) < 0)
+                && isWithNobody(first.ledgerId(), first.entryId());
+        return isFirst ? first : given;
     }
 
     private boolean isWithNobody(long ledgerId, long entryId) {
@@ -97,7 +125,7 @@ final class UnreadableEntries {
         }
     }
 
-    private void finish(long nowMs) {
+    private void finish(long nowMs, ReadsBefore reads) {
         if (asked.stream().anyMatch(one -> one.answer.readable == null)) {
             if (sinceAsked.isOver(nowMs, ANSWER_WAIT_MS)) {
                 asked.clear();
@@ -106,10 +134,14 @@ final class UnreadableEntries {
         }
         List<Asked> answered = List.copyOf(asked);
         asked.clear();
-        List<Position> lost = answered.stream().filter(one -> one.answer.readable.isLost()).map(Asked::position).toList();
+        // The tracker skips none that it does not know.
+        List<Position> lost = answered.stream().filter(one -> one.answer.readable.isLost()).map(Asked::position)
+                .filter(one -> positions.contains(one.ledgerId(), one.entryId())).toList();
         if (lost.isEmpty()) {
             // It waits for something else: consumers that take no more, a bookie that is away, or an entry behind it that was
             // read together with it. After a failure Pulsar waits for 15 s, and begins with one entry alone.
+            answered.stream().filter(one -> one.answer.readable == Readable.LATER_CHUNK).findFirst()
+                    .ifPresent(later -> readBefore(later.position, nowMs, reads));
             context.readMore();
             waitLonger(nowMs);
             return;
@@ -122,6 +154,21 @@ final class UnreadableEntries {
             say(lost.get(0), how, nowMs);
             waitLonger(nowMs);
         }
+    }
+
+    private void readBefore(Position later, long nowMs, ReadsBefore reads) {
+        if (!later.equals(chunk)) {
+            chunk = later;
+            before = BEFORE_MIN;
+        } else if (before > BEFORE_MAX && !sinceBefore.isOver(nowMs, SAY_AGAIN_MS)) {
+            return;
+        }
+        int count = Math.min(before, BEFORE_MAX);
+        LOG.info("[{}] {} is a chunk of a message, and nobody gets it, as the dispatcher has not met the first one: it reads {} again"
+                + " that wait before", context.name(), told(later), count);
+        reads.of(later, count);
+        before = count * BEFORE_FACTOR;
+        sinceBefore.begin(nowMs);
     }
 
     private void waitLonger(long nowMs) {

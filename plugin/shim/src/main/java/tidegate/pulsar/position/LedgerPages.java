@@ -224,6 +224,26 @@ final class LedgerPages {
         return true;
     }
 
+    /** Asks for each entry up to that one in descending order; false once an answer is false. */
+    boolean forWhileDown(long lastEntryId, PositionPredicate test) {
+        long[][] all = pages;
+        for (int i = (int) Math.min(all.length - 1, lastEntryId >>> PAGE_SHIFT); i >= 0; i--) {
+            long[] page = (long[]) PAGE.getAcquire(all, i);
+            for (int w = PAGE_WORDS - 1; page != null && w >= 0; w--) {
+                long base = (long) i << PAGE_SHIFT | (long) w << 6;
+                long bits = (long) WORD.getOpaque(page, w);
+                while (bits != 0) {
+                    int highest = 63 - Long.numberOfLeadingZeros(bits);
+                    if (base + highest <= lastEntryId && !test.test(ledgerId, base | highest)) {
+                        return false;
+                    }
+                    bits &= ~(1L << highest);
+                }
+            }
+        }
+        return true;
+    }
+
     /** As {@link PositionSet#forEachIn}. */
     void forEachIn(long[] words, PositionBitmaps.Visitor visitor) {
         long[][] all = pages;

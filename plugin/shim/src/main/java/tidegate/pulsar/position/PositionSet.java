@@ -185,6 +185,17 @@ public final class PositionSet {
         }
     }
 
+    /** Asks for each position before that one in descending order, until an answer is false. */
+    void forWhileBefore(long ledgerId, long entryId, PositionPredicate test) {
+        LedgerPages[] all = ledgers;
+        for (int l = all.length - 1; l >= 0; l--) {
+            long last = all[l].ledgerId == ledgerId ? entryId - 1 : Long.MAX_VALUE;
+            if (all[l].ledgerId <= ledgerId && last >= 0 && !all[l].forWhileDown(last, test)) {
+                return;
+            }
+        }
+    }
+
     /**
      * Visits the positions of one ledger that are also in {@code words}, laid out as in a {@link java.util.BitSet}: 64 at a time,
      * so that a position in only one of the two costs little. Needs no lock, as {@link #forEach}.

@@ -148,6 +148,19 @@ public final class TrackedPositions implements PositionView {
         return Math.max(0, contained.size() - handedOut.members().size() - settling.size());
     }
 
+    /** The last {@code max} positions before that one that wait for their time, here or with the daemon. */
+    public PositionSet waitingBefore(Position before, int max) {
+        PositionSet waiting = new PositionSet();
+        contained.forWhileBefore(before.ledgerId(), before.entryId(), (ledgerId, entryId) -> {
+            if (!handedOut.contains(ledgerId, entryId) && !settling.contains(ledgerId, entryId)
+                    && !overrides.isMoving(ledgerId, entryId)) {
+                waiting.add(ledgerId, entryId);
+            }
+            return waiting.size() < max;
+        });
+        return waiting;
+    }
+
     /** The lowest contained position; null if there is none. */
     public Position lowest() {
         List<Position> first = new ArrayList<>(1);

@@ -120,6 +120,9 @@ public class ToyBroker implements TrackerContext {
     final Set<Position> lostEntries = new HashSet<>();
     /** autoSkipNonRecoverableData. */
     boolean skipsLost;
+    /** Later chunks, each with the first one of its message; a dispatcher gives none to anybody before it has met the first one. */
+    Map<Position, Position> chunks = new TreeMap<>();
+    private final Set<Position> metChunks = new HashSet<>();
     /** How often the deleted positions were copied. */
     int copies;
     /** How many positions were read by themselves. */
@@ -186,6 +189,7 @@ public class ToyBroker implements TrackerContext {
         ToyBroker next = new ToyBroker(itsClock, disk, log, deliveries);
         next.permits = permits;
         next.readBatch = readBatch;
+        next.chunks = chunks;
         next.persistedRanges = persistedRanges;
         next.failingOverrides = failingOverrides;
         next.luck = luck;
@@ -738,6 +742,10 @@ public class ToyBroker implements TrackerContext {
                 return false;
             }
             replayBatch = Math.min(readBatch, replayBatch * 2);
+            if (batch.stream().noneMatch(this::isGiven)) {
+                // It tries the same again after a pause.
+                return false;
+            }
             looksAhead = true;
             for (Position position : batch) {
                 if (isForStuck.test(position)) {
@@ -764,6 +772,15 @@ public class ToyBroker implements TrackerContext {
         return readNormally(maker);
     }
 
+    /** True if the dispatcher gives it to a consumer, or asks the tracker about it. */
+    private boolean isGiven(Position position) {
+        if (chunks.containsValue(position)) {
+            metChunks.add(position);
+        }
+        Position first = chunks.get(position);
+        return first == null || metChunks.contains(first);
+    }
+
     private boolean isLost(Position position) {
         return lostLedgers.contains(position.ledgerId()) || lostEntries.contains(position) || !log.containsKey(position);
     }
@@ -771,7 +788,8 @@ public class ToyBroker implements TrackerContext {
     @Override
     public void read(Position position, Consumer<Readable> done) {
         probes++;
-        Readable readable = lostEntries.contains(position) ? Readable.ENTRY_LOST : Readable.YES;
+        Readable there = chunks.containsKey(position) ? Readable.LATER_CHUNK : Readable.YES;
+        Readable readable = lostEntries.contains(position) ? Readable.ENTRY_LOST : there;
         readable = lostLedgers.contains(position.ledgerId()) ? Readable.LEDGER_LOST : readable;
         Readable answer = log.keySet().stream().anyMatch(one -> one.ledgerId() == position.ledgerId())
                 ? readable : Readable.LEDGER_NOT_OURS;
@@ -837,6 +855,10 @@ public class ToyBroker implements TrackerContext {
     }
 
     private void dispatch(ToyConsumer consumer, Position position, TrackerMaker maker) {
+        if (!isGiven(position)) {
+            redelivery.add(position);
+            return;
+        }
         long deliverAtMs = log.get(position);
         if (deliverAtMs >= 0 && !trackerMade) {
             trackerMade = true;
@@ -905,6 +927,11 @@ public class ToyBroker implements TrackerContext {
     }
 
     @Override
+    public Position firstRedelivery() {
+        return redelivery.isEmpty() ? null : redelivery.first();
+    }
+
+    @Override
     public void readMore() {
         if (lostRequests > 0) {
             lostRequests--;
@@ -958,6 +985,7 @@ public class ToyBroker implements TrackerContext {
         closeDispatcher();
         core = null;
         trackerMade = false;
+        metChunks.clear();
     }
 
     /** The cursor is closed after having persisted as much as Pulsar can persist. */

@@ -5,8 +5,11 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.List;
+import java.util.Set;
 import java.util.stream.LongStream;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 import tidegate.pulsar.wire.Position;
 
 /** Due messages that cannot be read any more, as when their ledger is lost, and those that wait behind them. */
@@ -118,5 +121,55 @@ class UnreadableEntriesTest extends TrackerScenario {
         assertTrue(world.runUntil(() -> !world.broker.hasConsumers(), 10_000));
         world.broker.runCursor();
         assertFalse(world.broker.isDeleted(1, 0));
+    }
+
+    /** More than a dispatcher reads before it has a tracker. */
+    private void publishFar(int from, int to) {
+        for (int entry = from; entry < to; entry++) {
+            publish(entry, 10 * SOON_MS);
+        }
+    }
+
+    /** Of a message in chunks, the first is held and the others are not: the broker was killed while it was published. */
+    @ParameterizedTest
+    @ValueSource(ints = {1, 250, 1000})
+    void chunksWhoseFirstOneIsHeldHoldNothingUp(int distance) {
+        start();
+        publishFar(0, 10);
+        Position first = publish(10, SOON_MS);
+        publishFar(11, 10 + distance);
+        world.runUntil(world.now() + 1000);
+        int next = 10 + distance;
+        assertEquals(next, index().held.size());
+        world.crashBroker();
+        for (int entry = next; entry < next + 3; entry++) {
+            world.broker.chunks.put(publish(entry, SOON_MS - 1000), first);
+        }
+        world.broker.connect();
+        world.runUntil(world.now() + 100);
+        long plain = next + 3;
+        publish(plain, -1);
+        world.runUntil(world.now() + 15_000);
+        assertEquals(distance < 900 ? List.of(plain) : List.of(), delivered(), world.broker.reads + " reads");
+        world.runUntil(world.now() + SOON_MS);
+        assertEquals(Set.of(10L, (long) next, next + 1L, next + 2L, plain), Set.copyOf(delivered()));
+        assertEquals(5, delivered().size());
+        world.core().check();
+    }
+
+    /** A command that names one message moves one chunk. */
+    @Test
+    void aChunkThatIsDueBeforeTheOthersHoldsNothingUp() {
+        start();
+        publishFar(0, 10);
+        Position first = publish(10, 10 * SOON_MS);
+        world.broker.chunks.put(publish(11, SOON_MS), first);
+        world.runUntil(world.now() + 1000);
+        world.unload(Integer.MAX_VALUE);
+        world.broker.connect();
+        world.runUntil(world.now() + SOON_MS);
+        publish(12, -1);
+        world.runUntil(world.now() + 10_000);
+        assertEquals(Set.of(11L, 12L), Set.copyOf(delivered()));
     }
 }

@@ -240,4 +240,21 @@ class PositionSetTest {
         set.forEachIn(7, words.toLongArray(), (ledgerId, entryId) -> found.add(-1L));
         assertEquals(both, found);
     }
+
+    @Test
+    void thoseBeforeAPositionComeInDescendingOrder() {
+        PositionSet set = new PositionSet();
+        for (long entryId : new long[] {0, 63, 64, 4_095, 4_096, 9_000}) {
+            set.add(3, entryId);
+            set.add(5, entryId);
+        }
+        List<Position> before = new ArrayList<>();
+        set.forWhileBefore(5, 4_096, (ledgerId, entryId) -> before.add(new Position(ledgerId, entryId)) && before.size() < 7);
+        assertEquals(List.of(new Position(5, 4_095), new Position(5, 64), new Position(5, 63), new Position(5, 0),
+                new Position(3, 9_000), new Position(3, 4_096), new Position(3, 4_095)), before);
+        before.clear();
+        set.forWhileBefore(4, 0, (ledgerId, entryId) -> !before.add(new Position(ledgerId, entryId)));
+        set.forWhileBefore(3, 0, (ledgerId, entryId) -> before.add(new Position(ledgerId, entryId)));
+        assertEquals(List.of(new Position(3, 9_000)), before);
+    }
 }
