@@ -34,6 +34,7 @@ from tidegate.index.options import IndexOptions
 from tidegate.index.rocks.rocks import RocksStore
 from tidegate.index.state.claim import LOST as LOST_CLAIM
 from tidegate.index.state.claim import Claim
+from tidegate.index.state.position_state import PositionState
 from tidegate.index.state.positions import Position, PositionSet
 from tidegate.index.state.roaring import deserialize_bitmap, serialize_bitmap
 from tidegate.index.stats import CatalogStats, IndexStats
@@ -79,6 +80,7 @@ __all__ = [
     "PageReader",
     "Position",
     "PositionSet",
+    "PositionState",
     "RocksStore",
     "StorageError",
     "Store",

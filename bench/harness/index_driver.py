@@ -125,7 +125,7 @@ class IndexDriver:
     def pop(self, index: DelayIndex, limit: int) -> Entries:
         """Take the entries due now."""
         began_ns = time.perf_counter_ns()
-        entries = index.pop_due(self.clock.now_ms(), limit)
+        entries = index.timeline.pop_due(self.clock.now_ms(), limit)
         self.pauses.note("pop", time.perf_counter_ns() - began_ns)
         return entries
 

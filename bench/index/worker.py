@@ -96,11 +96,11 @@ def drain(folder: Path, count: int) -> dict[str, float]:
     executor = ThreadPoolExecutor(1)
     catalog = Catalog.open(RocksStore.open(folder), clock, IndexOptions(slice_width_auto=True), executor)
     index = catalog.subscription(NAME, INCARNATION)
-    due_ms = index.next_due_ms()
+    due_ms = index.timeline.next_due_ms()
     clock.set_ms(max(START_MS, due_ms or 0) + 1_000)
     first: Entries = Entries.empty()
     while not len(first):
-        first = index.pop_due(clock.now_ms(), BATCH)
+        first = index.timeline.pop_due(clock.now_ms(), BATCH)
         catalog.maintain(clock.now_ms())
     first_pop_s = time.perf_counter() - opened_s
     memory, pauses = PeakMemory(), Pauses()
@@ -113,7 +113,7 @@ def drain(folder: Path, count: int) -> dict[str, float]:
     while popped < count:
         before_s = time.perf_counter()
         with pauses.timed("pop"):
-            entries = index.pop_due(clock.now_ms(), BATCH)
+            entries = index.timeline.pop_due(clock.now_ms(), BATCH)
         pop_s += time.perf_counter() - before_s
         if len(entries):
             ordered = ordered and int(entries.deliver_at_ms[0]) >= last_ms

@@ -58,8 +58,8 @@ class TidegatePeer(Peer):
     def pop_due(self, now_ms: int, limit: int) -> Entries:
         """Pop; several pops in a row may be empty."""
         while True:
-            popped = self._index.pop_due(now_ms, limit)
-            due_ms = None if len(popped) else self._index.next_due_ms()
+            popped = self._index.timeline.pop_due(now_ms, limit)
+            due_ms = None if len(popped) else self._index.timeline.next_due_ms()
             if due_ms is None or due_ms > now_ms:
                 return popped
 
@@ -75,7 +75,7 @@ class TidegatePeer(Peer):
 
     def next_due_ms(self) -> int | None:
         """The time that the daemon's timer waits for."""
-        return self._index.next_due_ms()
+        return self._index.timeline.next_due_ms()
 
     def count(self) -> int:
         """The number of held entries."""

@@ -121,7 +121,7 @@ def pop(folder: Path, count: int, region: Region) -> None:
     while popped < count:
         clock.advance(step_ms)
         with region.timed():
-            entries = index.pop_due(clock.now_ms(), FRAME_RECORDS_MAX)
+            entries = index.timeline.pop_due(clock.now_ms(), FRAME_RECORDS_MAX)
         popped += len(entries)
         positions = PositionSet.of_entries(entries)
         with region.timed():
@@ -129,7 +129,7 @@ def pop(folder: Path, count: int, region: Region) -> None:
                 index.acknowledge(positions)
                 catalog.commit()
         catalog.maintain(clock.now_ms())
-        if index.next_due_ms() is None:
+        if index.timeline.next_due_ms() is None:
             break
     if popped != count:
         raise RuntimeError(f"{popped} of {count} entries came out")

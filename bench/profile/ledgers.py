@@ -88,7 +88,7 @@ def _acknowledge(world: World, count: int) -> Callable[[], None]:
 
 
 def _mark_delete(world: World) -> Callable[[], None]:
-    ledger_id, entry_id = world.index.mark_delete_position
+    ledger_id, entry_id = world.index.state.mark
     following = (1, 0) if ledger_id < 0 else (ledger_id, entry_id + 1)
     return lambda: _use(world.index.mark_delete(*following))
 
@@ -122,7 +122,7 @@ def _opened_by_a_broker(world: World) -> Callable[[], None]:
     entries = world.last(SMALL)
 
     def answer() -> None:
-        _use(world.index.held_among(PositionSet.of_entries(entries)))
+        _use(world.index.state.held_among(PositionSet.of_entries(entries)))
         world.index.rewind(PositionSet())
 
     return answer

@@ -161,7 +161,7 @@ def drain(driver: IndexDriver, index: DelayIndex, tally: Tally, count: int, step
     stopwatch = Stopwatch()
     while tally.popped < count and stopwatch.wall_s < DRAIN_MAX_S:
         if not take_due(driver, index, tally, stopwatch):
-            next_ms = index.next_due_ms()
+            next_ms = index.timeline.next_due_ms()
             if next_ms is None:
                 break
             if next_ms > driver.clock.now_ms():

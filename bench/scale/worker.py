@@ -97,9 +97,9 @@ def reopened(name: str, folder: Path, count: int) -> Figures:
     clock = ManualClock(START_MS)
     with IndexDriver.opened(folder, clock) as driver:
         index = driver.subscription()
-        clock.set_ms(max(START_MS, index.next_due_ms() or 0) + SECOND_MS)
+        clock.set_ms(max(START_MS, index.timeline.next_due_ms() or 0) + SECOND_MS)
         stopwatch, tally = Stopwatch(), Tally(source)
-        while not take_due(driver, index, tally, stopwatch) and index.next_due_ms() is not None:
+        while not take_due(driver, index, tally, stopwatch) and index.timeline.next_due_ms() is not None:
             clock.advance(1)
             driver.turn()
         figures = {
@@ -159,7 +159,7 @@ def mixed(name: str, folder: Path, count: int) -> Figures:
             clock.set_ms(source.arrival_ms(start + len(entries) - 1))
             driver.add(index, entries)
             driver.turn()
-            while (index.next_due_ms() or clock.now_ms() + 1) <= clock.now_ms():
+            while (index.timeline.next_due_ms() or clock.now_ms() + 1) <= clock.now_ms():
                 take_due(driver, index, tally, stopwatch)
                 driver.turn()
             driver.wait_for_room()
@@ -244,7 +244,7 @@ def emptied(driver: IndexDriver, indexes: list[DelayIndex], source: Source, each
     driver.pauses, verdict, popped = Pauses(), Counter[str](), 0
     for number, index in enumerate(indexes):
         tally = Tally(source, first=number * each)
-        while index.next_due_ms() is not None:
+        while index.timeline.next_due_ms() is not None:
             entries = driver.pop(index, FRAME_RECORDS_MAX)
             tally.examine(entries, driver.clock.now_ms())
             if not len(entries):

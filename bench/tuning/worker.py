@@ -165,7 +165,7 @@ def pop(folder: Path, setting: Setting) -> dict[str, float]:
 
 def _look(catalog: Catalog, index: DelayIndex, clock: ManualClock, pauses: Pauses) -> int:
     """The first entry of the next slice becomes due."""
-    due_ms = index.next_due_ms()
+    due_ms = index.timeline.next_due_ms()
     if due_ms is None:
         return 0
     for _ in range(READ_AHEAD_CALLS):
@@ -173,7 +173,7 @@ def _look(catalog: Catalog, index: DelayIndex, clock: ManualClock, pauses: Pause
             catalog.maintain(clock.now_ms())
     clock.set_ms(max(due_ms, clock.now_ms()))
     with pauses.timed("boundary"):
-        entries = index.pop_due(clock.now_ms(), POP)
+        entries = index.timeline.pop_due(clock.now_ms(), POP)
     return _acknowledge(catalog, index, entries)
 
 
@@ -181,9 +181,9 @@ def _pop_until(catalog: Catalog, index: DelayIndex, clock: ManualClock, until_ms
     """Everything due until then, as after a time without consumers."""
     clock.set_ms(max(until_ms, clock.now_ms()))
     popped = 0
-    while (due_ms := index.next_due_ms()) is not None and due_ms <= clock.now_ms():
+    while (due_ms := index.timeline.next_due_ms()) is not None and due_ms <= clock.now_ms():
         with pauses.timed("catching up"):
-            entries = index.pop_due(clock.now_ms(), POP)
+            entries = index.timeline.pop_due(clock.now_ms(), POP)
         popped += _acknowledge(catalog, index, entries)
         catalog.maintain(clock.now_ms())
     return popped
@@ -203,12 +203,12 @@ def reopen(folder: Path, setting: Setting, stop_ms: int) -> dict[str, float]:
     opened_s = time.perf_counter() - began_s
     entries = Entries.empty()
     while not len(entries):
-        clock.set_ms(max(clock.now_ms(), index.next_due_ms() or 0))
-        entries = index.pop_due(clock.now_ms(), POP)
+        clock.set_ms(max(clock.now_ms(), index.timeline.next_due_ms() or 0))
+        entries = index.timeline.pop_due(clock.now_ms(), POP)
     return {
         "opened_s": opened_s,
         "first_pop_s": time.perf_counter() - began_s,
-        "held": len(index.held()),
+        "held": len(index.state.held),
         "early": int(np.count_nonzero(entries.deliver_at_ms > clock.now_ms())),
     }
 

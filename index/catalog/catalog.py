@@ -46,12 +46,12 @@ class Catalog:
         self._store = store
         self._clock = clock
         self._options = options
-        self._journal = Journal(store, options.write_piece_bytes)
+        self._journal = Journal(store, clock, options.write_piece_bytes)
         self._indexes: dict[SubscriptionName, DelayIndex] = {}
         self.chains = Chains(store, self._journal, self._is_here)
         self.ahead = LoadingAhead(clock, options.prefetch_ms, self._is_here)
         self._context: Context[DelayIndex] = Context(
-            store, clock, options, self._journal, self.ahead.due_changed, self._crowding_changed
+            store, clock, options, self._journal, self.ahead.next_load_changed, self._crowding_changed
         )
         self._next_subscription_id = 1
         self._background = Background(
@@ -91,7 +91,7 @@ class Catalog:
             if parked:
                 catalog.ahead.park(index)
             else:
-                catalog.ahead.due_changed(index)
+                catalog.ahead.next_load_changed(index)
             catalog._crowding_changed(index)
         catalog._next_subscription_id = recovery.finish()
         catalog._context.corrupt_records += recovery.damage.count
@@ -187,7 +187,7 @@ class Catalog:
         batch.put(keys.subscription_key(keys.IDENTITY, index.own_journal.subscription_id), identity.encode())
         self._journal.identify(index.own_journal, batch)
         self._indexes[index.name] = index
-        self.ahead.due_changed(index)
+        self.ahead.next_load_changed(index)
         self._crowding_changed(index)
 
     def abandon(self, index: DelayIndex) -> None:

@@ -1,6 +1,7 @@
 """The loading of blocks that are due soon, the most urgent subscription first.
 
-Invariant: the heap has no parked subscription, and none that the catalog does not have.
+Invariant: between two calls the heap has each subscription of the catalog that is not parked and has a block
+to load, at the due time of that block, and no other.
 """
 
 from __future__ import annotations
@@ -29,19 +30,20 @@ class LoadingAhead:
 
     def park(self, index: DelayIndex) -> None:
         """Load nothing ahead for a subscription until `unpark`: nobody can take due entries (no credit)."""
-        if self._is_here(index):
+        if index not in self._parked and self._is_here(index):
             self._parked.add(index)
-        self.due_changed(index)
+            self.next_load_changed(index)
 
     def unpark(self, index: DelayIndex) -> None:
         """Load ahead for a subscription again."""
-        self._parked.discard(index)
-        self.due_changed(index)
+        if index in self._parked:
+            self._parked.discard(index)
+            self.next_load_changed(index)
 
-    def due_changed(self, index: DelayIndex) -> None:
-        """Note that another block of an index may be due next."""
+    def next_load_changed(self, index: DelayIndex) -> None:
+        """Note that another block of an index is the next to load."""
         left_out = index in self._parked or not self._is_here(index)
-        at_ms = None if left_out else index.next_load_ms()
+        at_ms = None if left_out else index.timeline.next_load_ms()
         if at_ms is None:
             if index in self._to_load:
                 del self._to_load[index]
@@ -62,10 +64,10 @@ class LoadingAhead:
             while self._to_load and self._to_load.peekitem()[1] <= before_ms:
                 index, _ = self._to_load.popitem()
                 looked.append(index)
-                index.prefetch(now_ms)
+                index.timeline.load_next(now_ms)
                 self._to_load.pop(index, None)  # its next block waits until the others had a turn
                 if self._clock.monotonic_ns() - begin_ns > LOAD_AHEAD_NS:
                     break
         finally:
             for index in looked:
-                self.due_changed(index)
+                self.next_load_changed(index)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import threading
 
+from tidegate.index.clock import Clock
 from tidegate.index.entries.checks import require
 from tidegate.index.entries.entry import Entries
 from tidegate.index.errors import StorageError, TidegateIndexError
@@ -99,7 +100,7 @@ class Record:
 
     def __init__(self, subscription: SubscriptionJournal, record_type: RecordType) -> None:
         self.subscription = subscription
-        self.sequence = subscription.last_sequence + 1
+        self.sequence = subscription._last_sequence + 1
         self.record_type = record_type
         self.entries = 0
         self.parts: list[Entries] = []
@@ -178,8 +179,9 @@ class Commit:
 class Journal:
     """Pending records of all subscriptions, and the tokens of durability."""
 
-    def __init__(self, store: Store, piece_bytes: int) -> None:
+    def __init__(self, store: Store, clock: Clock, piece_bytes: int) -> None:
         self._store = store
+        self._clock = clock
         self._piece_bytes = piece_bytes
         self._pending: list[Record] = []
         self._extra = Batch()
@@ -206,21 +208,18 @@ class Journal:
         subscription._persisted_sequence = subscription._last_sequence = persisted_sequence
         return subscription
 
-    def replayed(
-        self, subscription: SubscriptionJournal, last_sequence: int, size_bytes: int, now_ms: int
-    ) -> None:
+    def replayed(self, subscription: SubscriptionJournal, last_sequence: int, size_bytes: int) -> None:
         """Note that the stored records of `subscription` have been read."""
         subscription._last_sequence = last_sequence
         self.records += subscription.records
-        subscription._oldest_ms = now_ms if size_bytes else None
+        subscription._oldest_ms = self._clock.now_ms() if size_bytes else None
         subscription._size_bytes = size_bytes
         self.size_bytes += size_bytes
 
-    def add(
+    def append_entries(
         self,
         subscription: SubscriptionJournal,
         entries: Entries,
-        now_ms: int,
         record_type: RecordType = RecordType.ADD,
     ) -> int:
         """Append ADD or MOVE; returns the token."""
@@ -232,14 +231,14 @@ class Journal:
                 or record.record_type is not record_type
                 or record.entries + len(part) > RECORD_ENTRIES_MAX
             ):
-                record = self._append(subscription, record_type, now_ms)
+                record = self._new_record(subscription, record_type)
             record.parts.append(part)
             record.entries += len(part)
             self._grow(subscription, len(part) * _ENTRY_BYTES)
         return self._issue()
 
-    def positions(
-        self, subscription: SubscriptionJournal, record_type: RecordType, positions: PositionSet, now_ms: int
+    def append_positions(
+        self, subscription: SubscriptionJournal, record_type: RecordType, positions: PositionSet
     ) -> int:
         """Append ACKNOWLEDGE, UNACKNOWLEDGE or DISOWN; returns the token."""
         record = subscription._tail
@@ -247,19 +246,19 @@ class Journal:
             record.positions.update(positions)
             self._grow(subscription, positions.portable_bytes())
         else:
-            record = self._append(subscription, record_type, now_ms)
+            record = self._new_record(subscription, record_type)
             record.positions = positions.snapshot()
             self._grow(subscription, record.positions.portable_bytes())
         return self._issue()
 
-    def numbers(
-        self, subscription: SubscriptionJournal, record_type: RecordType, first: int, second: int, now_ms: int
+    def append_numbers(
+        self, subscription: SubscriptionJournal, record_type: RecordType, first: int = 0, second: int = 0
     ) -> int:
         """Append MARK_DELETE, CLEAR, WIDTH, GENERATION or CLAIM; returns the token."""
         record = subscription._tail
         # A mark-delete position that goes back must not hide the one before it, which removed positions.
         if record is None or record.record_type is not record_type or (first, second) < record.numbers:
-            record = self._append(subscription, record_type, now_ms)
+            record = self._new_record(subscription, record_type)
         record.numbers = (first, second)
         return self._issue()
 
@@ -312,7 +311,7 @@ class Journal:
         records = tuple(
             record
             for record in self._pending
-            if not record.subscription._removed and record.sequence > record.subscription.persisted_sequence
+            if not record.subscription._removed and record.sequence > record.subscription._persisted_sequence
         )
         self._writing = Commit(self._store, records, self._extra, self.appended_token, self._piece_bytes)
         self._pending, self._extra = [], Batch()
@@ -379,12 +378,12 @@ class Journal:
             self.finish(commit)
         return self.durable_token
 
-    def _append(self, subscription: SubscriptionJournal, record_type: RecordType, now_ms: int) -> Record:
+    def _new_record(self, subscription: SubscriptionJournal, record_type: RecordType) -> Record:
         record = Record(subscription, record_type)
         subscription._last_sequence = record.sequence
         subscription._tail = record
-        if subscription.oldest_ms is None:
-            subscription._oldest_ms = now_ms
+        if subscription._oldest_ms is None:
+            subscription._oldest_ms = self._clock.now_ms()
         self._pending.append(record)
         self._grow(subscription, _RECORD_BYTES)
         if not subscription._removed:

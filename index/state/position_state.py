@@ -1,7 +1,7 @@
 """The state of each position of one subscription: held, acknowledged, moved, in flight, marked deleted.
 
 Pure state: no store, no clock, no entries but arguments. Called by the core's thread only; other threads
-get snapshots.
+get snapshots. Anybody may ask here; changes are told to `DelayIndex`, which writes them to the journal.
 
 Invariants (walked by `check`): held and acknowledged are disjoint and above the mark-delete position, and so
 are moved and acknowledged; in flight is a subset of held. The sets themselves note the ledgers whose bitmaps
@@ -35,8 +35,10 @@ class ChangedLedgers(NamedTuple):
 class PositionState(Holding):
     """The positions of one subscription.
 
+    mark: the last persisted mark-delete position that was told, (-1, -1) before.
     generation: the cursor's seal under which the acknowledgements were learned; 0 if unknown.
-    claim: of the owner that told the latest changes.
+    claim: of the owner that told the latest changes; `claim.UNKNOWN` before the first one, `claim.LOST` if it
+        is damaged.
     """
 
     def __init__(
@@ -157,6 +159,23 @@ class PositionState(Holding):
         self.departed += len(positions)
 
     # ---- telling
+
+    @property
+    def empty(self) -> bool:
+        """True if nothing is held, moved or known acknowledged."""
+        return not (self.held or self.acknowledged or self.moved)
+
+    def held_among(self, positions: PositionSet) -> PositionSet:
+        """Those of `positions` that are held. No snapshot: the next change copies nothing."""
+        return positions.intersection(self.held)
+
+    def acknowledged_among(self, positions: PositionSet) -> PositionSet:
+        """Those of `positions` that are known acknowledged, or up to mark-delete. No snapshot."""
+        above = positions.snapshot()
+        above.discard_up_to(*self.mark)
+        known = above.intersection(self.acknowledged)
+        known.update(positions.difference(above))
+        return known
 
     def last(self) -> Position:
         """The last position that is held or known acknowledged, -1:-1 if there is none."""

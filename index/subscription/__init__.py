@@ -1,1 +1,1 @@
-"""One subscription's index: its changes, its upkeep, and the facade."""
+"""One subscription's index: its changes, its upkeep, and the whole of it."""

@@ -78,7 +78,7 @@ class Changes(Generic[IndexT]):
         """Remove positions from held, if they are there, and know them acknowledged."""
         self._positions.acknowledge(positions)
         self._timeline.depart(positions)
-        self.finish_slices()
+        self._timeline.finish_slices()
 
     def unacknowledge(self, positions: PositionSet) -> None:
         """Forget that positions are acknowledged."""
@@ -88,7 +88,7 @@ class Changes(Generic[IndexT]):
         """Remove everything up to the position; if it goes back, forget all acknowledgements."""
         self._positions.mark_delete(ledger_id, entry_id)
         self._timeline.depart_up_to((ledger_id, entry_id))
-        self.finish_slices()
+        self._timeline.finish_slices()
 
     def begin_generation(self, generation: int) -> None:
         """Forget all acknowledgements: a new generation begins."""
@@ -116,7 +116,7 @@ class Changes(Generic[IndexT]):
         self._notices.work_changed(persist=self._persister.wanted)
 
     def lose(self, positions: PositionSet) -> None:
-        """Remove lost positions from held, and tell the broker. `finish_slices` must follow."""
+        """Remove lost positions from held, and tell the broker. `Timeline.finish_slices` must follow."""
         if positions:
             # Report first: to read a position that is still held costs little, an unreported one is lost.
             self._quarantine.lose(positions)
@@ -128,10 +128,4 @@ class Changes(Generic[IndexT]):
         """Remove positions from held, if they are there. Tells nobody: the next OPEN's answer says so."""
         self._positions.lose(positions)
         self._timeline.depart(positions)
-        self.finish_slices()
-
-    def finish_slices(self) -> None:
-        """Find finished slices; to be called after every change that may have finished one."""
         self._timeline.finish_slices()
-        if self._timeline.worth_dropping:
-            self._notices.want_persist()

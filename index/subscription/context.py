@@ -18,7 +18,7 @@ IndexT = TypeVar("IndexT")
 class Context(Generic[IndexT]):
     """Store, clock, options, journal, and the indexes that want a persist.
 
-    due_changed: called with an index whose next due time may have changed.
+    next_load_changed: called with an index of which another block is the next to load.
     crowding_changed: called with an index that may have become more or less crowded.
     corrupt_block: called with an index that has a damaged block which its log may have whole. The call comes
         in the midst of other work: it must not call the index.
@@ -34,7 +34,7 @@ class Context(Generic[IndexT]):
     clock: Clock
     options: IndexOptions
     journal: Journal
-    due_changed: Callable[[IndexT], None]
+    next_load_changed: Callable[[IndexT], None]
     crowding_changed: Callable[[IndexT], None]
     corrupt_block: Callable[[IndexT], None] = lambda _: None
     wanting: dict[IndexT, None] = field(default_factory=dict)
@@ -53,9 +53,9 @@ class Notices(Generic[IndexT]):
         self._context = context
         self._index = index
 
-    def due_changed(self) -> None:
-        """Note that the next due time may have changed."""
-        self._context.due_changed(self._index)
+    def next_load_changed(self) -> None:
+        """Note that another block is the next to load."""
+        self._context.next_load_changed(self._index)
 
     def want_persist(self) -> None:
         """Note that a persist is wanted for more than spilling."""

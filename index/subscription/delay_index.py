@@ -1,8 +1,8 @@
-"""One subscription's delay index: due times, entries handed out, acknowledgements.
+"""One subscription's delay index: its parts, and the changes that concern more than one of them.
 
-Two objects know what there is: `PositionState` the state of each position, `Timeline` the due times.
-`Changes` applies a change to both, and this class appends it to the journal. `Upkeep` has the work of
-background threads; `Parts` makes all of them.
+Two objects know what there is, and callers ask them: `state` knows the state of each position, `timeline`
+what is due when. `Changes` applies a change to both, and this class appends it to the journal. `upkeep` has
+the work of background threads; `Parts` makes all of them.
 
 Called by the core's thread only. This class reads the store only for a block that is due, and writes it only
 to delete blocks that a job has replaced: changes go to the journal, and jobs on other threads turn them into
@@ -11,12 +11,11 @@ slices.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable
 
 from tidegate.index.blocks.quarantine import Quarantine
 from tidegate.index.blocks.slice_width import SliceWidth
-from tidegate.index.entries.entry import BoolArray, Entries
+from tidegate.index.entries.entry import Entries
 from tidegate.index.errors import BlockAwayError, CheckError
 from tidegate.index.format.manifest import Identity
 from tidegate.index.format.records import RecordType
@@ -24,11 +23,9 @@ from tidegate.index.journal.journal import SubscriptionJournal
 from tidegate.index.journal.recovery import Recovered
 from tidegate.index.names import SubscriptionName
 from tidegate.index.state.claim import Claim
-from tidegate.index.state.moved import MovedSnapshot
 from tidegate.index.state.position_state import PositionState
-from tidegate.index.state.positions import Position, PositionSet
+from tidegate.index.state.positions import PositionSet
 from tidegate.index.stats import IndexStats
-from tidegate.index.subscription.appender import Appender
 from tidegate.index.subscription.context import Context, Notices
 from tidegate.index.subscription.parts import Parts
 from tidegate.index.timeline.page_reader import PageReader
@@ -45,7 +42,7 @@ class DelayIndex:
         own_journal: SubscriptionJournal,
         width: SliceWidth,
         *,
-        positions: PositionState | None = None,
+        state: PositionState | None = None,
         quarantine: Quarantine | None = None,
     ) -> None:
         self.name: SubscriptionName = identity.name
@@ -55,22 +52,25 @@ class DelayIndex:
         """Whether something of it was found damaged or missing, and a copy is better, as its index log. Set
         when it is opened, and by who has heard of a block, see `Catalog.on_corrupt_block`; reset by who goes
         on with it for want of a copy."""
+        self.state = state or PositionState()
+        """What is held, in flight, acknowledged and moved, and by whose word. To be asked, not changed."""
+        self.width = width
+        """The width of the slices for entries spilled from now on. To be asked, not changed."""
         self._context = context
+        self._journal = context.journal
         self._notices = Notices(context, self)
-        self._appender = Appender(context.journal, own_journal, context.clock)
-        self._width = width
-        self._state = positions or PositionState()
         self._quarantine = quarantine or Quarantine()
         self._parts = parts = Parts(
-            self.name, context, own_journal, self._state, self._quarantine, width, self._notices
+            self.name, context, own_journal, self.state, self._quarantine, width, self._notices
         )
-        self._timeline = parts.timeline
+        self.timeline = parts.timeline
+        """What is due when: it hands out."""
+        self.upkeep = parts.upkeep
+        """What background work does for it; the catalog decides when."""
         self._changes = parts.changes
         self._absent = parts.absent
         self._blocks = parts.blocks
         self._persister = parts.persister
-        self.upkeep = parts.upkeep
-        """What background work does for it; the catalog decides when."""
 
     @classmethod
     def restored(
@@ -80,27 +80,25 @@ class DelayIndex:
 
         absent: ids of blocks that are not in the store yet.
         """
-        state = found.state
-        own_journal = context.journal.recovered_subscription(found.subscription_id, state.persisted_sequence)
+        stored = found.state
+        own_journal = context.journal.recovered_subscription(found.subscription_id, stored.persisted_sequence)
         index = cls(
             context,
             found.identity,
             own_journal,
-            SliceWidth(state.slice_width_ms, state.slice_width_auto, chosen=bool(found.slices)),
-            positions=PositionState(
+            SliceWidth(stored.slice_width_ms, stored.slice_width_auto, chosen=bool(found.slices)),
+            state=PositionState(
                 found.held,
                 found.acknowledged,
-                state.mark_delete,
-                state.generation,
-                state.claim,
+                stored.mark_delete,
+                stored.generation,
+                stored.claim,
                 moved=found.moved,
             ),
             quarantine=Quarantine(audit=found.audit),
         )
         index._parts.restore(found, absent)
-        context.journal.replayed(
-            own_journal, found.reader.last_sequence, found.reader.size_bytes, context.clock.now_ms()
-        )
+        context.journal.replayed(own_journal, found.reader.last_sequence, found.reader.size_bytes)
         index.upkeep.tell_wishes()
         if found.damaged or found.reader.damaged:
             index.damaged = True
@@ -117,130 +115,42 @@ class DelayIndex:
         """
         fresh = self._changes.add(entries.validated())
         if not len(fresh):
-            return self._appender.nothing()
+            return self._journal.appended_token
         self._context.added_entries += len(fresh)
-        token = self._appender.entries(fresh)
-        self._notices.due_changed()
-        return token
+        return self._journal.append_entries(self.own_journal, fresh)
 
     def move(self, entries: Entries) -> int:
         """Have these times hold in place of the entries' own, until they are acknowledged.
 
         Positions not held are held from now on, unless acknowledged or up to the mark-delete position.
-        `pop_due` has all of them again, also those in flight. Returns a token as of `add`. Raises
+        `Timeline.pop_due` has all of them again, also those in flight. Returns a token as of `add`. Raises
         InvalidEntriesError if an id is out of range; nothing changes then.
         """
         changed = self._changes.move(entries.validated())
-        self._notices.due_changed()
         if not len(changed):
-            return self._appender.nothing()
-        return self._appender.entries(changed, RecordType.MOVE)
-
-    def pop_due(self, now_ms: int, limit: int) -> Entries:
-        """Hand out entries with deliver_at_ms <= now_ms, in (deliver_at_ms, ledger_id, entry_id) order.
-
-        At most `limit` are handed out, and are in flight from then on. Fewer means that no more are due,
-        unless `next_due_ms() <= now_ms` still: then call again. (To bound the pause, one call looks at a
-        limited number of entries, and may leave the last few of a `limit` of a thousand or more where several
-        runs overlap.) Raises StorageError if a block cannot be read, BlockAwayError if it has not arrived
-        yet; nothing is lost then.
-        """
-        if limit <= 0:
-            return Entries.empty()
-        try:
-            return self._timeline.pop(now_ms, limit)
-        finally:
-            self._changes.finish_slices()
-            self._notices.due_changed()
-
-    def next_due_ms(self) -> int | None:
-        """Due time of the earliest entry not in flight, or a lower bound of it; None if there is none."""
-        return self._timeline.next_due_ms()
-
-    def next_load_ms(self) -> int | None:
-        """Due time of the earliest entry that is not in memory, or a lower bound of it; None without one."""
-        return self._timeline.next_load_ms()
-
-    def prefetch(self, now_ms: int) -> None:
-        """Load the next block that is due within the prefetch time."""
-        with contextlib.suppress(BlockAwayError):
-            if self._timeline.prefetch(now_ms):
-                self._changes.finish_slices()
-                self._notices.due_changed()
+            return self._journal.appended_token
+        return self._journal.append_entries(self.own_journal, changed, RecordType.MOVE)
 
     def rewind(self, in_flight: PositionSet) -> None:
         """Hand out everything held once more, but for the positions `in_flight`."""
-        self._state.rewind(in_flight)
-        self._timeline.rewind()
-        self._notices.due_changed()
-
-    def mark_in_flight(self, positions: PositionSet) -> None:
-        """Note that the broker has these positions already: do not hand them out before a rewind."""
-        self._state.mark_in_flight(positions)
+        self.state.rewind(in_flight)
+        self.timeline.rewind()
 
     # ---- positions
 
-    def held(self) -> PositionSet:
-        """The positions that the index answers for: a snapshot, at the cost of a pointer."""
-        return self._state.held.snapshot()
-
-    def held_among(self, positions: PositionSet) -> PositionSet:
-        """Those of `positions` that the index answers for. No snapshot: the next change copies nothing."""
-        return positions.intersection(self._state.held)
-
-    def acknowledged_among(self, positions: PositionSet) -> PositionSet:
-        """Those of `positions` that are known acknowledged, or up to mark-delete. No snapshot."""
-        above = positions.snapshot()
-        above.discard_up_to(*self._state.mark)
-        known = above.intersection(self._state.acknowledged)
-        known.update(positions.difference(above))
-        return known
-
-    def holds(self, entries: Entries) -> BoolArray:
-        """For each entry, True if the index answers for its position; a bool array of the same length."""
-        return self._state.held.contains(entries)
-
-    def moved(self) -> MovedSnapshot:
-        """The moved positions and the times that hold for them: a snapshot. O(ledgers)."""
-        return self._state.moved.snapshot()
-
-    def moved_to(self, entries: Entries) -> BoolArray:
-        """For each entry, True if its position is moved to its time; a bool array of the same length."""
-        return self._state.moved.holds(entries)
-
-    def moved_among(self, positions: PositionSet) -> PositionSet:
-        """Those of `positions` that are moved. No snapshot."""
-        return positions.intersection(self._state.moved.positions)
-
-    @property
-    def stored_bytes(self) -> int:
-        """Bytes of the index's blocks. O(slices)."""
-        return sum(each.size_bytes for each in self._timeline.slices)
-
-    @property
-    def empty(self) -> bool:
-        """True if nothing is held, moved or known acknowledged."""
-        positions = self._state
-        return not (positions.held or positions.acknowledged or positions.moved)
-
-    def acknowledged(self) -> PositionSet:
-        """Positions known acknowledged, above the mark-delete position: a snapshot, as `held`."""
-        return self._state.acknowledged.snapshot()
-
     def acknowledge(self, positions: PositionSet) -> int:
         """Move positions from held (if they are there) to acknowledged; a token as of `add`."""
-        if positions.issubset(self._state.acknowledged):
-            return self._appender.nothing()
+        if positions.issubset(self.state.acknowledged):
+            return self._journal.appended_token
         self._changes.acknowledge(positions)
-        self._notices.due_changed()
-        return self._appender.positions(RecordType.ACKNOWLEDGE, positions)
+        return self._journal.append_positions(self.own_journal, RecordType.ACKNOWLEDGE, positions)
 
     def unacknowledge(self, positions: PositionSet) -> int:
         """Forget acknowledgements (the cursor was reset); the broker will add what it reads again."""
-        if positions.isdisjoint(self._state.acknowledged):
-            return self._appender.nothing()
+        if positions.isdisjoint(self.state.acknowledged):
+            return self._journal.appended_token
         self._changes.unacknowledge(positions)
-        return self._appender.positions(RecordType.UNACKNOWLEDGE, positions)
+        return self._journal.append_positions(self.own_journal, RecordType.UNACKNOWLEDGE, positions)
 
     def mark_delete(self, ledger_id: int, entry_id: int) -> int:
         """Set the cursor's persisted mark-delete position; forget everything up to it.
@@ -248,15 +158,14 @@ class DelayIndex:
         The position may go back (a seek): positions above it can then be added again, and all
         acknowledgements are forgotten, because the cursor forgets them in a seek.
         """
-        before = self._state.mark
+        before = self.state.mark
         if (ledger_id, entry_id) == before:
-            return self._appender.nothing()
+            return self._journal.appended_token
         self._changes.mark_delete(ledger_id, entry_id)
-        self._notices.due_changed()
-        token = self._appender.numbers(RecordType.MARK_DELETE, ledger_id, entry_id)
+        token = self._journal.append_numbers(self.own_journal, RecordType.MARK_DELETE, ledger_id, entry_id)
         if (ledger_id, entry_id) < before:
             # Joined with a later record, this one would not show that it went back.
-            self._appender.cut()
+            self._journal.cut(self.own_journal)
         return token
 
     def begin_generation(self, generation: int) -> int:
@@ -268,10 +177,10 @@ class DelayIndex:
         """
         if not 0 <= generation < 1 << 63:
             raise ValueError(f"a generation is a number of 63 bits, not {generation}")
-        if generation == self.generation and (generation or not self._state.acknowledged):
-            return self._appender.nothing()
+        if generation == self.state.generation and (generation or not self.state.acknowledged):
+            return self._journal.appended_token
         self._changes.begin_generation(generation)
-        return self._appender.numbers(RecordType.GENERATION, generation)
+        return self._journal.append_numbers(self.own_journal, RecordType.GENERATION, generation)
 
     def begin_claim(self, claim: Claim) -> int:
         """Note the owner of the subscription that tells all further changes. Returns a token as of `add`.
@@ -280,10 +189,10 @@ class DelayIndex:
         """
         if not (0 <= claim.epoch < 1 << 63 and 0 <= claim.number < 1 << 32):
             raise ValueError(f"a claim is an epoch of 63 bits and a number of 32, not {claim}")
-        if claim == self.claim:
-            return self._appender.nothing()
+        if claim == self.state.claim:
+            return self._journal.appended_token
         self._changes.begin_claim(claim)
-        return self._appender.numbers(RecordType.CLAIM, *claim)
+        return self._journal.append_numbers(self.own_journal, RecordType.CLAIM, *claim)
 
     def forget_acknowledgements(self) -> int:
         """Forget all acknowledgements and the mark-delete position: a change that took them back may be lost.
@@ -299,8 +208,7 @@ class DelayIndex:
         """Forget every entry and acknowledgement; mark-delete position, generation, claim and width stay."""
         self._changes.clear()
         self._absent.applied()
-        self._notices.due_changed()
-        return self._appender.numbers(RecordType.CLEAR)
+        return self._journal.append_numbers(self.own_journal, RecordType.CLEAR)
 
     def set_slice_width(self, width_ms: int, *, auto: bool = False) -> int:
         """Set the width, in ms, of the slices for entries spilled from now on; existing slices keep theirs.
@@ -310,41 +218,10 @@ class DelayIndex:
         """
         if not 1 <= width_ms < 1 << 53:
             raise ValueError(f"a slice is 1 ms or wider, not {width_ms}")
-        if (width_ms, auto) == (self._width.width_ms, self._width.auto):
-            return self._appender.nothing()
+        if (width_ms, auto) == (self.width.width_ms, self.width.auto):
+            return self._journal.appended_token
         self._changes.set_width(width_ms, auto=auto)
-        return self._appender.numbers(RecordType.WIDTH, width_ms, int(auto))
-
-    @property
-    def slice_width_ms(self) -> int:
-        """Width of the slices for entries spilled from now on."""
-        return self._width.width_ms
-
-    @property
-    def slice_width_auto(self) -> bool:
-        """True if each persist chooses that width anew."""
-        return self._width.auto
-
-    @property
-    def mark_delete_position(self) -> Position:
-        """The last persisted mark-delete position that was told, (-1, -1) before."""
-        return self._state.mark
-
-    @property
-    def generation(self) -> int:
-        """The cursor's seal under which the acknowledgements were learned; 0 if unknown."""
-        return self._state.generation
-
-    @property
-    def claim(self) -> Claim:
-        """The claim of the owner that told the latest changes; `claim.UNKNOWN` before the first claim,
-        `claim.LOST` if it is damaged."""
-        return self._state.claim
-
-    @property
-    def last_position(self) -> Position:
-        """The last position that is held or known acknowledged, (-1, -1) if there is none."""
-        return self._state.last()
+        return self._journal.append_numbers(self.own_journal, RecordType.WIDTH, width_ms, int(auto))
 
     def take_unheld(self) -> PositionSet:
         """Positions lost to corrupt blocks since the last call: no longer held, and to be read again."""
@@ -356,13 +233,12 @@ class DelayIndex:
 
         Returns those that were held, and a token as of `add`.
         """
-        gone = positions.intersection(self._state.held)
+        gone = positions.intersection(self.state.held)
         if not gone:
-            return gone, self._appender.nothing()
+            return gone, self._journal.appended_token
         self._changes.lose(gone)
-        self._changes.finish_slices()
-        self._notices.due_changed()
-        token = self._appender.positions(RecordType.DISOWN, gone)
+        self.timeline.finish_slices()
+        token = self._journal.append_positions(self.own_journal, RecordType.DISOWN, gone)
         return gone, token
 
     def doubt(self) -> None:
@@ -384,9 +260,9 @@ class DelayIndex:
         return PageReader(
             self._context.store,
             self.own_journal.subscription_id,
-            self._timeline.parts(),
-            self._timeline.blocks(),
-            self.moved(),
+            self.timeline.parts(),
+            self.timeline.blocks(),
+            self.state.moved.snapshot(),
             with_moved=with_moved,
         )
 
@@ -397,20 +273,21 @@ class DelayIndex:
         """
         if self._absent:
             raise BlockAwayError("a part of it")
-        parts, blocks = self._timeline.outline()
+        parts, blocks = self.timeline.outline()
         store, subscription_id = self._context.store, self.own_journal.subscription_id
-        return Outline(store, subscription_id, self.held(), parts, blocks, moved=self.moved())
+        held, moved = self.state.held.snapshot(), self.state.moved.snapshot()
+        return Outline(store, subscription_id, held, parts, blocks, moved=moved)
 
     def remove(self) -> None:
         """Give the subscription's share of the journal back: it is gone."""
-        self._context.journal.remove(self.own_journal)
+        self._journal.remove(self.own_journal)
         self._notices.removed()
 
     # ---- telling
 
     def stats(self) -> IndexStats:
         """Numbers for metrics and status. O(containers of the bitmaps + slices)."""
-        positions, timeline = self._state, self._timeline
+        positions, timeline = self.state, self.timeline
         slices = timeline.slices
         return IndexStats(
             name=self.name,
@@ -426,12 +303,12 @@ class DelayIndex:
             blocks_quarantined=self._quarantine.blocks_total,
             blocks_absent=len(self._absent),
             memory_bytes=timeline.memory_bytes() + positions.memory_bytes(),
-            disk_bytes=self.stored_bytes + self.own_journal.size_bytes,
+            disk_bytes=timeline.stored_bytes + self.own_journal.size_bytes,
             journal_bytes=self.own_journal.size_bytes,
-            next_due_ms=self.next_due_ms(),
-            slice_width_ms=self._width.width_ms,
-            slice_width_auto=self._width.auto,
-            slice_width_reason=self._width.reason(),
+            next_due_ms=timeline.next_due_ms(),
+            slice_width_ms=self.width.width_ms,
+            slice_width_auto=self.width.auto,
+            slice_width_reason=self.width.reason(),
             slices=timeline.slice_stats(),
         )
 
@@ -441,13 +318,13 @@ class DelayIndex:
         Raises CheckError with the state.
         """
         try:
-            self._state.check()
-            self._timeline.check(
+            self.state.check()
+            self.timeline.check(
                 self._blocks.look, complete=not self._quarantine.pending and not self._absent
             )
             self._persister.check()
             self._absent.check()
             self._quarantine.check()
-            self._context.journal.check(self.own_journal)
+            self._journal.check(self.own_journal)
         except CheckError as error:
             raise CheckError(f"{self.name}: {error}\n{self.stats()}") from error

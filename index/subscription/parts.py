@@ -43,7 +43,7 @@ class Parts(Generic[IndexT]):
         notices: Notices[IndexT],
     ) -> None:
         self._positions = positions
-        self.timeline = Timeline(positions, context.options, context.clock, self._load_block)
+        self.timeline = Timeline(positions, context.options, context.clock, self._load_block, notices)
         leftovers = Leftovers()
         self.absent = AbsentBlocks(self.timeline, leftovers)
         self.blocks = BlockReader(

@@ -105,7 +105,6 @@ class Upkeep(Generic[IndexT]):
         self._persister.abandon()
         self._notices.want_persist()
         self.tell_wishes()
-        self._notices.due_changed()
 
     # ---- compactions
 
@@ -160,7 +159,6 @@ class Upkeep(Generic[IndexT]):
         """Note that absent blocks are in the store now, under these keys."""
         self._absent.arrived(stored)
         self.tell_wishes()
-        self._notices.due_changed()
 
     def lose_absent(self, blocks: Iterable[StoredBlock], reason: str) -> None:
         """Treat these blocks, which nobody can bring, as corrupt."""
@@ -170,7 +168,6 @@ class Upkeep(Generic[IndexT]):
             more = f" (and {len(blocks) - 1} more)" if len(blocks) > 1 else ""
             self._report_block(slice_id, descriptor.block_id, reason + more, quietly=number > 0, logged=False)
         self.tell_wishes()
-        self._notices.due_changed()
 
     def look_for_lost(self) -> None:
         """Have the next persist find the positions of missing blocks that nobody will bring."""
@@ -214,9 +211,8 @@ class Upkeep(Generic[IndexT]):
 
     def _applied(self) -> None:
         self._absent.applied()
-        self._changes.finish_slices()
+        self._timeline.finish_slices()
         self.tell_wishes()
-        self._notices.due_changed()
 
     def _lose(self, lost: PositionSet) -> None:
         """Lose positions that no block has, unless they were staged again meanwhile."""

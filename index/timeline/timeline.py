@@ -2,24 +2,28 @@
 
 New entries are staged; a persist freezes the staged entries and replaces them by runs of blocks in slices.
 All of them, staged, frozen and stored, are items of one heap, which pops them in exact order. Called by the
-core's thread only. Nothing here writes the store, or reads it except to load a block that is due.
+core's thread only. Nothing here writes the store, or reads it except to load a block that is due. Who hands
+out asks here; only `Changes`, `Upkeep` and what they begin change it otherwise.
 
 Invariants (walked by `check`): every held position is in staging, in frozen staging, or in a block of an
 unfinished slice, unless a block is corrupt and its audit is still to come; everything in the heap belongs to
-one of them. A position always has the same deliver_at_ms (messages are immutable), so that a second copy of
+one of them; the listener knows `next_load_ms` after each call. A position always has the same deliver_at_ms (messages are immutable), so that a second copy of
 an entry, left over from before an UNACK, is equal to the first.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Container, Iterable, Mapping
+from typing import Protocol
 
 from heapdict import heapdict
 
 from tidegate.index.clock import Clock
 from tidegate.index.entries.checks import require
-from tidegate.index.entries.entry import ENTRY_BYTES, Entries
+from tidegate.index.entries.entry import ENTRY_BYTES, Entries, EntryKey
 from tidegate.index.entries.sort import sort_entries
+from tidegate.index.errors import BlockAwayError
 from tidegate.index.format.block import BlockDescriptor
 from tidegate.index.format.keys import SliceId
 from tidegate.index.options import IndexOptions
@@ -42,14 +46,30 @@ Exchanged = Mapping[SliceId, tuple[list[int], list[BlockDescriptor]]]
 """What replaces what, by slice: ids of the blocks removed, the blocks added."""
 
 
+class Listener(Protocol):
+    """The listener to a timeline."""
+
+    def next_load_changed(self) -> None:
+        """`next_load_ms` has changed."""
+        ...
+
+    def want_persist(self) -> None:
+        """Finished slices are worth a persist for their own sake."""
+        ...
+
+
 class Timeline:
     """Heap, staging and slices of one subscription. Of the state it knows the `Holding`."""
 
-    def __init__(self, holding: Holding, options: IndexOptions, clock: Clock, load: Load) -> None:
+    def __init__(
+        self, holding: Holding, options: IndexOptions, clock: Clock, load: Load, listener: Listener
+    ) -> None:
         self._holding = holding
         self._options = options
         self._clock = clock
         self._load = load
+        self._listener = listener
+        self._told_load_key: EntryKey | None = None
         self._heap = RunHeap()
         self._staging = self._new_staging()
         self._frozen: Staging | None = None
@@ -95,9 +115,21 @@ class Timeline:
         """Stage entries that a persist leaves staged: sorted, without repeats."""
         self._staging.add_run(entries)
 
-    def pop(self, now_ms: int, limit: int) -> Entries:
-        """As `DelayIndex.pop_due`."""
-        return self._heap.pop(now_ms, limit, self._options.pop_scan_entries, self._accept)
+    def pop_due(self, now_ms: int, limit: int) -> Entries:
+        """Hand out entries with deliver_at_ms <= now_ms, in (deliver_at_ms, ledger_id, entry_id) order.
+
+        At most `limit` are handed out, and are in flight from then on. Fewer means that no more are due,
+        unless `next_due_ms() <= now_ms` still: then call again. (To bound the pause, one call looks at a
+        limited number of entries, and may leave the last few of a `limit` of a thousand or more where several
+        runs overlap.) Raises StorageError if a block cannot be read, BlockAwayError if it has not arrived
+        yet; nothing is lost then.
+        """
+        if limit <= 0:
+            return Entries.empty()
+        try:
+            return self._heap.pop(now_ms, limit, self._options.pop_scan_entries, self._accept)
+        finally:
+            self.finish_slices()
 
     def next_due_ms(self) -> int | None:
         """Due time of the earliest entry not in flight, or a lower bound of it; None if there is none."""
@@ -109,16 +141,18 @@ class Timeline:
         key = self._heap.first_stored_key()
         return None if key is None else key[0]
 
-    def prefetch(self, now_ms: int) -> bool:
-        """Load the next block that is due within the prefetch time; True if there was one.
+    def load_next(self, now_ms: int) -> None:
+        """Load the next block that is due within the prefetch time, unless it is absent.
 
         Loads none while enough entries to pop are in memory: a week's overdue entries without consumers, or
         entries all due at one instant, must not be loaded all at once.
         """
         in_memory = self._heap.entries_in_runs - self._moved.entries_in_runs
         if in_memory >= self._options.merge_runs * self._options.block_entries:
-            return False
-        return self._heap.open_next(now_ms + self._options.prefetch_ms + 1)
+            return
+        with contextlib.suppress(BlockAwayError):
+            if self._heap.open_next(now_ms + self._options.prefetch_ms + 1):
+                self.finish_slices()
 
     def rewind(self) -> None:
         """Make everything held poppable again."""
@@ -131,6 +165,7 @@ class Timeline:
         for each in self._exhausted:
             if not each.active:
                 self._exhausted.discard(each)
+        self._tell_next_load()
 
     def clear(self) -> set[SliceId]:
         """Forget everything; returns the slices that there were."""
@@ -147,6 +182,7 @@ class Timeline:
         self._exhausted.clear()
         self._touched.clear()
         self._count_finished()
+        self._tell_next_load()
         return gone
 
     def _accept(self, taken: Taken) -> Entries:
@@ -182,7 +218,10 @@ class Timeline:
         self._exhausted.depart_up_to(last)
 
     def finish_slices(self) -> None:
-        """Find slices without held entries. O(1) amortised for each position that departs."""
+        """Find slices without held entries, after a change that may have finished one.
+
+        O(1) amortised for each position that departs.
+        """
         self._renew_moved()
         held, departed = self._holding.held, self._holding.departed
         for each in self._touched:
@@ -195,6 +234,15 @@ class Timeline:
             self._exhausted.clear()
         for each in self._exhausted.take_finished(held, departed):
             self._finish(each)
+        if self._finished_entries and self.worth_dropping:
+            self._listener.want_persist()
+        self._tell_next_load()
+
+    def _tell_next_load(self) -> None:
+        key = self._heap.first_stored_key()
+        if key != self._told_load_key:
+            self._told_load_key = key
+            self._listener.next_load_changed()
 
     def finish_dead_slices(self) -> None:
         """Finish slices without a block that can hold a held ledger, whenever they are due."""
@@ -206,6 +254,7 @@ class Timeline:
             ):
                 self._finish(each)
                 self._exhausted.discard(each)
+        self._tell_next_load()
 
     def _finish(self, each: Slice) -> None:
         if not each.finished:
@@ -277,6 +326,7 @@ class Timeline:
             each = self._slice(slice_id)
             each.exchange((), blocks, self._heap)
             self._rank(each)
+        self._tell_next_load()
 
     def exchange(self, exchanged: Exchanged, *, compacted: bool = False) -> None:
         """Replace blocks, by slice (ids of those removed, those added); a slice without blocks goes.
@@ -297,6 +347,7 @@ class Timeline:
                 del self._slices[slice_id]
             self._rank(each)
         self._count_finished()
+        self._tell_next_load()
 
     # ---- compacting
 
@@ -365,6 +416,11 @@ class Timeline:
         """All entries that no slice has yet, in flight or not, in no order, as immutable arrays."""
         stagings = filter(None, (self._staging, self._frozen))
         return [part for staging in stagings for part in staging.parts()]
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of all blocks. O(slices)."""
+        return sum(each.size_bytes for each in self._slices.values())
 
     def blocks(self) -> list[tuple[SliceId, BlockDescriptor]]:
         """The blocks of all slices that may have held entries."""

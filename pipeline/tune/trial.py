@@ -190,12 +190,12 @@ class Opened(NamedTuple):
     def pass_until(self, now_ms: int) -> None:
         """Let time pass: due entries are popped and acknowledged."""
         self._set(now_ms)
-        while (due_ms := self.delays.next_due_ms()) is not None and due_ms <= self.clock.now_ms():
+        while (due_ms := self.delays.timeline.next_due_ms()) is not None and due_ms <= self.clock.now_ms():
             self._pop()
 
     def pop_first(self) -> None:
         """Let time pass until an entry is due, and pop it."""
-        while (due_ms := self.delays.next_due_ms()) is not None:
+        while (due_ms := self.delays.timeline.next_due_ms()) is not None:
             self._set(due_ms)
             if self._pop():
                 return
@@ -205,12 +205,12 @@ class Opened(NamedTuple):
         found = {}
         for start_ms in starts_ms.tolist():
             self.pass_until(start_ms - 1)
-            due_ms = self.delays.next_due_ms()
+            due_ms = self.delays.timeline.next_due_ms()
             if due_ms is None:
                 break
             self._set(max(start_ms, due_ms))
             began_s = time.perf_counter()
-            popped = self.delays.pop_due(self.clock.now_ms(), _POP)
+            popped = self.delays.timeline.pop_due(self.clock.now_ms(), _POP)
             took_s = time.perf_counter() - began_s
             if len(popped):
                 found[start_ms] = took_s
@@ -222,7 +222,7 @@ class Opened(NamedTuple):
             self.clock.set_ms(now_ms)
 
     def _pop(self) -> int:
-        popped = self.delays.pop_due(self.clock.now_ms(), _POP)
+        popped = self.delays.timeline.pop_due(self.clock.now_ms(), _POP)
         if len(popped):
             self.delays.acknowledge(PositionSet.of_entries(popped))
         return len(popped)
@@ -298,7 +298,7 @@ def _start(folder: Path, setting: Setting, now_ms: int, boundaries: Int64Array) 
     opened_s = time.perf_counter() - began_s
     opened.pop_first()
     first_pop_s = time.perf_counter() - began_s - opened_s
-    held = len(opened.delays.held())
+    held = len(opened.delays.state.held)
     found = opened.boundaries_s(boundaries)
     opened.catalog.close()
     return Start(opened_s, first_pop_s, found, held)

@@ -43,7 +43,7 @@ class HeldNews:
         """The last HELD of the answer has been written."""
         stream.answer_sent = True
         untold, stream.untold = stream.untold, PositionSet()
-        self.tell_held(stream.name, stream.session.index.held_among(untold))
+        self.tell_held(stream.name, stream.session.index.state.held_among(untold))
 
     def tell_held(self, name: SubscriptionName, positions: PositionSet) -> None:
         """The index of a subscription holds these positions, though its broker has not added them."""

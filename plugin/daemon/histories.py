@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from tidegate.index import LOST_CLAIM, Claim, DelayIndex
+from tidegate.index import LOST_CLAIM, Claim, PositionState
 from tidegate.plugin.wire.messages import Open
 
 
@@ -44,22 +44,22 @@ def claim_of(request: Open) -> Claim | None:
     return Claim(request.epoch, request.claims[-1]) if request.claims else None
 
 
-def find_break(index: DelayIndex, request: Open) -> Break | None:
+def find_break(state: PositionState, request: Open) -> Break | None:
     """The sign that the index is of another history than the cursor of ``request``, if there is one.
 
     An empty index has nothing that could be wrong.
     """
-    return None if index.empty else compare(index, request)
+    return None if state.empty else compare(state, request)
 
 
-def compare(index: DelayIndex, request: Open) -> Break | None:
+def compare(state: PositionState, request: Open) -> Break | None:
     """The same, but for an empty index too: the history of its claim and its positions counts."""
-    return _broken_claims(index, request) or _broken_mark_delete(index, request)
+    return _broken_claims(state, request) or _broken_mark_delete(state, request)
 
 
-def _broken_claims(index: DelayIndex, request: Open) -> Break | None:
+def _broken_claims(state: PositionState, request: Open) -> Break | None:
     claim = claim_of(request)
-    known = index.claim
+    known = state.claim
     if claim is None or claim == known:
         return None  # under the same claim the topic has grown since
     if known == LOST_CLAIM:
@@ -73,15 +73,15 @@ def _broken_claims(index: DelayIndex, request: Open) -> Break | None:
         if request.claims[-1 - owners_since] != known.number:
             return Break.CLAIM
     # A rebuild's entries have no known owner: the end still shows a break.
-    return Break.END if (-1, -1) != request.end < index.last_position else None
+    return Break.END if (-1, -1) != request.end < state.last() else None
 
 
-def _broken_mark_delete(index: DelayIndex, request: Open) -> Break | None:
+def _broken_mark_delete(state: PositionState, request: Open) -> Break | None:
     """A reset moves the mark-delete position back, too, but never under the same seal.
 
     (-1, -1) stands for an unknown position.
     """
-    same_seal = 0 != request.generation == index.generation
-    if same_seal and (-1, -1) != request.mark_delete < index.mark_delete_position:
+    same_seal = 0 != request.generation == state.generation
+    if same_seal and (-1, -1) != request.mark_delete < state.mark:
         return Break.MARK_DELETE
     return None

@@ -123,24 +123,24 @@ class Ingestion:
         self._log.info("entries are taken in", topic=name.topic, subscription=name.subscription, known=known)
         return {
             "known": known,
-            "held": len(index.held()),
-            "acknowledged": len(index.acknowledged()),
-            "slice_width_ms": index.slice_width_ms,
+            "held": len(index.state.held),
+            "acknowledged": len(index.state.acknowledged),
+            "slice_width_ms": index.width.width_ms,
         }
 
     def about(self, request: dict[str, object]) -> dict[str, Any]:
         """The query `index`: says if there is one, and under which seal of the cursor. Makes nothing."""
         index = self._catalog.get(_name(request))
-        return {"known": False} if index is None else {"known": True, "generation": index.generation}
+        return {"known": False} if index is None else {"known": True, "generation": index.state.generation}
 
     def positions(self, request: dict[str, object]) -> Iterator[dict[str, Any]]:
         """The query `positions`: the held and the known acknowledged ones, in as many answers as needed."""
         index = self._index(_name(request))
-        held, acknowledged = index.held(), index.acknowledged()
+        held, acknowledged = index.state.held.snapshot(), index.state.acknowledged.snapshot()
         for what, positions in (("held", held), ("acknowledged", acknowledged)):
             for part in split_positions(positions):
                 yield {what: _text(part.serialize()), "last": False}
-        mark = index.mark_delete_position
+        mark = index.state.mark
         yield {"mark_delete": f"{mark[0]}:{mark[1]}", "last": True}
 
     async def entries(self, request: dict[str, object]) -> dict[str, Any]:
@@ -148,7 +148,7 @@ class Ingestion:
         name = _name(request)
         key = _key(request)
         page = await self._page(name, key)
-        entries = page.entries.take(self._index(name).holds(page.entries))
+        entries = page.entries.take(self._index(name).state.held.contains(page.entries))
         answer: dict[str, Any] = {"entries": len(entries), "last": page.last is None}
         if len(entries):
             answer["block"] = _text(encode_block(entries))
@@ -197,7 +197,7 @@ class Ingestion:
         index = self._catalog.get(name)
         if index is not None:
             # The broker knows already of positions acknowledged since.
-            self._owner.tell_held(name, index.held_among(fresh))
+            self._owner.tell_held(name, index.state.held_among(fresh))
         return {"entries": len(entries), "added": len(fresh)}
 
     def _add(self, name: SubscriptionName, part: Entries, fresh: PositionSet) -> int:
@@ -205,7 +205,7 @@ class Ingestion:
             raise UserError("the store is failing, nothing can be made durable: try again later")
         index = self._index(name)
         positions = PositionSet.of_entries(part)
-        known = index.held_among(positions)
+        known = index.state.held_among(positions)
         try:
             token = index.add(part)
         except TidegateIndexError as error:
@@ -213,7 +213,7 @@ class Ingestion:
         except Exception:
             index.doubt()  # some of its entries may count as held by now, and nobody has them
             raise
-        new = index.held_among(positions).difference(known)
+        new = index.state.held_among(positions).difference(known)
         fresh.update(new)
         self._owner.added(index, new)
         return token

@@ -198,7 +198,7 @@ class Looking:
         size = limit
         while True:
             page = await self.page(index, key, size)
-            entries = page.entries.take(index.holds(page.entries))
+            entries = page.entries.take(index.state.held.contains(page.entries))
             over = to_ms is not None and len(page.entries) > 0 and page.entries.deliver_at_ms[-1] >= to_ms
             if over:
                 entries = entries.take(entries.deliver_at_ms < to_ms)
@@ -227,7 +227,7 @@ class Looking:
 
     async def find_entries(self, index: DelayIndex, positions: PositionSet) -> Entries:
         """The held entries of these positions, with the times that hold. Raises ``UserError``."""
-        return await self._read(index, lambda outline: outline.find(index.held_among(positions)))
+        return await self._read(index, lambda outline: outline.find(index.state.held_among(positions)))
 
     def find(self, request: dict[str, object]) -> tuple[list[DelayIndex], Position]:
         """The message in the query `show`, and the indexes that may know it. Raises ``UserError``.
@@ -241,7 +241,7 @@ class Looking:
         position, partition = parse_id(text)
         indexes = of_partition(named(self._catalog, topic, subscription), partition)
         only = PositionSet.of([position])
-        return [one for one in indexes if one.held_among(only)] or indexes, position
+        return [one for one in indexes if one.state.held_among(only)] or indexes, position
 
     async def show(self, index: DelayIndex, position: Position) -> dict[str, Any]:
         """The query `show`: everything the index knows of one message. Raises ``UserError``."""
@@ -257,7 +257,7 @@ class Looking:
             found = await self._read(index, lambda outline: outline.find(only))
             if len(found):
                 answer["deliver_at_ms"] = int(found.deliver_at_ms[0])
-            if index.moved_among(only):
+            if only.intersection(index.state.moved.positions):
                 own = await self._read(index, lambda outline: outline.find_own(only))
                 if len(own):
                     answer["moved_from_ms"] = int(own.deliver_at_ms[0])
@@ -266,9 +266,9 @@ class Looking:
 
 def state_of(index: DelayIndex, only: PositionSet) -> str:
     """The state of one position, by the index alone."""
-    if index.held_among(only):
+    if index.state.held_among(only):
         return "waiting"
-    return "acknowledged" if index.acknowledged_among(only) else "unknown"
+    return "acknowledged" if index.state.acknowledged_among(only) else "unknown"
 
 
 def edges_of(now_ms: int, last_ms: int, step_ms: int | None, span_ms: int | None) -> Int64Array:

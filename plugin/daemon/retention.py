@@ -90,7 +90,7 @@ class Retention:
         """A closed subscription without entries, acknowledgements and own width is not worth keeping."""
         served = self._ownership.get(index.name) is not None or self._catalog.get(index.name) is not index
         kept = index.name in self._kept_until_ns
-        if not (served or kept) and index.empty and not width.is_own(index, self._settings):
+        if not (served or kept) and index.state.empty and not width.is_own(index, self._settings):
             self._forget(index.name)
 
     def _forget(self, name: SubscriptionName) -> None:

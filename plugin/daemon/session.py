@@ -66,7 +66,7 @@ class Session:
         self.cleared = False
         self._credit_max = credit_max
         self._seq = 0
-        self.found_break = find_break(index, request)
+        self.found_break = find_break(index.state, request)
         if self.found_break is not None:
             index.clear()
         # The claim follows the clearing: after a crash between the two, the next OPEN finds the break again.
@@ -79,7 +79,7 @@ class Session:
         # The broker has these, but the index lost them before they were durable: they will be added again,
         # once. Better handed out twice than never: any other change of such a position makes it an ordinary
         # one.
-        self._in_flight_unheld = request.in_flight.difference(index.held_among(request.in_flight))
+        self._in_flight_unheld = request.in_flight.difference(index.state.held_among(request.in_flight))
         index.take_unheld()  # the answer to OPEN has the held positions: earlier losses need no UNHELD
 
     def __repr__(self) -> str:
@@ -102,7 +102,7 @@ class Session:
         may be handed out.
         """
         nothing = PositionSet()
-        held, acknowledged = self.index.held(), self.index.acknowledged()
+        held, acknowledged = self.index.state.held.snapshot(), self.index.state.acknowledged.snapshot()
         self.answer_begun = True
         parts = zip_longest(split_positions(held), split_positions(acknowledged), fillvalue=nothing)
         here = next(parts, (nothing, nothing))
@@ -136,7 +136,7 @@ class Session:
         index = self.index
         weight = 1
         match change:
-            case Ack() | MarkDelete() if self.generation != index.generation:
+            case Ack() | MarkDelete() if self.generation != index.state.generation:
                 token = self._token
             case Add():
                 token = index.add(change.entries)
@@ -156,7 +156,7 @@ class Session:
                 token = index.unacknowledge(change.positions)
                 self._in_flight_unheld.difference_update(change.positions)
                 weight = len(change.positions)
-            case MarkDelete() if self.superseded and change.position < index.mark_delete_position:
+            case MarkDelete() if self.superseded and change.position < index.state.mark:
                 token = self._token  # its successor has told a later position of the cursor
             case MarkDelete():
                 token = index.mark_delete(*change.position)
@@ -164,7 +164,7 @@ class Session:
             case Clear() if self.superseded:
                 # Its successor skips positions that it was told are held. To hold too many costs a look at
                 # the cursor.
-                token = index.unacknowledge(index.acknowledged())
+                token = index.unacknowledge(index.state.acknowledged.snapshot())
             case Clear():
                 token = index.clear()
                 self._in_flight_unheld.clear()
@@ -180,14 +180,14 @@ class Session:
 
         None if the index goes by another generation: there it counts as little as the ACK.
         """
-        if self.generation != self.index.generation:
+        if self.generation != self.index.state.generation:
             return None
         self._in_flight_unheld.difference_update(positions)
         return self.index.acknowledge(positions)
 
     def move(self, entries: Entries) -> int:
         """The broker has moved these, and tells so by MOVE, too; a token as of the index."""
-        fresh = entries.take(~self.index.moved_to(entries))
+        fresh = entries.take(~self.index.state.moved.holds(entries))
         self._in_flight_unheld.difference_update(PositionSet.of_entries(fresh))
         return self.index.move(fresh)
 
@@ -196,7 +196,7 @@ class Session:
         positions = PositionSet.of_entries(change.entries)
         self._in_flight_unheld.difference_update(positions)
         if change.near and not self.superseded:
-            self.index.mark_in_flight(positions)
+            self.index.state.mark_in_flight(positions)
 
     def _keep_with_broker(self, change: Add) -> None:
         """Do not hand out entries that the broker's near tier has, or that it has handed out already.
@@ -212,7 +212,7 @@ class Session:
             entries = entries.take(self._in_flight_unheld.contains(entries))
         positions = PositionSet.of_entries(entries)
         self._in_flight_unheld.difference_update(positions)
-        self.index.mark_in_flight(positions)
+        self.index.state.mark_in_flight(positions)
 
     def brought(self, positions: PositionSet) -> None:
         """Another source, a rebuild or a former stream, has brought these to the index.
@@ -222,7 +222,7 @@ class Session:
         in_flight = self._in_flight_unheld.intersection(positions)
         if in_flight:
             self._in_flight_unheld.difference_update(in_flight)
-            self.index.mark_in_flight(in_flight)
+            self.index.state.mark_in_flight(in_flight)
 
     def durable(self, durable_token: int) -> Durability | None:
         """The newest seq covered by ``durable_token``, once; None if it was told before."""
@@ -259,7 +259,7 @@ class Session:
         """
         if not self.hands_out:
             return Entries.empty()
-        entries = self.index.pop_due(now_ms + self.horizon_ms, min(limit, self.credit))
+        entries = self.index.timeline.pop_due(now_ms + self.horizon_ms, min(limit, self.credit))
         self.credit -= len(entries)
         return entries
 
@@ -270,7 +270,7 @@ class Session:
         """
         if not self.hands_out:
             return None
-        next_due_ms = self.index.next_due_ms()
+        next_due_ms = self.index.timeline.next_due_ms()
         return None if next_due_ms is None else next_due_ms - self.horizon_ms
 
     @property

@@ -122,16 +122,16 @@ def apply(request: WidthRequest, indexes: Iterable[DelayIndex]) -> int:
     """Make the change; returns a token that is durable when all of the change is."""
     token = 0
     for index in indexes:
-        width_ms = index.slice_width_ms if request.width_ms is None else request.width_ms
+        width_ms = index.width.width_ms if request.width_ms is None else request.width_ms
         token = max(token, index.set_slice_width(width_ms, auto=request.auto))
     return token
 
 
 def is_own(index: DelayIndex, settings: Settings) -> bool:
     """True if somebody has set the subscription's width: a reason to remember it while it is empty."""
-    if index.slice_width_auto:
+    if index.width.auto:
         return not settings.slice_width_is_auto
-    return settings.slice_width_is_auto or index.slice_width_ms != settings.slice_width_ms
+    return settings.slice_width_is_auto or index.width.width_ms != settings.slice_width_ms
 
 
 async def answer(request: WidthRequest, indexes: list[DelayIndex]) -> bytes:

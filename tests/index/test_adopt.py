@@ -43,11 +43,11 @@ def test_before_its_commit_a_crash_brings_back_what_was_durable() -> None:
     restored = landed(catalog, store)
     index = catalog.landed(restored, IDENTITY)
     catalog.adopt(index)
-    assert not index.held()
+    assert not index.state.held
 
     catalog, index = reopened(store)
 
-    assert len(index.held()) == 10
+    assert len(index.state.held) == 10
     catalog.commit()
     assert not rows_of(store.reopen(), restored)
 
@@ -66,7 +66,7 @@ def test_with_its_commit_it_counts() -> None:
 
     catalog, index = reopened(store)
 
-    assert len(index.held()) == 3
+    assert len(index.state.held) == 3
     assert catalog.chains.get(index) == CHAIN
 
 
@@ -80,7 +80,7 @@ def test_one_that_nobody_wants_is_nothing_after_a_crash() -> None:
 
     _, index = reopened(store)
 
-    assert len(index.held()) == 10
+    assert len(index.state.held) == 10
 
 
 def test_one_that_finds_a_full_disk_changes_nothing() -> None:
@@ -101,7 +101,7 @@ def test_one_that_finds_a_full_disk_changes_nothing() -> None:
     index.add(spread(3, 1_000, ledger_id=6))
     catalog.commit()
     _, index = reopened(store.memory)
-    assert len(index.held()) == 13
+    assert len(index.state.held) == 13
     assert not rows_of(store.memory.reopen(), restored)
 
 

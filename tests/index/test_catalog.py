@@ -39,7 +39,7 @@ def test_a_new_life_of_a_subscription_starts_empty() -> None:
     catalog.persist(NAME)
     assert catalog.subscription(NAME, INCARNATION) is index
     fresh = catalog.subscription(NAME, b"\x04" * 16)
-    assert fresh is not index and not fresh.held()
+    assert fresh is not index and not fresh.state.held
     assert catalog.get(NAME) is fresh
     fresh.add(spread(3, 10))
     catalog.commit()
@@ -47,7 +47,7 @@ def test_a_new_life_of_a_subscription_starts_empty() -> None:
     store.close()
     catalog = Catalog.open(store.reopen(), ManualClock(START_MS), OPTIONS)
     again = catalog.get(NAME)
-    assert again is not None and again.incarnation == b"\x04" * 16 and len(again.held()) == 3
+    assert again is not None and again.incarnation == b"\x04" * 16 and len(again.state.held) == 3
 
 
 def test_a_removed_subscription_leaves_nothing() -> None:
@@ -73,7 +73,7 @@ def test_what_was_not_committed_is_not_there_after_a_crash() -> None:
     later = index.add(spread(10, 100, ledger_id=6))
     assert catalog.durable_token < later
     _, index = reopened(store)
-    assert len(index.held()) == 10
+    assert len(index.state.held) == 10
 
 
 def test_a_repeated_add_is_durable_when_the_first_is() -> None:
@@ -125,7 +125,7 @@ def test_a_failed_commit_is_complete_the_next_time() -> None:
     store.writes_left = None
     catalog.commit()
     _, index = reopened(store.memory)
-    assert len(index.held()) == 9 and len(index.acknowledged()) == 1
+    assert len(index.state.held) == 9 and len(index.state.acknowledged) == 1
 
 
 def test_a_parked_subscription_has_nothing_loaded_ahead() -> None:
@@ -138,18 +138,18 @@ def test_a_parked_subscription_has_nothing_loaded_ahead() -> None:
     store.close()
     catalog = Catalog.open(store.reopen(), ManualClock(START_MS), options, parked=True)
     found = catalog.get(NAME)
-    assert found is not None and found.next_due_ms() == START_MS + 10_000
+    assert found is not None and found.timeline.next_due_ms() == START_MS + 10_000
     index = found
 
     def loaded_entries(now_ms: int) -> int:
         for _ in range(2):  # the slice, then its block
             catalog.maintain(now_ms)
-        return sum(each.loaded_entries() for each in index._timeline.slices)
+        return sum(each.loaded_entries() for each in index.timeline.slices)
 
     assert loaded_entries(START_MS + 9_500) == 0
     catalog.ahead.unpark(index)
     assert loaded_entries(START_MS + 9_500) == 10
-    assert len(index.pop_due(START_MS + 10_000, 10)) == 10
+    assert len(index.timeline.pop_due(START_MS + 10_000, 10)) == 10
     catalog.ahead.park(index)
     left = loaded_entries(START_MS + 10_000)
     assert loaded_entries(START_MS + 29_500) == left, "parked again"
@@ -222,7 +222,7 @@ def test_a_removed_subscription_does_not_hold_up_the_others(late: str, again: bo
     catalog.remove(NAME)
     fresh = catalog.subscription(NAME, INCARNATION) if again else None
     if late == "acknowledge":
-        index.acknowledge(index.held())
+        index.acknowledge(index.state.held.snapshot())
     else:
         index.clear()
     if late == "persist fails":
@@ -240,7 +240,7 @@ def test_a_removed_subscription_does_not_hold_up_the_others(late: str, again: bo
     catalog.commit()
     assert not stored(store, keys.BLOCK)
     if fresh is not None:
-        assert catalog.get(NAME) is fresh and not fresh.held()
+        assert catalog.get(NAME) is fresh and not fresh.state.held
 
 
 def test_what_a_removed_subscription_is_told_does_not_count_as_journal() -> None:
@@ -288,9 +288,9 @@ def test_blocks_are_loaded_ahead_of_their_time() -> None:
     assert index.stats().slices_in_memory == 0
     for _ in range(2):
         catalog.maintain(START_MS + 9_500)
-    assert sum(each.loaded_entries() for each in index._timeline.slices) == 10
-    assert len(index.pop_due(START_MS + 9_999, 100)) == 0
-    assert len(index.pop_due(START_MS + 10_000, 100)) == 10
+    assert sum(each.loaded_entries() for each in index.timeline.slices) == 10
+    assert len(index.timeline.pop_due(START_MS + 9_999, 100)) == 0
+    assert len(index.timeline.pop_due(START_MS + 10_000, 100)) == 10
 
 
 def test_each_subscription_has_its_blocks_loaded_ahead_whichever_is_due_first() -> None:
@@ -307,7 +307,7 @@ def test_each_subscription_has_its_blocks_loaded_ahead_whichever_is_due_first() 
     for _ in range(2):  # the slice, then its block
         catalog.maintain(START_MS + 9_000)
     for index in catalog:
-        assert sum(each.loaded_entries() for each in index._timeline.slices) == 10, index.name
+        assert sum(each.loaded_entries() for each in index.timeline.slices) == 10, index.name
 
 
 def test_what_is_due_at_one_instant_is_not_loaded_ahead_all_at_once() -> None:
@@ -321,12 +321,12 @@ def test_what_is_due_at_one_instant_is_not_loaded_ahead_all_at_once() -> None:
         nonlocal most
         for _ in range(250):
             catalog.maintain(now_ms)
-        blocks = [block for each in index._timeline.slices for block in each.blocks.values()]
+        blocks = [block for each in index.timeline.slices for block in each.blocks.values()]
         most = max(most, sum(len(block.run.entries) for block in blocks if block.run is not None))
 
     load_ahead(START_MS + 9_999)
     handed_out = 0
-    while due := len(entries := index.pop_due(START_MS + 10_000, 7)):
+    while due := len(entries := index.timeline.pop_due(START_MS + 10_000, 7)):
         index.acknowledge(PositionSet.of_entries(entries))
         handed_out += due
         if handed_out % 70 == 0:
@@ -342,7 +342,7 @@ def test_stats_add_up() -> None:
     other.add(spread(50, 5_000))
     index.acknowledge(PositionSet.of([(5, 0), (5, 1)]))
     catalog.persist(NAME)
-    index.pop_due(START_MS + 10_000, 10)
+    index.timeline.pop_due(START_MS + 10_000, 10)
     stats, one = catalog.stats(), index.stats()
     assert (stats.subscriptions, stats.held, stats.acknowledged, stats.in_flight) == (2, 148, 2, 10)
     assert (one.held, one.in_flight, one.staged, one.slices_on_disk) == (98, 10, 0, 5)
@@ -369,7 +369,7 @@ def test_what_cannot_be_added_changes_nothing() -> None:
     _, index = opened(MemoryStore())
     with pytest.raises(InvalidEntriesError):
         index.add(Entries.of([(START_MS, 1, 1), (START_MS, 1, -1)]))
-    assert not index.held()
+    assert not index.state.held
     with pytest.raises(ValueError, match="1 ms or wider"):
         index.set_slice_width(0)
 
@@ -382,7 +382,7 @@ def test_extreme_due_times_keep_their_order() -> None:
     catalog.persist(NAME)
     index.check()
     assert drained(index, START_MS) == rows[:4]
-    assert index.next_due_ms() == (1 << 63) - 1
+    assert index.timeline.next_due_ms() == (1 << 63) - 1
     assert drained(index, (1 << 63) - 1) == rows[4:]
 
 
@@ -404,4 +404,4 @@ def test_ten_thousand_subscriptions_come_back() -> None:
     store.close()
     catalog = Catalog.open(store.reopen(), ManualClock(START_MS), OPTIONS)
     assert len(catalog) == 10_000
-    assert min(catalog, key=lambda index: index.next_due_ms() or 0).name.subscription == "0"
+    assert min(catalog, key=lambda index: index.timeline.next_due_ms() or 0).name.subscription == "0"

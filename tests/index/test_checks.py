@@ -22,10 +22,10 @@ def index() -> DelayIndex:
     """Has blocks, one of them loaded, bitmaps, and records in the journal: some are taken, some wait."""
     catalog, index = opened(MemoryStore())
     index.add(spread(1_000, 10_000))
-    index.acknowledge(index.held().within(0, 0))
+    index.acknowledge(index.state.held.within(0, 0))
     catalog.commit()
     catalog.persist(NAME)
-    assert len(index.pop_due(START_MS + 5_000, 10)) == 10
+    assert len(index.timeline.pop_due(START_MS + 5_000, 10)) == 10
     index.add(spread(10, 10_000, ledger_id=6))
     catalog.subscription(OTHER, bytes(16)).add(spread(10, 10_000))
     assert catalog.begin_commit() is not None
@@ -36,7 +36,7 @@ def index() -> DelayIndex:
 
 def loaded(index: DelayIndex) -> Block:
     return next(
-        block for each in index._timeline.slices for block in each.blocks.values() if block.run is not None
+        block for each in index.timeline.slices for block in each.blocks.values() if block.run is not None
     )
 
 

@@ -14,7 +14,7 @@ FIRST, NEXT = Claim(4, 0xFFFF_FFFF), Claim(5, 1)
 
 def test_nobody_is_known_at_first() -> None:
     _, index = opened(MemoryStore())
-    assert index.claim == UNKNOWN
+    assert index.state.claim == UNKNOWN
 
 
 @pytest.mark.parametrize("persisted", [False, True])
@@ -28,7 +28,7 @@ def test_the_last_owner_is_stored(last: Claim, *, persisted: bool) -> None:
             catalog.persist(NAME)
     catalog.commit()
     _, index = reopened(store)
-    assert index.claim == last
+    assert index.state.claim == last
     index.check()
 
 
@@ -51,7 +51,7 @@ def test_damage_makes_the_last_owner_unknown(kind: bytes, *, persisted_since: bo
     if persisted_since:
         catalog.persist(NAME)
         _, index = reopened(store)
-    assert index.claim == LOST
+    assert index.state.claim == LOST
 
 
 def test_a_damaged_addition_leaves_the_last_owner_known() -> None:
@@ -63,7 +63,7 @@ def test_a_damaged_addition_leaves_the_last_owner_known() -> None:
     catalog.commit()
     damage(store, stored(store, keys.JOURNAL)[-1][0])
     _, index = reopened(store)
-    assert index.claim == FIRST
+    assert index.state.claim == FIRST
 
 
 def test_the_same_owner_again_writes_nothing() -> None:

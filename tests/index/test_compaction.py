@@ -53,7 +53,7 @@ def crowded(store: Store) -> tuple[Catalog, DelayIndex, list[EntryKey]]:
     for part in added:
         index.add(part)
         catalog.persist(NAME)
-    assert {len(each.run_entries) for each in index._timeline.slices} == {RUNS}
+    assert {len(each.run_entries) for each in index.timeline.slices} == {RUNS}
     return catalog, index, list(sort_entries(Entries.concat(added)))
 
 
@@ -65,7 +65,7 @@ def compact(index: DelayIndex, pause: Callable[[], bool] = never) -> None:
 
 
 def runs(index: DelayIndex) -> list[int]:
-    return [len(each.run_entries) for each in index._timeline.slices]
+    return [len(each.run_entries) for each in index.timeline.slices]
 
 
 def nothing_is_left_over(store: Store, index: DelayIndex) -> None:
@@ -78,13 +78,13 @@ def test_runs_become_one_and_nothing_else_changes() -> None:
     store = MemoryStore()
     _, index, expected = crowded(store)
     assert index.stats().slices_crowded == 3
-    before = index.held()
+    before = index.state.held.snapshot()
     compact(index)
     index.check()
     assert runs(index) == [1, 1, 1]
     assert index.upkeep.begin_compaction() is None
     nothing_is_left_over(store, index)
-    assert index.held() == before
+    assert index.state.held == before
     _, index = reopened(store, CROWDED)
     index.check()
     assert drained(index) == expected
@@ -137,7 +137,7 @@ def test_one_that_pauses_goes_on_where_it_was(blocks: int) -> None:
         index.upkeep.finish_compaction()
         index.check()
         pauses += 1
-        popped += index.pop_due(START_MS + 10_000, 5)
+        popped += index.timeline.pop_due(START_MS + 10_000, 5)
     assert pauses >= 14 // blocks
     assert runs(index) == [1, 1, 1]
     nothing_is_left_over(store, index)
@@ -273,7 +273,7 @@ def pop_all(catalog: Catalog, index: DelayIndex) -> None:
 
 
 def acknowledge_all(catalog: Catalog, index: DelayIndex) -> None:
-    index.acknowledge(index.held())
+    index.acknowledge(index.state.held.snapshot())
     catalog.persist(NAME)
 
 
@@ -298,14 +298,14 @@ def test_whatever_happens_while_one_pauses(
     index.upkeep.finish_compaction()
     meanwhile(catalog, index)
     index.check()
-    held = index.held()
+    held = index.state.held.snapshot()
     for _ in range(5):
         catalog.maintain(START_MS)
         index.check()
     catalog.persist(NAME)
     assert set(runs(index)) <= {1}
     nothing_is_left_over(store, index)
-    assert index.held() == held
+    assert index.state.held == held
     catalog, index = reopened(store, CROWDED)
     index.check()
     nothing_is_left_over(store, index)
@@ -350,7 +350,7 @@ def test_a_corrupt_block_is_left_for_a_persist_to_put_aside() -> None:
     store = MemoryStore()
     catalog, index, expected = crowded(store)
     key, _ = stored(store, keys.BLOCK)[0]
-    lost = next(each for each in index._timeline.slices if keys.parse_slice_key(key) == each.id)
+    lost = next(each for each in index.timeline.slices if keys.parse_slice_key(key) == each.id)
     block = lost.blocks[keys.parse_block_key(key)]
     gone = list(index._blocks.load(block) or ())
     damage(store, key)
@@ -376,7 +376,7 @@ def test_dead_entries_go_if_the_store_knows_that_they_are_dead() -> None:
     index.acknowledge(PositionSet.of((1, at) for at in range(60)))
     compact(index)
     index.check()
-    assert sum(each.entries for each in index._timeline.slices) == 3 * 60
+    assert sum(each.entries for each in index.timeline.slices) == 3 * 60
     again = store.crashed(store.unsynced)
     catalog, index = opened(again, CROWDED)
     index.check()
@@ -386,7 +386,7 @@ def test_dead_entries_go_if_the_store_knows_that_they_are_dead() -> None:
 def test_the_slice_that_is_due_first_comes_first_of_those_with_as_many_runs() -> None:
     _, index, _ = crowded(MemoryStore())
     compact(index, after(1))
-    by_time = sorted(index._timeline.slices, key=lambda each: each.id.start_ms)
+    by_time = sorted(index.timeline.slices, key=lambda each: each.id.start_ms)
     merge = index.upkeep.begin_compaction()
     assert merge is not None
     merge(after(5))

@@ -64,7 +64,7 @@ def test_a_corrupt_block_is_quarantined_and_its_positions_are_unheld(
 ) -> None:
     store = MemoryStore()
     catalog, index = persisted(store)
-    before = index.held()
+    before = index.state.held.snapshot()
     key, _ = stored(store, keys.BLOCK)[3]
     damage(store, key)
     with caplog.at_level(logging.ERROR):
@@ -75,8 +75,8 @@ def test_a_corrupt_block_is_quarantined_and_its_positions_are_unheld(
     lost = index.take_unheld()
     assert lost
     assert not catalog.unheld()
-    assert index.held() == before.difference(lost)
-    assert positions_of(popped) == index.held()
+    assert index.state.held == before.difference(lost)
+    assert positions_of(popped) == index.state.held
     assert not index.take_unheld()
     assert index.stats().blocks_quarantined == 1
     assert keys.quarantine_key(1, key) in dict(stored(store, keys.QUARANTINE))
@@ -86,7 +86,7 @@ def test_a_corrupt_block_is_quarantined_and_its_positions_are_unheld(
     index.add(Entries.of((START_MS, *position) for position in lost))
     assert positions_of(drained(index)) == lost
     catalog, index = reopened(store)
-    assert index.held() == before.difference(lost)  # the second adding was not committed
+    assert index.state.held == before.difference(lost)  # the second adding was not committed
     index.check()
 
 
@@ -111,12 +111,12 @@ def test_a_missing_block_is_found_by_a_merge_too() -> None:
 def test_two_corrupt_blocks_at_once() -> None:
     store = MemoryStore()
     catalog, index = persisted(store)
-    before = index.held()
+    before = index.state.held.snapshot()
     for key, _ in stored(store, keys.BLOCK)[2:4]:
         damage(store, key)
     popped = drained(index)
     settle(catalog)
-    assert index.held() == before.difference(index.take_unheld()) == positions_of(popped)
+    assert index.state.held == before.difference(index.take_unheld()) == positions_of(popped)
     assert len(stored(store, keys.QUARANTINE)) == 2
     index.check()
 
@@ -130,14 +130,14 @@ def test_damage_in_a_slice_that_is_finished_and_in_the_next_one() -> None:
     first, second = (key for key, _ in stored(store, keys.BLOCK))
     done = drained(index, START_MS + 999)
     index.acknowledge(positions_of(done))
-    left = index.held()
+    left = index.state.held.snapshot()
     assert index.stats().slices[0].state == "finished"
     damage(store, first)
     damage(store, second)
     assert drained(index) == []
     settle(catalog)
     assert index.take_unheld() == left
-    assert not index.held()
+    assert not index.state.held
     assert index.stats().slices_on_disk == 0
     assert catalog.stats().corrupt_records == 1, "what is dropped is not read"
     index.check()
@@ -150,9 +150,9 @@ def test_a_corrupt_slice_record_is_rebuilt_from_its_blocks() -> None:
     catalog, index = reopened(store)
     assert catalog.stats().corrupt_records == 1
     settle(catalog)
-    assert index.held() == before.held()
+    assert index.state.held == before.state.held
     assert not index.take_unheld()
-    assert positions_of(drained(index)) == before.held()
+    assert positions_of(drained(index)) == before.state.held
     index.check()
 
 
@@ -164,7 +164,7 @@ def test_a_corrupt_held_bitmap_is_not_held() -> None:
     catalog.persist(NAME)
     damage(store, stored(store, keys.HELD)[0][0])
     catalog, index = reopened(store)
-    assert index.held() == PositionSet.of((2, at) for at in range(100))
+    assert index.state.held == PositionSet.of((2, at) for at in range(100))
     index.check()
     index.add(spread(100, 1_000, ledger_id=1))
     assert len(drained(index)) == 200
@@ -172,7 +172,7 @@ def test_a_corrupt_held_bitmap_is_not_held() -> None:
     catalog.persist(NAME)
     catalog, index = reopened(store)
     assert catalog.stats().corrupt_records == 0
-    assert len(index.held()) == 200
+    assert len(index.state.held) == 200
 
 
 @pytest.mark.parametrize("body", [b"no bitmap", serialize_bitmap(BitMap([1])) + b"\0", b""])
@@ -186,7 +186,7 @@ def test_a_held_bitmap_that_is_none_leaves_the_others_as_they_are(body: bytes) -
     overwrite(store, stored(store, keys.HELD)[1][0], wrap(keys.HELD, body))
     catalog, index = reopened(store)
     assert catalog.stats().corrupt_records == 1
-    assert index.held() == PositionSet.of((ledger_id, at) for ledger_id in (1, 3) for at in range(100))
+    assert index.state.held == PositionSet.of((ledger_id, at) for ledger_id in (1, 3) for at in range(100))
     index.check()
 
 
@@ -195,8 +195,8 @@ def test_a_corrupt_acknowledged_bitmap_is_forgotten() -> None:
     persisted(store)
     damage(store, stored(store, keys.ACKNOWLEDGED)[0][0])
     catalog, index = reopened(store)
-    assert not index.acknowledged()
-    assert len(index.held()) == 980
+    assert not index.state.acknowledged
+    assert len(index.state.held) == 980
     settle(catalog)
     index.check()
 
@@ -236,7 +236,7 @@ def test_a_corrupt_state_loses_no_entry() -> None:
     persisted(store)
     damage(store, stored(store, keys.STATE)[0][0])
     catalog, index = reopened(store)
-    assert len(index.held()) == 980
+    assert len(index.state.held) == 980
     index.add(spread(50, 1_000, ledger_id=77))
     catalog.persist(NAME)
     catalog, index = reopened(store)
@@ -270,8 +270,8 @@ def test_a_persist_that_was_cut_off_does_not_count_when_what_it_builds_on_is_dam
 
         index.check()
         unheld = index.take_unheld()
-        assert positions_of(drained(index)) == index.held()
-        assert len(index.held()) + len(unheld) == 200
+        assert positions_of(drained(index)) == index.state.held
+        assert len(index.state.held) + len(unheld) == 200
         assert not unheld or keys.INTENT in damaged
         if done:
             return
@@ -305,7 +305,7 @@ def test_a_corrupt_identity_forgets_the_subscription_and_keeps_the_others() -> N
     catalog = Catalog.open(store.reopen(), ManualClock(START_MS), OPTIONS)
     assert catalog.get(NAME) is None
     kept = catalog.get(other.name)
-    assert kept is not None and len(kept.held()) == 10
+    assert kept is not None and len(kept.state.held) == 10
     assert not stored(store, keys.BLOCK)
     again = catalog.subscription(NAME, INCARNATION)
     again.add(ENTRIES)
@@ -338,9 +338,9 @@ def test_a_corrupt_add_leaves_only_its_own_positions_unheld() -> None:
     damage(store, journaled(store)[0])
     catalog, index = reopened(store)
     assert catalog.stats().corrupt_records == 1
-    assert index.held() == PositionSet.of((2, at) for at in range(1, 10))
-    assert index.acknowledged() == PositionSet.of([(2, 0)])
-    assert index.mark_delete_position == (1, 0)
+    assert index.state.held == PositionSet.of((2, at) for at in range(1, 10))
+    assert index.state.acknowledged == PositionSet.of([(2, 0)])
+    assert index.state.mark == (1, 0)
     index.check()
 
 
@@ -348,9 +348,9 @@ def test_a_corrupt_acknowledgement_costs_redelivery_only() -> None:
     store = MemoryStore()
     damage(store, journaled(store)[1])
     _, index = reopened(store)
-    assert not index.acknowledged()
+    assert not index.state.acknowledged
     # (2, 0) was acknowledged when it was added, so it is not in the ADD record: it will be read again.
-    assert (1, 1) in index.held() and (2, 0) not in index.held()
+    assert (1, 1) in index.state.held and (2, 0) not in index.state.held
 
 
 @pytest.mark.parametrize("which", [2, 3, 4])
@@ -359,9 +359,9 @@ def test_another_corrupt_record_forgets_what_could_hide_an_entry(which: int) -> 
     store = MemoryStore()
     damage(store, journaled(store)[which])
     catalog, index = reopened(store)
-    assert not index.acknowledged()
+    assert not index.state.acknowledged
     index.add(Entries.of((START_MS, *position) for position in ((1, 1), (2, 0))))
-    assert (1, 1) in index.held() and (2, 0) in index.held()
+    assert (1, 1) in index.state.held and (2, 0) in index.state.held
     catalog.persist(NAME)
     catalog, index = reopened(store)
     assert catalog.stats().corrupt_records == 0
@@ -376,7 +376,7 @@ def test_a_missing_record_is_noticed() -> None:
     store.write(batch, sync=True)
     catalog, index = reopened(store)
     assert catalog.stats().corrupt_records == 1
-    assert not index.acknowledged()
+    assert not index.state.acknowledged
 
 
 def test_an_old_acknowledgement_does_not_count_when_the_state_is_lost() -> None:
@@ -393,9 +393,9 @@ def test_an_old_acknowledgement_does_not_count_when_the_state_is_lost() -> None:
     overwrite(store, *late)
     damage(store, stored(store, keys.STATE)[0][0])
     catalog, index = reopened(store)
-    assert not index.acknowledged()
+    assert not index.state.acknowledged
     index.add(spread(10, 1_000))
-    assert (5, 1) in index.held()
+    assert (5, 1) in index.state.held
     index.check()
 
 
@@ -406,7 +406,7 @@ def test_a_record_of_an_unknown_type_is_taken_for_the_worst() -> None:
     overwrite(store, keys.journal_key(subscription_id, len(journal) + 1, 99), wrap(keys.JOURNAL, b"?"))
     catalog, index = reopened(store)
     assert catalog.stats().corrupt_records == 1
-    assert not index.acknowledged()
+    assert not index.state.acknowledged
 
 
 def test_a_newer_format_is_refused() -> None:
@@ -461,12 +461,12 @@ def test_a_doubt_that_comes_up_during_a_persist_is_looked_into_by_the_next_one(a
     catalog.maintain(START_MS)
     assert executor.waiting
     # A change is made by half: the position is held, and nobody has its entry.
-    index._state.add(Entries.of([(START_MS, 7, 1)]))
+    index.state.add(Entries.of([(START_MS, 7, 1)]))
     index.doubt()
     for _ in range(4):
         executor.run_all()
         catalog.commit()
         catalog.maintain(START_MS)
     assert list(index.take_unheld()) == [(7, 1)]
-    assert (7, 1) not in index.held()
+    assert (7, 1) not in index.state.held
     index.check()

@@ -29,9 +29,9 @@ def acknowledged_under(seal: int, *, persisted: bool) -> MemoryStore:
 @pytest.mark.parametrize("persisted", [False, True])
 def test_the_same_seal_keeps_what_is_acknowledged(persisted: bool) -> None:
     catalog, index = reopened(acknowledged_under(SEAL, persisted=persisted))
-    assert index.generation == SEAL
+    assert index.state.generation == SEAL
     assert index.begin_generation(SEAL) <= catalog.durable_token, "nothing has changed"
-    assert index.acknowledged() == KNOWN
+    assert index.state.acknowledged == KNOWN
 
 
 @pytest.mark.parametrize("persisted", [False, True])
@@ -39,16 +39,16 @@ def test_the_same_seal_keeps_what_is_acknowledged(persisted: bool) -> None:
 def test_another_seal_forgets_it_and_keeps_the_entries(seal: int, persisted: bool) -> None:
     store = acknowledged_under(SEAL, persisted=persisted)
     catalog, index = reopened(store)
-    held = index.held()
+    held = index.state.held.snapshot()
     token = index.begin_generation(seal)
-    assert not index.acknowledged()
-    assert index.held() == held
+    assert not index.state.acknowledged
+    assert index.state.held == held
     assert catalog.commit() >= token
     for _ in range(2):
         catalog, index = reopened(store)
-        assert not index.acknowledged()
-        assert index.generation == seal
-        assert index.held() == held
+        assert not index.state.acknowledged
+        assert index.state.generation == seal
+        assert index.state.held == held
         catalog.persist(NAME)
         store = store.reopen()
 
@@ -56,7 +56,7 @@ def test_another_seal_forgets_it_and_keeps_the_entries(seal: int, persisted: boo
 def test_no_seal_is_never_the_same_as_none() -> None:
     _, index = reopened(acknowledged_under(0, persisted=True))
     index.begin_generation(0)
-    assert not index.acknowledged()
+    assert not index.state.acknowledged
 
 
 def test_what_is_acknowledged_afterwards_counts_under_the_new_one() -> None:
@@ -67,7 +67,7 @@ def test_what_is_acknowledged_afterwards_counts_under_the_new_one() -> None:
     catalog.commit()
     _, index = reopened(store)
     index.begin_generation(OTHER_SEAL)
-    assert index.acknowledged() == PositionSet.of([(5, 7)])
+    assert index.state.acknowledged == PositionSet.of([(5, 7)])
 
 
 def test_a_seal_that_was_not_durable_costs_what_was_learned_under_it() -> None:
@@ -76,19 +76,19 @@ def test_a_seal_that_was_not_durable_costs_what_was_learned_under_it() -> None:
     _, index = reopened(store)
     index.begin_generation(OTHER_SEAL)
     _, index = reopened(store)
-    assert index.generation == SEAL
-    assert index.acknowledged() == KNOWN
+    assert index.state.generation == SEAL
+    assert index.state.acknowledged == KNOWN
     index.begin_generation(OTHER_SEAL)
-    assert not index.acknowledged()
+    assert not index.state.acknowledged
 
 
 def test_a_damaged_record_of_the_seal_makes_it_unknown() -> None:
     store = acknowledged_under(SEAL, persisted=False)
     damage(store, stored(store, keys.JOURNAL)[0][0])
     _, index = reopened(store)
-    assert index.generation == 0
+    assert index.state.generation == 0
     index.begin_generation(SEAL)
-    assert not index.acknowledged()
+    assert not index.state.acknowledged
 
 
 def test_a_gap_in_the_journal_makes_it_unknown() -> None:
@@ -105,16 +105,16 @@ def test_a_gap_in_the_journal_makes_it_unknown() -> None:
     batch.delete(stored(store, keys.JOURNAL)[0][0])
     store.write(batch, sync=True)
     _, index = reopened(store)
-    assert index.generation == 0
+    assert index.state.generation == 0
 
 
 def test_a_damaged_state_makes_it_unknown() -> None:
     store = acknowledged_under(SEAL, persisted=True)
     damage(store, stored(store, keys.STATE)[0][0])
     _, index = reopened(store)
-    assert index.generation == 0
+    assert index.state.generation == 0
     index.begin_generation(SEAL)
-    assert not index.acknowledged()
+    assert not index.state.acknowledged
 
 
 def test_a_damaged_acknowledgement_leaves_the_seal() -> None:
@@ -125,8 +125,8 @@ def test_a_damaged_acknowledgement_leaves_the_seal() -> None:
     catalog.commit()
     damage(store, stored(store, keys.JOURNAL)[0][0])
     _, index = reopened(store)
-    assert index.generation == SEAL
-    assert index.acknowledged() == KNOWN
+    assert index.state.generation == SEAL
+    assert index.state.acknowledged == KNOWN
 
 
 @pytest.mark.parametrize("generation", [-1, 1 << 63])

@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.catalogs import spread
 from tests.support.flaky_store import FlakyStore
+from tidegate.index.clock import ManualClock
 from tidegate.index.errors import StorageError, TidegateIndexError
 from tidegate.index.journal.journal import Commit, Journal
 from tidegate.index.store import Batch, MemoryStore
@@ -21,9 +22,9 @@ def store() -> FlakyStore:
 
 def begun(store: FlakyStore) -> tuple[Journal, Commit]:
     """A journal with one record in a commit that nobody has run yet."""
-    journal = Journal(store, 1 << 20)
+    journal = Journal(store, ManualClock(0), 1 << 20)
     subscription = journal.new_subscription(1, Batch())
-    journal.add(subscription, spread(10, 1_000), 0)
+    journal.append_entries(subscription, spread(10, 1_000))
     commit = journal.begin()
     assert commit is not None
     return journal, commit
@@ -75,13 +76,13 @@ def test_a_commit_that_nobody_has_run_cannot_be_finished(store: FlakyStore) -> N
 
 def test_what_was_taken_is_not_touched_by_what_comes_later(store: FlakyStore) -> None:
     """Records, journal and removal may change on the core's thread while the commit is being written."""
-    journal = Journal(store, 1 << 20)
+    journal = Journal(store, ManualClock(0), 1 << 20)
     subscription = journal.new_subscription(1, Batch())
-    journal.add(subscription, spread(10, 1_000), 0)
+    journal.append_entries(subscription, spread(10, 1_000))
     commit = journal.begin()
     assert commit is not None
     taken = [(record.sequence, record.entries, len(record.parts)) for record in commit.records]
-    journal.add(subscription, spread(10, 1_000, ledger_id=6), 0)
+    journal.append_entries(subscription, spread(10, 1_000, ledger_id=6))
     journal.remove(subscription)
     assert [(record.sequence, record.entries, len(record.parts)) for record in commit.records] == taken
     commit.run()
@@ -98,12 +99,12 @@ def test_what_goes_with_a_commit_is_not_there_before_its_records() -> None:
             pieces.append(([key for _, key, _ in batch.operations], sync))
             super().write(batch, sync=sync)
 
-    journal = Journal(Watched(), 200)
+    journal = Journal(Watched(), ManualClock(0), 200)
     identity = Batch()
     identity.put(b"identity", b"")
     subscription = journal.new_subscription(1, identity)
     for second in range(20):
-        journal.add(subscription, spread(10, 1_000, ledger_id=second), 0)
+        journal.append_entries(subscription, spread(10, 1_000, ledger_id=second))
         journal.cut(subscription)
     commit = journal.begin()
     assert commit is not None

@@ -46,9 +46,9 @@ def opened(path: Path) -> Catalog:
 
 def believed(catalog: Catalog) -> Believed:
     return {
-        index.name: (frozenset(index.held()), frozenset(index.acknowledged()))
+        index.name: (frozenset(index.state.held), frozenset(index.state.acknowledged))
         for index in catalog
-        if index.held() or index.acknowledged()
+        if index.state.held or index.state.acknowledged
     }
 
 
@@ -168,9 +168,9 @@ def noticed_if_missing(path: Path, durable: Believed, caplog: pytest.LogCaptureF
         assert lost, "what is gone was not noticed"
     if lost:
         for index in catalog:
-            assert not index.acknowledged()
-            assert index.mark_delete_position == (-1, -1)
-            assert index.generation == 0
+            assert not index.state.acknowledged
+            assert index.state.mark == (-1, -1)
+            assert index.state.generation == 0
             index.check()
     catalog.close()
     return found == durable and not lost
@@ -184,15 +184,15 @@ def settled(path: Path) -> None:
     catalog = opened(path)
     assert catalog.stats().lost_commits == 0
     for index in catalog:
-        assert index.generation == 0
+        assert index.state.generation == 0
         index.begin_generation(SEAL)
-        assert not index.acknowledged()
+        assert not index.state.acknowledged
         index.acknowledge(PositionSet.of([(9, 9)]))
     catalog.close()
     catalog = opened(path)
     for index in catalog:
         index.begin_generation(SEAL)
-        assert index.acknowledged() == PositionSet.of([(9, 9)])
+        assert index.state.acknowledged == PositionSet.of([(9, 9)])
     catalog.close()
 
 
@@ -389,7 +389,7 @@ def test_a_witness_that_is_gone_or_damaged(
     catalog = opened(copy)
     assert "cannot be told" in caplog.text and WITNESS_NAME in caplog.text
     assert catalog.stats().lost_commits == 0
-    assert not any(index.acknowledged() for index in catalog)
+    assert not any(index.state.acknowledged for index in catalog)
     held = {name: held for name, (held, _) in believed(catalog).items()}
     assert held == {name: held for name, (held, _) in one_wal.durable.items()}
     catalog.close()

@@ -99,7 +99,7 @@ def play(
             case "add", list() as which:
                 index.add(entries_of(which))
             case "pop", int() as limit:
-                popped.append(list(index.pop_due(clock.now_ms(), limit)))
+                popped.append(list(index.timeline.pop_due(clock.now_ms(), limit)))
             case "acknowledge", set() as which:
                 index.acknowledge(PositionSet.of(which))
             case "unacknowledge", set() as which:
@@ -113,7 +113,7 @@ def play(
             case "advance", int() as by_ms:
                 clock.advance(by_ms)
             case "width", None:
-                index.set_slice_width(index.slice_width_ms, auto=True)
+                index.set_slice_width(index.width.width_ms, auto=True)
             case "width", int() as width_ms:
                 index.set_slice_width(width_ms)
             case "work", _ if executor is not None:
@@ -204,11 +204,11 @@ def test_same_pops_with_persists_in_a_thread(added: list[list[Position]], option
             catalog.maintain(clock.now_ms())
             clock.advance(20)
             now_ms = clock.now_ms()
-            some = list(index.pop_due(now_ms, 7))
+            some = list(index.timeline.pop_due(now_ms, 7))
             assert some == sorted(some) and all(at <= now_ms for at, _, _ in some)
             popped += some
         clock.advance(10_000)
-        rest = list(index.pop_due(clock.now_ms(), 1 << 20))
+        rest = list(index.timeline.pop_due(clock.now_ms(), 1 << 20))
         assert rest == sorted(rest)
         popped += rest
         catalog.close()

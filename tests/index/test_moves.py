@@ -43,7 +43,7 @@ def later(entries: Entries, by_ms: int) -> Entries:
 
 
 def popped(index: DelayIndex, now_ms: int) -> list[tuple[int, int, int]]:
-    return list(index.pop_due(now_ms, 100))
+    return list(index.timeline.pop_due(now_ms, 100))
 
 
 @pytest.fixture(params=["staged", "in a slice", "being popped", "restarted"])
@@ -60,7 +60,7 @@ def index(request: pytest.FixtureRequest) -> DelayIndex:
     if request.param == "being popped":
         index.add(Entries.of([(START_MS, 5, 1)]))
         assert popped(index, START_MS) == [(START_MS, 5, 1)]
-        index.prefetch(OWN_MS)
+        index.timeline.load_next(OWN_MS)
     return index
 
 
@@ -97,7 +97,7 @@ def test_a_move_beats_what_is_added_after_it() -> None:
     store = MemoryStore()
     _, index = opened(store)
     index.move(at(OWN_MS + 10))
-    assert index.held() == ONLY
+    assert index.state.held == ONLY
     index.add(at(OWN_MS))
     assert popped(index, OWN_MS + 9) == []
     assert popped(index, OWN_MS + 10) == [(OWN_MS + 10, *POSITION)]
@@ -120,8 +120,8 @@ def test_a_move_outlives_a_loss_of_the_position_and_not_its_acknowledgement(inde
 def test_what_is_done_is_not_moved(index: DelayIndex, acknowledged: bool) -> None:
     token = index.acknowledge(ONLY) if acknowledged else index.mark_delete(*POSITION)
     assert index.move(at(OWN_MS + 10)) == token
-    assert not index.moved()
-    assert not index.held_among(ONLY)
+    assert not index.state.moved
+    assert not index.state.held_among(ONLY)
 
 
 def test_a_damaged_value_of_moved_positions_loses_only_what_no_slice_has() -> None:
@@ -137,7 +137,7 @@ def test_a_damaged_value_of_moved_positions_loses_only_what_no_slice_has() -> No
     damage(store, key)
     catalog, index = reopened(store)
     catalog.persist(NAME)
-    assert index.held() == ONLY
+    assert index.state.held == ONLY
     assert index.take_unheld() == PositionSet.of([(5, 8)])
     assert not stored(store, keys.MOVED)
     index.move(at(OWN_MS + 10))
@@ -152,7 +152,7 @@ def test_a_lost_position_that_moves_during_the_persist_that_finds_it_stays_held(
     index = catalog.subscription(NAME, INCARNATION)
     gone = Entries.of([(OWN_MS, *POSITION), (OWN_MS, 5, 8)])
     # Changes are made by half: these are held, and nobody has their entries.
-    index._state.add(gone)
+    index.state.add(gone)
     index.doubt()
     catalog.commit()
     catalog.maintain(START_MS)
@@ -163,7 +163,7 @@ def test_a_lost_position_that_moves_during_the_persist_that_finds_it_stays_held(
         catalog.commit()
         catalog.maintain(START_MS)
     assert index.take_unheld() == PositionSet.of([(5, 8)])
-    assert index.held() == ONLY
+    assert index.state.held == ONLY
     assert popped(index, OWN_MS + 9) == []
     assert popped(index, OWN_MS + 10) == [(OWN_MS + 10, *POSITION)]
     index.check()
@@ -177,14 +177,14 @@ def test_moves_that_are_done_with_leave_nothing_behind() -> None:
     for by_ms in range(3):
         index.move(later(entries, by_ms))
     catalog.persist(NAME)
-    assert index._timeline.memory_bytes() < 3 * 24 * 20_000
+    assert index.timeline.memory_bytes() < 3 * 24 * 20_000
     index.acknowledge(PositionSet.of_entries(entries))
     catalog.persist(NAME)
-    assert index._timeline.memory_bytes() < 24 * 5_000
+    assert index.timeline.memory_bytes() < 24 * 5_000
     assert not stored(store, keys.MOVED)
-    assert index.empty is False
+    assert index.state.empty is False
     index.mark_delete(5, 20_000)
-    assert index.empty
+    assert index.state.empty
 
 
 def test_moves_go_through_persists_and_restarts() -> None:
@@ -200,7 +200,7 @@ def test_moves_go_through_persists_and_restarts() -> None:
     _, index = reopened(store, OPTIONS)
     index.check()
     assert popped(index, OWN_MS - 901) == [(OWN_MS - 1_000, *POSITION)]
-    assert len(index.pop_due(OWN_MS - 1, 1_000)) == 99
+    assert len(index.timeline.pop_due(OWN_MS - 1, 1_000)) == 99
     assert len(drained(index)) == 400
 
 

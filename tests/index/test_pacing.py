@@ -46,7 +46,7 @@ class CostlyStore(MemoryStore):
 
 
 def runs_max(index: DelayIndex) -> int:
-    return max((len(each.run_entries) for each in index._timeline.slices), default=0)
+    return max((len(each.run_entries) for each in index.timeline.slices), default=0)
 
 
 @given(runs=st.lists(st.integers(0, 100), min_size=2, max_size=2, unique=True).map(sorted))
@@ -132,9 +132,9 @@ def test_debt_stays_bounded_under_a_load_that_never_pauses_and_is_paid_off_when_
         catalog.maintain(clock.now_ms())
     assert runs_max(index) < merge_runs
     assert index.stats().slices_crowded == catalog.stats().slices_crowded == 0
-    assert len(index.held()) == number
+    assert len(index.state.held) == number
     index.acknowledge(PositionSet())
-    index._timeline.check(index._blocks.look, complete=True)
+    index.timeline.check(index._blocks.look, complete=True)
 
 
 def test_what_a_failed_persist_puts_back_counts_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,7 +85,7 @@ def test_short_delays_stay_staged_and_survive() -> None:
     index.check()
     assert drained(index) == list(sort_entries(spread(500, 5_000)))
     # Acknowledged ones are not carried again.
-    index.acknowledge(index.held())
+    index.acknowledge(index.state.held.snapshot())
     catalog.persist(NAME)
     assert index.stats().staged == 0
     assert not stored(store, keys.CARRY)
@@ -104,7 +104,7 @@ def test_finished_slices_are_deleted_with_their_blocks() -> None:
     assert index.stats().slices_on_disk == 5
     assert len({key[:25] for key, _ in stored(store, keys.BLOCK)}) == 5
     index.check()
-    index.acknowledge(index.held())
+    index.acknowledge(index.state.held.snapshot())
     catalog.maintain(START_MS)
     assert index.stats().slices_on_disk == 0
     assert not stored(store, keys.BLOCK) and not stored(store, keys.SLICE) and not stored(store, keys.HELD)
@@ -165,7 +165,7 @@ def test_blocks_of_a_busy_slice_stay_few() -> None:
         added.append(batch)
         catalog.persist(NAME)
         catalog.maintain(START_MS)
-    runs = {block.descriptor.run_id for each in index._timeline.slices for block in each.blocks.values()}
+    runs = {block.descriptor.run_id for each in index.timeline.slices for block in each.blocks.values()}
     assert len(runs) <= OPTIONS.merge_runs
     assert len(stored(store, keys.BLOCK)) == index.stats().blocks
     assert drained(index) == list(sort_entries(Entries.concat(added)))
@@ -218,12 +218,12 @@ def test_a_burst_is_loaded_block_by_block() -> None:
         catalog.maintain(START_MS)
     catalog.persist(NAME)
     popped = 0
-    while len(some := index.pop_due(START_MS + 60_000, 1_000)):
+    while len(some := index.timeline.pop_due(START_MS + 60_000, 1_000)):
         popped += len(some)
         index.acknowledge(PositionSet.of_entries(some))
         catalog.maintain(START_MS)
         if popped % 50_000 == 0:
-            loaded = sum(each.loaded_entries() for each in index._timeline.slices)
+            loaded = sum(each.loaded_entries() for each in index.timeline.slices)
             assert loaded <= (options.merge_runs + 1) * options.block_entries
     assert popped == count
 
@@ -234,8 +234,8 @@ def test_a_long_downtime_is_loaded_block_by_block() -> None:
         batch = spread(1_000, 10_000, ledger_id=day)
         index.add(Entries(batch.deliver_at_ms + 60_000 * day, batch.ledger_id, batch.entry_id))
         catalog.persist(NAME)
-    index.pop_due(1 << 60, 10)
-    assert sum(each.loaded_entries() for each in index._timeline.slices) <= 2 * OPTIONS.block_entries
+    index.timeline.pop_due(1 << 60, 10)
+    assert sum(each.loaded_entries() for each in index.timeline.slices) <= 2 * OPTIONS.block_entries
     assert index.stats().slices_in_memory <= 2
 
 
@@ -329,13 +329,13 @@ def test_a_persist_that_was_applied_but_reported_as_failed_leaves_nothing(
             failed = True
         store.writes_left = None
         if then == "acknowledge":
-            index.acknowledge(index.held())
+            index.acknowledge(index.state.held.snapshot())
         elif then == "clear":
             index.clear()
         elif then == "forget":
-            index.unacknowledge(index.acknowledged())
+            index.unacknowledge(index.state.acknowledged.snapshot())
             index.mark_delete(9, 9)
-        held, acknowledged = index.held(), index.acknowledged()
+        held, acknowledged = index.state.held.snapshot(), index.state.acknowledged.snapshot()
         catalog.persist(NAME)
         index.check()
         for kind, positions in ((keys.HELD, held), (keys.ACKNOWLEDGED, acknowledged)):
@@ -345,7 +345,7 @@ def test_a_persist_that_was_applied_but_reported_as_failed_leaves_nothing(
         assert len(stored(store, keys.SLICE)) == index.stats().slices_on_disk
         assert not stored(store, keys.INTENT)
         catalog, index = reopened(store.memory, options)
-        assert (index.held(), index.acknowledged()) == (held, acknowledged)
+        assert (index.state.held.snapshot(), index.state.acknowledged.snapshot()) == (held, acknowledged)
         index.check()
         assert positions_of(drained(index)) == held
         assert catalog.stats().corrupt_records == 0
@@ -385,10 +385,10 @@ def test_a_bitmap_of_a_persist_that_does_not_count_is_deleted_when_opening() -> 
         value = wrap(kind, serialize_bitmap(BitMap([1, 2, 3])))
         overwrite(store, keys.bitmap_key(kind, index.own_journal.subscription_id, 7, 2), value)
     catalog, index = reopened(store)
-    assert (index.held().ledgers(), index.acknowledged().ledgers()) == ([1], [])
+    assert (index.state.held.ledgers(), index.state.acknowledged.ledgers()) == ([1], [])
     catalog.persist(NAME)
     catalog, index = reopened(store)
-    assert (index.held().ledgers(), index.acknowledged().ledgers()) == ([1], [])
+    assert (index.state.held.ledgers(), index.state.acknowledged.ledgers()) == ([1], [])
     assert catalog.stats().corrupt_records == 0
 
 
@@ -467,7 +467,7 @@ def test_entries_that_could_not_be_sorted_for_want_of_memory_are_there_still(
     with monkeypatch.context() as patched:
         patched.setattr(staging, "sort_entries", bug)
         with pytest.raises(MemoryError):
-            index.pop_due(START_MS + 1_000, 10)
+            index.timeline.pop_due(START_MS + 1_000, 10)
     index.check()
     catalog.persist(NAME)
     assert drained(index) == sorted(rows)
@@ -503,7 +503,7 @@ def test_a_persist_that_could_not_begin_for_want_of_memory_takes_nothing_along(
     index.check()
     _, again = reopened(store, options)
     again.check()
-    assert not again.acknowledged()
+    assert not again.state.acknowledged
     assert drained(again) == sorted(row for row in rows if row[1:] != (5, 1))
 
 
@@ -516,14 +516,14 @@ def test_what_a_persist_has_moved_and_nobody_has_is_read_again(monkeypatch: pyte
         raise MemoryError("it does not fit")
 
     with monkeypatch.context() as patched:
-        patched.setattr(index._timeline, "exchange", bug)
+        patched.setattr(index.timeline, "exchange", bug)
         with pytest.raises(MemoryError):
             catalog.maintain(START_MS)
     for _ in range(4):
         catalog.commit()
         catalog.maintain(START_MS)
     assert len(index.take_unheld()) == 100
-    assert not index.held()
+    assert not index.state.held
     index.check()
 
 
@@ -597,9 +597,9 @@ def test_a_seek_back_is_not_hidden_by_the_next_mark_delete() -> None:
     index.mark_delete(5, 9)
     index.mark_delete(5, 10)
     catalog.commit()
-    assert not index.acknowledged()
+    assert not index.state.acknowledged
     _, index = reopened(store)
-    assert not index.acknowledged()
+    assert not index.state.acknowledged
 
 
 def test_slices_that_finish_without_a_journal_record_are_dropped_one_day() -> None:
@@ -613,8 +613,8 @@ def test_slices_that_finish_without_a_journal_record_are_dropped_one_day() -> No
     index.acknowledge(positions_of(Entries.of(row for row in spread(2_000, 10_000))))
     catalog.persist(NAME)
     catalog, index = reopened(store, options)
-    while index.next_due_ms() != START_MS + 90_000_000:
-        assert not len(index.pop_due(START_MS + 20_000, 1_000))
+    while index.timeline.next_due_ms() != START_MS + 90_000_000:
+        assert not len(index.timeline.pop_due(START_MS + 20_000, 1_000))
     catalog.maintain(START_MS + 1_000)
     catalog.maintain(START_MS + 70_000)
     assert index.stats().slices_on_disk == 1
@@ -645,7 +645,7 @@ def test_a_persist_copies_what_has_changed_however_many_ledgers_there_are(
     if acknowledged:
         index.acknowledge(PositionSet.of([(7, 0), (5_000, 1)]))
     catalog.commit()
-    before = list(index._state.held)
+    before = list(index.state.held)
     job = index.upkeep.begin_persist(START_MS)
     index.add(spread(10, 10_000, ledger_id=5_001))
     index.acknowledge(PositionSet.of([(8, 0)]))
@@ -658,5 +658,5 @@ def test_a_persist_copies_what_has_changed_however_many_ledgers_there_are(
     index.check()
     _, again = reopened(store, options)
     again.check()
-    assert again.held() == index.held()
+    assert again.state.held == index.state.held
     assert len(drained(again)) == 4_020 - 1 - 2 * acknowledged

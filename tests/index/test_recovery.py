@@ -62,7 +62,7 @@ def lived(store: MemoryStore, pasts: Sequence[Past]) -> dict[int, PositionSet]:
             catalog.commit()
         if not past.named:
             batch.delete(keys.subscription_key(keys.IDENTITY, index.own_journal.subscription_id))
-        held[index.own_journal.subscription_id] = index.held()
+        held[index.own_journal.subscription_id] = index.state.held.snapshot()
     store.write(batch, sync=True)
     return held
 
@@ -82,7 +82,7 @@ def test_each_gets_what_is_its_own_and_what_is_nobodys_goes(pasts: list[Past]) -
     assert {index.name for index in catalog} == {name_of(at) for at, past in enumerate(pasts) if past.named}
     for index in catalog:
         past = pasts[int(index.name.subscription[1:])]
-        assert index.held() == held[index.own_journal.subscription_id]
+        assert index.state.held == held[index.own_journal.subscription_id]
         assert not index.damaged
         assert index.own_journal.records == 2 * past.after + (0 if past.persisted else past.before)
         index.check()

@@ -63,10 +63,10 @@ def test_what_is_replayed_at_once_is_what_was_made_one_by_one(
             catalog.persist(index.name)
     _, again = reopened(store)
     again.check()
-    assert again.held() == index.held()
-    assert again.acknowledged() == index.acknowledged()
-    assert again.mark_delete_position == index.mark_delete_position
-    assert again.generation == index.generation
+    assert again.state.held == index.state.held
+    assert again.state.acknowledged == index.state.acknowledged
+    assert again.state.mark == index.state.mark
+    assert again.state.generation == index.state.generation
     index.rewind(PositionSet())
     assert drained(again) == drained(index)
 
@@ -102,7 +102,7 @@ def test_thousands_of_records_are_few_changes(monkeypatch: pytest.MonkeyPatch) -
     made = counted(monkeypatch, "add", "acknowledge", "mark_delete")
     _, again = reopened(store)
     assert made == ["add", "acknowledge", "mark_delete"]
-    assert again.held() == index.held()
+    assert again.state.held == index.state.held
 
 
 def test_a_journal_of_many_records_is_persisted() -> None:

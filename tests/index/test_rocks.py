@@ -226,7 +226,7 @@ def test_damage_below_the_checksums_of_rocksdb_is_quarantined(
         catalog.maintain(START_MS)
     lost = index.take_unheld()
     assert 0 < len(lost) < len(added) // 4
-    assert positions_of(popped) == index.held()
+    assert positions_of(popped) == index.state.held
     assert len(popped) + len(lost) == len(added)
     assert index.stats().blocks_quarantined == 1
     index.check()
@@ -342,7 +342,7 @@ def test_a_full_disk_is_reported_and_nothing_durable_is_lost(tmp_path: Path) -> 
     durable = int(lines[-1].removeprefix("durable "))
     catalog, index = opened(RocksStore.open(tmp_path))
     index.check()
-    assert len(index.held()) == len(drained(index)) >= durable > 0
+    assert len(index.state.held) == len(drained(index)) >= durable > 0
     catalog.close()
 
 
@@ -363,10 +363,10 @@ def test_kill_9_loses_nothing_that_was_durable(tmp_path: Path) -> None:
         process.stdout.close()
         catalog, index = opened(RocksStore.open(tmp_path))
         index.check()
-        held = index.held()
-        everything = set(held) | set(index.acknowledged())
+        held = index.state.held.snapshot()
+        everything = set(held) | set(index.state.acknowledged)
         assert {(at // 1_000, at % 1_000) for at in range(durable)} <= everything
-        assert {(at // 1_000, at % 1_000) for at in range(acknowledged)} <= set(index.acknowledged())
+        assert {(at // 1_000, at % 1_000) for at in range(acknowledged)} <= set(index.state.acknowledged)
         durable = len(everything)
         assert len(drained(index, limit=10_000)) == len(held)
         catalog.close()
@@ -391,7 +391,7 @@ def test_a_directory_with_the_journal_among_the_rest_is_opened(tmp_path: Path) -
     assert dict(store.scan(*keys.kind_range(keys.JOURNAL))) == records
     assert dict(store.scan(b"", b"\xff")).items() >= records.items()
     catalog, index = opened(store)
-    assert len(index.held()) == 500
+    assert len(index.state.held) == 500
     index.check()
     catalog.close()
 
@@ -410,7 +410,7 @@ def test_tidying_up_leaves_no_log_and_no_journal_to_repeat(tmp_path: Path) -> No
     assert store.disk_bytes() < size_bytes // 2
     store.close()
     catalog, index = opened(RocksStore.open(tmp_path))
-    assert len(index.held()) == len(added)
+    assert len(index.state.held) == len(added)
     index.check()
     catalog.close()
 

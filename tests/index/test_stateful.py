@@ -113,10 +113,10 @@ class IndexMachine(RuleBasedStateMachine):
     @rule(limit=st.integers(0, 30))
     def pop(self, limit: int) -> None:
         now_ms = self.clock.now_ms()
-        popped = self.index.pop_due(now_ms, limit)
+        popped = self.index.timeline.pop_due(now_ms, limit)
         assert list(popped) == self.oracle.pop(now_ms, limit)
         if len(popped) < limit:
-            next_due_ms = self.index.next_due_ms()
+            next_due_ms = self.index.timeline.next_due_ms()
             assert next_due_ms is None or next_due_ms > now_ms
 
     @rule(chosen=st.lists(indexes_of_choice, max_size=12))
@@ -159,7 +159,7 @@ class IndexMachine(RuleBasedStateMachine):
 
     @rule(which=position_sets)
     def mark_in_flight(self, which: set[Position]) -> None:
-        self.index.mark_in_flight(PositionSet.of(which))
+        self.index.state.mark_in_flight(PositionSet.of(which))
         self.oracle.mark_in_flight(which)
 
     @rule(width_ms=st.sampled_from([1, 10, 77, 5_000]), auto=st.booleans())
@@ -307,13 +307,13 @@ class IndexMachine(RuleBasedStateMachine):
     @invariant()
     def invariants_hold(self) -> None:
         self.index.check()
-        assert list(self.index.held()) == sorted(self.oracle.held)
-        assert list(self.index.acknowledged()) == sorted(self.oracle.acknowledged)
+        assert list(self.index.state.held) == sorted(self.oracle.held)
+        assert list(self.index.state.acknowledged) == sorted(self.oracle.acknowledged)
         moved = sorted((at, *one) for one, at in self.oracle.moved.items())
-        assert sorted(self.index.moved().entries()) == moved
-        assert self.index.generation == self.oracle.generation
+        assert sorted(self.index.state.moved.snapshot().entries()) == moved
+        assert self.index.state.generation == self.oracle.generation
         assert self.oracle.same_width(self.index)
-        due = self.index.next_due_ms()
+        due = self.index.timeline.next_due_ms()
         first = self.oracle.due(1 << 60)
         assert not first or (due is not None and due <= first[0][0])
         self.tide_is_true()
@@ -348,7 +348,7 @@ class IndexMachine(RuleBasedStateMachine):
             reader, key, found = self.index.page_reader(with_moved=with_moved), FIRST_KEY, []
             while True:
                 page = reader.after(key, 7, strict=True)
-                found += list(page.entries.take(self.index.holds(page.entries)))
+                found += list(page.entries.take(self.index.state.held.contains(page.entries)))
                 if page.last is None:
                     break
                 key = page.last

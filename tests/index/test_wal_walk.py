@@ -126,7 +126,7 @@ def test_a_type_is_put_right_if_one_bit_of_it_had_flipped(
     catalog, index = opened(RocksStore.open(left), OPTIONS)
     assert str(wal) in caplog.text and str(manifest) in caplog.text
     assert catalog.stats().lost_commits == 0
-    assert len(index.held()) == 200
+    assert len(index.state.held) == 200
     catalog.close()
 
 
@@ -142,7 +142,7 @@ def test_a_manifest_that_was_being_made_when_the_power_went_does_not_count(tmp_p
     # A daemon's first start has none yet, and looks whose the directory is.
     (tmp_path / WITNESS_NAME).unlink()
     catalog, index = opened(RocksStore.open(tmp_path), OPTIONS)
-    assert len(index.held()) == 200
+    assert len(index.state.held) == 200
     catalog.close()
 
 
@@ -161,7 +161,7 @@ def killed(directory: Path, live: Path) -> int:
         if at == 8:
             store.tidy()
     copied_live(live, directory)
-    held = len(index.held())
+    held = len(index.state.held)
     catalog.close()
     return held
 
@@ -182,7 +182,7 @@ def test_what_a_manifest_had_synced_is_not_passed_over(tmp_path: Path) -> None:
         except DamagedDirectoryError:
             refused += 1
             continue
-        assert catalog.stats().lost_commits or len(index.held()) == held, at
+        assert catalog.stats().lost_commits or len(index.state.held) == held, at
         index.check()
         catalog.close()
     assert refused > 3

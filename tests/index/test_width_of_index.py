@@ -153,7 +153,7 @@ def test_what_is_set_during_a_persist_wins(width_ms: int, auto: bool) -> None:
     for found in (index, reopened(store, AUTOMATIC)[1]):
         stats = found.stats()
         assert (stats.slice_width_ms, stats.slice_width_auto) == (width_ms, auto)
-        assert len(found.held()) == 20_000
+        assert len(found.state.held) == 20_000
 
 
 def test_a_persist_that_fails_changes_no_width(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -266,7 +266,7 @@ class Life:
             # The new owner has a log of its own, and has deleted the former one's ledgers.
             stale = chain is not None and not bookies.counts(name.subscription, chain.ledger_id)
             if index is not None and (stale or ledger_id in bookies.gone):
-                promises.left_without_blocks(name.subscription, index.held())
+                promises.left_without_blocks(name.subscription, index.state.held.snapshot())
                 return
             if not promises.logs.is_damaged(ledger_id):
                 raise Violation(f"{self._host.name} loses blocks: {reason}, and nothing of that is damaged")
@@ -276,7 +276,7 @@ class Life:
             index = self.catalog.get(name)
             if MAY_BE_UNREACHED.search(reason) is None or index is None:
                 raise Violation(f"{self._host.name} loses blocks: {reason}")
-            promises.left_without_blocks(name.subscription, index.held())
+            promises.left_without_blocks(name.subscription, index.state.held.snapshot())
             return
         index = self.catalog.get(name)
         chain = None if index is None else self.catalog.chains.get(index)
@@ -288,7 +288,7 @@ class Life:
         """Raises Violation if the daemon takes its own log for another owner's: what it has been told since
         would not be held any more. Not of one whose blocks had not all come, which it has to read again."""
         former, promises = restored.former, self._host.promises
-        if former is None or former.incarnation != restored.index.incarnation or former.empty:
+        if former is None or former.incarnation != restored.index.incarnation or former.state.empty:
             return
         if self._host.disk.damaged or promises.histories or self._host.awaits_log(former):
             return
@@ -381,7 +381,7 @@ class Life:
         self.note_complete()
         for index in self._host.indexes():
             if index.upkeep.absent_blocks:
-                self._host.promises.left_without_blocks(index.name.subscription, index.held())
+                self._host.promises.left_without_blocks(index.name.subscription, index.state.held.snapshot())
         for wire in self.wires:
             wire.kill_daemon()
         self.wires.clear()

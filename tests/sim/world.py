@@ -569,7 +569,7 @@ class World:
                 position
                 for index in indexes
                 if index.name.subscription == served.subscription.name
-                for position in index.held()
+                for position in index.state.held
             ]
             for position in {*tracker.contained, *held}:
                 ahead_ms = served.due_ms(position) - served.now_ms()

@@ -74,7 +74,7 @@ def spread(entries: int, over_ms: int, ledger_id: int = 5, seed: int = 1) -> Ent
 def drained(index: DelayIndex, now_ms: int = 1 << 60, limit: int = 64) -> list[EntryKey]:
     """Everything due, in the order popped."""
     popped: list[EntryKey] = []
-    while len(some := index.pop_due(now_ms, limit)):
+    while len(some := index.timeline.pop_due(now_ms, limit)):
         popped += some
     return popped
 

@@ -85,7 +85,7 @@ class Shipper:
             may_count=self._may_count,
             chained=self.chained.append,
             damaged=damaged,
-            block_bytes=lambda: 0 if index is None else index.stored_bytes,
+            block_bytes=lambda: 0 if index is None else index.timeline.stored_bytes,
             places=self.places,
             complete=lambda: index is None or not index.upkeep.absent_blocks,
         )

@@ -103,11 +103,11 @@ class Oracle:
     def same_durable_state(self, index: DelayIndex) -> bool:
         """True if `index` is in this state, but for what was handed out."""
         return (
-            list(index.held()) == sorted(self.held)
-            and list(index.acknowledged()) == sorted(self.acknowledged)
-            and sorted(index.moved().entries()) == sorted((at, *one) for one, at in self.moved.items())
-            and index.mark_delete_position == self.mark
-            and index.generation == self.generation
+            list(index.state.held) == sorted(self.held)
+            and list(index.state.acknowledged) == sorted(self.acknowledged)
+            and sorted(index.state.moved.snapshot().entries()) == sorted((at, *one) for one, at in self.moved.items())
+            and index.state.mark == self.mark
+            and index.state.generation == self.generation
             and self.same_width(index)
         )
 

@@ -336,7 +336,7 @@ def _compare(
 ) -> str:
     is_now = Believed()
     if index is not None:
-        is_now = Believed(index.held(), index.acknowledged(), index.mark_delete_position)
+        is_now = Believed(index.state.held.snapshot(), index.state.acknowledged.snapshot(), index.state.mark)
     was = base.copy()
     for frame in frames[:durable]:
         was.apply(frame)

@@ -47,36 +47,38 @@ def does_not_give_way(former: DelayIndex | None, index: DelayIndex, request: Ope
     But a log that shows a reset, or that a later owner wrote, proves more than sound local data: the cursor
     went back since. Then both are emptied.
     """
-    if former is None or former.incarnation != request.incarnation or former.empty:
+    if former is None or former.incarnation != request.incarnation or former.state.empty:
         return None
-    if find_break(former, request) is not None:
+    if find_break(former.state, request) is not None:
         return None
-    found = find_break(index, request)
-    older = Break.LOST is not found is not Break.MARK_DELETE and index.claim.epoch < former.claim.epoch
+    found = find_break(index.state, request)
+    log_is_older = index.state.claim.epoch < former.state.claim.epoch
+    older = Break.LOST is not found is not Break.MARK_DELETE and log_is_older
     return found if found is Break.OLD or older else None
 
 
 def last_words(former: DelayIndex | None, index: DelayIndex, request: Open) -> LastWords:
     """The part of the local data that counts beside the index of the log."""
-    if former is None or former.incarnation != request.incarnation or find_break(index, request):
+    if former is None or former.incarnation != request.incarnation or find_break(index.state, request):
         return LastWords()
-    later = former.claim.epoch - index.claim.epoch
-    found = compare(former, request)
-    same_seal = former.generation == index.generation
-    acknowledged = former.acknowledged().difference(index.acknowledged() if same_seal else PositionSet())
+    local, logged = former.state, index.state
+    later = local.claim.epoch - logged.claim.epoch
+    found = compare(local, request)
+    same_seal = local.generation == logged.generation
+    acknowledged = local.acknowledged.difference(logged.acknowledged if same_seal else PositionSet())
     acknowledged.discard_up_to(*request.mark_delete)  # a later owner's mark-delete position has passed these
     if found is not None:
         # The log still has acknowledgements that a reset amid an unload took back, or that a backup lacks.
         proves = found not in {Break.OLD, Break.LOST} and later >= 0
         return LastWords(undone=found if proves else None, forgotten=acknowledged, why=found.value)
-    if not former.generation or former.generation != request.generation:
+    if not local.generation or local.generation != request.generation:
         return LastWords()  # the cursor was reset, or the stored data is damaged
     if later < 0:
         # The later owner may have been told that they are not acknowledged after all (UNACK).
         return LastWords(forgotten=acknowledged, why=LATER_OWNER)
     taken_back = PositionSet()
-    if same_seal and former.claim.epoch:  # else the order of the two is unknown
-        taken_back = former.held_among(index.acknowledged())
+    if same_seal and local.claim.epoch:  # else the order of the two is unknown
+        taken_back = local.held_among(logged.acknowledged)
     return LastWords(heard=True, acknowledged=acknowledged, taken_back=taken_back)
 
 
@@ -90,11 +92,10 @@ def take_over(index: DelayIndex, former: DelayIndex, words: LastWords) -> None:
         index.begin_generation(0)
     if not words.heard:
         return
-    mark = former.mark_delete_position
-    if index.generation == former.generation:
-        mark = max(mark, index.mark_delete_position)
-    index.begin_claim(former.claim)
-    index.begin_generation(former.generation)
+    local, logged = former.state, index.state
+    mark = max(local.mark, logged.mark) if logged.generation == local.generation else local.mark
+    index.begin_claim(local.claim)
+    index.begin_generation(local.generation)
     index.mark_delete(*mark)
     index.unacknowledge(words.taken_back)
     index.acknowledge(words.acknowledged)

@@ -260,7 +260,7 @@ class Restorer:
             "the index was restored from its log",
             topic=identity.name.topic,
             subscription=identity.name.subscription,
-            held=len(index.held()),
+            held=len(index.state.held),
             acknowledged_since=len(words.acknowledged),
             blocks_to_come=index.upkeep.absent_blocks,
             log_bytes=log.size_bytes,
@@ -290,12 +290,12 @@ class Restorer:
         return words
 
     def _say_unclaimed(self, former: DelayIndex | None) -> None:
-        if former is not None and former.incarnation == UNCLAIMED and not former.empty:
+        if former is not None and former.incarnation == UNCLAIMED and not former.state.empty:
             self._log.warning(
                 "what was put in before this subscription was opened gives way to its index log",
                 topic=former.name.topic,
                 subscription=former.name.subscription,
-                held=len(former.held()),
+                held=len(former.state.held),
             )
 
     def _say_forgotten(self, name: SubscriptionName, words: LastWords) -> None:

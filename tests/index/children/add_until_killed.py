@@ -47,7 +47,7 @@ while True:
     index.acknowledge(PositionSet.of((at // 1_000, at % 1_000) for at in range(done, acknowledged)))
     done = acknowledged
     if (added // 300) % 3 == 0:
-        index.pop_due(START_MS + 3_000, 500)
+        index.timeline.pop_due(START_MS + 3_000, 500)
     catalog.commit()
     say()
     catalog.maintain(START_MS)

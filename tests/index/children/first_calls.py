@@ -28,7 +28,7 @@ def main(folder: Path) -> None:
         index.add(Entries.of(rows))
         catalog.commit()
         catalog.persist(NAME)
-        index.acknowledge(PositionSet.of_entries(index.pop_due(HOUR_MS, 40)))
+        index.acknowledge(PositionSet.of_entries(index.timeline.pop_due(HOUR_MS, 40)))
         index.mark_delete(7, 2)
         catalog.commit()
         catalog.close()

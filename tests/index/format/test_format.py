@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.golden_format import DIRECTORY, Golden, golden
+from tidegate.index.clock import ManualClock
 from tidegate.index.entries.entry import Entries, EntryKey
 from tidegate.index.entries.sort import sort_entries
 from tidegate.index.errors import CorruptRecordError
@@ -54,7 +55,7 @@ def bitmap_of_five() -> bytes:
 
 
 def record(sequence: int, record_type: RecordType, **fields: object) -> Golden:
-    subscription = Journal(MemoryStore(), piece_bytes=1).recovered_subscription(
+    subscription = Journal(MemoryStore(), ManualClock(0), piece_bytes=1).recovered_subscription(
         7, persisted_sequence=sequence - 1
     )
     made = Record(subscription, record_type)

@@ -113,11 +113,11 @@ def test_acknowledgements_of_an_older_format_are_not_believed(version: int) -> N
     index.acknowledge(PositionSet.of([(5, 2)]))
     catalog.commit()
     _, index = reopened(downgraded(store, version))
-    assert index.acknowledged() == PositionSet.of([(5, 1), (5, 2)])
-    assert index.generation == 0
+    assert index.state.acknowledged == PositionSet.of([(5, 1), (5, 2)])
+    assert index.state.generation == 0
     index.begin_generation(77)
-    assert not index.acknowledged()
-    assert len(index.held()) == 8
+    assert not index.state.acknowledged
+    assert len(index.state.held) == 8
 
 
 def test_a_directory_of_format_3_is_upgraded() -> None:
@@ -132,8 +132,8 @@ def test_a_directory_of_format_3_is_upgraded() -> None:
     _, index = reopened(downgraded(store, 3))
     assert store.get(keys.FORMAT_KEY) == format_record(FORMAT_VERSION)
     assert {len(unwrap(keys.STATE, value)) for _, value in stored(store, keys.STATE)} == {73}
-    assert (index.claim, index.generation) == (UNKNOWN, 77)
-    assert index.acknowledged() == PositionSet.of([(5, 1)])
+    assert (index.state.claim, index.state.generation) == (UNKNOWN, 77)
+    assert index.state.acknowledged == PositionSet.of([(5, 1)])
     index.check()
 
 
@@ -145,7 +145,7 @@ def test_a_directory_of_format_4_is_upgraded() -> None:
     assert store.get(keys.FORMAT_KEY) == format_record(FORMAT_VERSION)
     assert stored(store, keys.STATE) == before
     index.check()
-    assert not index.moved()
+    assert not index.state.moved
     assert len(drained(index)) == 600
 
 
@@ -180,7 +180,7 @@ def test_a_corrupt_state_of_an_older_format_is_reported_as_in_any_directory(vers
     damage(store, first)
     catalog, index = reopened(store)
     assert catalog.stats().corrupt_records >= 1
-    assert len(index.held()) == 600
+    assert len(index.state.held) == 600
     index.check()
 
 

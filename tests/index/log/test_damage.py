@@ -101,7 +101,7 @@ def assert_intact(log: LogText) -> None:
 
 def test_a_damaged_block_is_in_no_log(daemon: Daemon) -> None:
     daemon.damage(keys.BLOCK)
-    held = daemon.index.held()
+    held = daemon.index.state.held.snapshot()
 
     run(daemon.shipper.ship())
     first = daemon.log()
@@ -114,14 +114,14 @@ def test_a_damaged_block_is_in_no_log(daemon: Daemon) -> None:
     now = daemon.log()
     assert_intact(now)
     found = restored(now, IDENTITY, daemon.clock, OPTIONS)
-    assert found.held() == daemon.index.held() == held.difference(lost)
+    assert found.state.held == daemon.index.state.held == held.difference(lost)
 
 
 @pytest.mark.parametrize(
     "kind", [keys.STATE, keys.SLICE, keys.HELD, keys.ACKNOWLEDGED, keys.CARRY, keys.JOURNAL]
 )
 def test_what_is_in_memory_is_written_anew(daemon: Daemon, kind: bytes) -> None:
-    held, acknowledged = daemon.index.held(), daemon.index.acknowledged()
+    held, acknowledged = daemon.index.state.held.snapshot(), daemon.index.state.acknowledged.snapshot()
     key = daemon.damage(kind)
 
     daemon.ship()
@@ -131,7 +131,7 @@ def test_what_is_in_memory_is_written_anew(daemon: Daemon, kind: bytes) -> None:
     now = daemon.log()
     assert_intact(now)
     found = restored(now, IDENTITY, daemon.clock, OPTIONS)
-    assert found.held() == held
-    assert found.acknowledged() == acknowledged
+    assert found.state.held == held
+    assert found.state.acknowledged == acknowledged
     value = daemon.rocks.get(key)
     assert value is None or unwrap(kind, value) is not None

@@ -133,7 +133,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(limit=st.integers(0, 30))
     def pop(self, limit: int) -> None:
         with contextlib.suppress(BlockAwayError):
-            self.index.pop_due(self.clock.now_ms(), limit)
+            self.index.timeline.pop_due(self.clock.now_ms(), limit)
 
     @rule(which=position_sets)
     def acknowledge(self, which: set[Position]) -> None:
@@ -225,8 +225,8 @@ class LogMachine(RuleBasedStateMachine):
         stored = Catalog.open(store, self.clock, self.options).get(IDENTITY.name)
         assert stored is not None
         found = restored(log, IDENTITY, self.clock, self.options)
-        assert list(found.held()) == list(stored.held())
-        assert list(found.acknowledged()) == list(stored.acknowledged())
+        assert list(found.state.held) == list(stored.state.held)
+        assert list(found.state.acknowledged) == list(stored.state.acknowledged)
 
     def _something(self, left: list[tuple[str, set[Position]]]) -> None:
         what, which = left.pop() if left else ("nothing", set())
@@ -262,9 +262,9 @@ class LogMachine(RuleBasedStateMachine):
         assert not log.damage
         index = restored(log, IDENTITY, self.clock, self.options, self.world)
         index.check()
-        assert list(index.held()) == sorted(self.oracle.held)
-        assert list(index.acknowledged()) == sorted(self.oracle.acknowledged)
-        assert index.mark_delete_position == self.oracle.mark
+        assert list(index.state.held) == sorted(self.oracle.held)
+        assert list(index.state.acknowledged) == sorted(self.oracle.acknowledged)
+        assert index.state.mark == self.oracle.mark
 
     @precondition(lambda self: self._shipper is not None and not self.index.upkeep.absent_blocks)
     @rule()
@@ -332,8 +332,8 @@ class LogMachine(RuleBasedStateMachine):
             return
         index = restored(log, IDENTITY, self.clock, self.options, world)
         index.check()  # which walks whether everything held can be popped
-        assert set(index.held()) <= self.ever_held
-        assert set(index.acknowledged()) <= self.ever_acknowledged
+        assert set(index.state.held) <= self.ever_held
+        assert set(index.state.acknowledged) <= self.ever_acknowledged
 
 
 LogMachine.TestCase.settings = settings(

@@ -127,8 +127,8 @@ def test_what_a_persist_had_written_ahead_is_taken_for_no_other_block(garbage: b
     last.land()
 
     index.check()
-    assert len(index.held()) == 20
-    assert len(index.pop_due(LATER_MS + 1_000, 1_000)) == 20
+    assert len(index.state.held) == 20
+    assert len(index.timeline.pop_due(LATER_MS + 1_000, 1_000)) == 20
     assert not last.catalog.stats().corrupt_records
 
 
@@ -143,7 +143,7 @@ def test_a_block_that_comes_twice_stays() -> None:
         owner.persist(Entries.of([(DUE_MS, 3, 0)]))
 
     index.check()
-    assert len(index.pop_due(LATER_MS + 1_000, 1_000)) == 5
+    assert len(index.timeline.pop_due(LATER_MS + 1_000, 1_000)) == 5
     assert not owner.catalog.stats().corrupt_records
 
 

@@ -61,7 +61,7 @@ class Stand:
         self.add(1)
         if self._has_blocks:
             self._catalog.persist(IDENTITY.name)
-            assert self._index.stored_bytes
+            assert self._index.timeline.stored_bytes
         run(self.shipper.ship())
         while not self.shipper.writer.wants_to_ship:
             self.add(len(self.held()) + 1)
@@ -83,11 +83,11 @@ class Stand:
         log = await read(world, IDENTITY)
         with ThreadPoolExecutor(1) as beside:  # it runs a loop of its own
             found = beside.submit(restored, log, IDENTITY, self.clock, self._options, world).result()
-        return {entry_id for _, entry_id in found.held()}
+        return {entry_id for _, entry_id in found.state.held}
 
     def held(self) -> set[int]:
         """The entries of the index."""
-        return {entry_id for _, entry_id in self._index.held()}
+        return {entry_id for _, entry_id in self._index.state.held}
 
     def before_point(self, do: Callable[[], None]) -> None:
         """Whenever the pointer is written, before it is."""
@@ -157,8 +157,8 @@ def test_more_than_may_wait_while_the_pointer_is_written_begins_another_log() ->
 
     assert not shipper.writer.wants_to_ship
     found = restored(run(read(world, IDENTITY)), IDENTITY, clock, options)
-    assert found.held() == index.held()
-    assert len(found.held()) == 1 + QUEUE_BYTES
+    assert found.state.held == index.state.held
+    assert len(found.state.held) == 1 + QUEUE_BYTES
 
 
 def test_nothing_is_in_the_log_before_the_pointer_says_so() -> None:
@@ -306,7 +306,7 @@ def test_a_pointer_that_nobody_has_answered_for_may_stand_and_what_it_names_is_k
     while shipper.writer.wants_to_ship:
         run(shipper.ship())
     assert world.pointer == shipper.writer.pointer_text
-    assert restored(run(read(world, IDENTITY)), IDENTITY, clock, options).held() == index.held()
+    assert restored(run(read(world, IDENTITY)), IDENTITY, clock, options).state.held == index.state.held
     pointer = Pointer.parse(world.pointer)
     assert pointer is not None and set(world.ledgers) <= set(pointer.ledgers)
 
@@ -337,4 +337,4 @@ def test_a_pointer_does_not_grow_with_the_owners() -> None:
         named.append(len(pointer.others))
         assert shipper.writer.pointer_text == world.pointer
     assert max(named) <= 10
-    assert restored(run(read(world, IDENTITY)), IDENTITY, clock, options).held() == index.held()
+    assert restored(run(read(world, IDENTITY)), IDENTITY, clock, options).state.held == index.state.held

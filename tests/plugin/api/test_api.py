@@ -44,7 +44,7 @@ def problem(answer: httpx.Response) -> tuple[int, str]:
 def held(served: Served, topic: str = TOPIC) -> PositionSet:
     index = served.daemon.engine.catalog.get(SubscriptionName(topic, "sub"))
     assert index is not None
-    found: PositionSet = index.held()
+    found: PositionSet = index.state.held.snapshot()
     return found
 
 

@@ -68,5 +68,5 @@ async def test_an_example(served: Served, short_dir: Path, language: str) -> Non
     assert re.search(r'"?too_late"?[=:] ?1\b', done.stdout), done.stdout
     index = served.daemon.engine.catalog.get(SubscriptionName(TOPIC, "billing"))
     assert index is not None
-    assert {(5, 1), (5, 3)}.isdisjoint(index.held())
-    assert len(index.held()) == 98
+    assert {(5, 1), (5, 3)}.isdisjoint(index.state.held)
+    assert len(index.state.held) == 98

@@ -79,7 +79,7 @@ def held(daemon: RunningDaemon) -> PositionSet:
     index = daemon.engine.catalog.get(SubscriptionName(TOPIC, "sub"))
     assert index is not None
     index.check()
-    return index.held()
+    return index.state.held.snapshot()
 
 
 async def test_the_broker_decides_and_the_index_follows(start: StartDaemon, socket_path: Path) -> None:

@@ -59,7 +59,7 @@ async def test_a_bug_at_a_frame_ends_its_stream_alone(
             raise RuntimeError("a bug")
 
         with monkeypatch.context() as patched:
-            patched.setattr(index._timeline, "stage", bug)
+            patched.setattr(index.timeline, "stage", bug)
             for number in range(frames):
                 failing.add(entries(5, FAR_MS, ledger_id=2 + number))
             other.add(entries(5, FAR_MS))
@@ -70,14 +70,14 @@ async def test_a_bug_at_a_frame_ends_its_stream_alone(
         assert not client.closed
 
         # The positions had been noted before it failed: nobody would ever have handed them out.
-        await until(lambda: len(index.held()) == 4)
+        await until(lambda: len(index.state.held) == 4)
         index.check()
         again = await client.open(TOPIC, horizon_ms=0)
         assert sorted(again.held.difference(again.unheld)) == [(1, 0), (1, 1), (1, 2), (1, 3)]
         assert not again.acknowledged
         again.add(entries(5, FAR_MS, ledger_id=2))
         await again.durable()
-        assert len(index.held()) == 9
+        assert len(index.state.held) == 9
         index.check()
 
 
@@ -94,7 +94,7 @@ async def test_a_bug_at_handing_out_ends_its_stream_alone_and_keeps_nothing_back
             raise MemoryError("a bug")
 
         with monkeypatch.context() as patched:
-            patched.setattr(index._state, "hand_out", bug)
+            patched.setattr(index.state, "hand_out", bug)
             failing.add(entries(5, 1))
             error = await failing.ended()
         assert error.code == ErrorCode.FAILED
@@ -102,7 +102,7 @@ async def test_a_bug_at_handing_out_ends_its_stream_alone_and_keeps_nothing_back
         await other.take_due(5)
         assert not client.closed
 
-        await until(lambda: not index.held())
+        await until(lambda: not index.state.held)
         index.check()
         again = await client.open(TOPIC, horizon_ms=0)
         again.add(entries(5, 1))
@@ -120,15 +120,15 @@ async def test_a_bug_at_opening_refuses_the_stream_alone_and_keeps_nothing_back(
         index = index_of(daemon, TOPIC)
 
         def bug() -> None:
-            index._timeline._staging.in_flight.pop_all()
+            index.timeline._staging.in_flight.pop_all()
             raise MemoryError("a bug")
 
         with monkeypatch.context() as patched:
-            patched.setattr(index._timeline, "rewind", bug)
+            patched.setattr(index.timeline, "rewind", bug)
             with pytest.raises(DaemonError, match=r"FAILED.*a bug"):
                 await client.open(TOPIC, epoch=2)
         assert not client.closed
-        await until(lambda: not index.held())
+        await until(lambda: not index.state.held)
         index.check()
 
 
@@ -272,11 +272,11 @@ async def test_what_a_bug_keeps_a_rebuild_from_letting_go_of_is_read_again(
             raise MemoryError("a bug")
 
         with monkeypatch.context() as patched:
-            patched.setattr(index._timeline, "depart", bug)
+            patched.setattr(index.timeline, "depart", bug)
             with pytest.raises(UserError, match="a bug"):
                 await asyncio.to_thread(let_go)
         await until(lambda: len(stream.unheld) == 5)
-        assert not index.held()
+        assert not index.state.held
         index.check()
 
 
@@ -298,10 +298,10 @@ async def test_entries_that_a_bug_has_put_in_by_half_are_not_held(
             raise MemoryError("a bug")
 
         with monkeypatch.context() as patched:
-            patched.setattr(index._timeline, "stage", bug)
+            patched.setattr(index.timeline, "stage", bug)
             with pytest.raises(UserError, match="a bug"):
                 await asyncio.to_thread(rebuild, 2)
-        await until(lambda: len(index.held()) == 5)
+        await until(lambda: len(index.state.held) == 5)
         index.check()
 
 
@@ -319,12 +319,13 @@ async def test_a_query_that_meets_a_bug_is_answered(
         await stream.durable()
         index = index_of(daemon, TOPIC)
 
-        def bug() -> None:
-            raise RuntimeError("it has failed")
+        class Failing:
+            def __getattr__(self, name: str) -> None:
+                raise RuntimeError("it has failed")
 
         with monkeypatch.context() as patched:
-            for name in ("stats", "held"):
-                patched.setattr(index, name, bug)
+            for name in ("stats", "state"):
+                patched.setattr(index, name, Failing())
             with pytest.raises(UserError, match=r"a bug in the daemon.*it has failed"):
                 await asyncio.to_thread(ask_socket, socket_path, query)
         assert "RuntimeError" in log.getvalue()

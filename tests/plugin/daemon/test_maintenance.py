@@ -105,7 +105,7 @@ async def test_an_unforeseen_failure_of_persisting_stops_no_other_part(
             corrupt_blocks(store)
             index = catalog.get(ORDERS)
             assert index is not None
-            index.pop_due(now_ms() + 2 * HOUR_MS, 1)
+            index.timeline.pop_due(now_ms() + 2 * HOUR_MS, 1)
             catalog.persist(ORDERS)
             await stream.until(lambda: len(stream.unheld) == 500)
             other.add(entries(20_000, now_ms() + HOUR_MS))
@@ -132,7 +132,7 @@ async def test_one_subscription_that_can_be_read_does_not_hide_another_that_cann
         good = await client.open(PAYMENTS.topic)
         index = daemon.engine.catalog.get(ORDERS)
         assert index is not None
-        monkeypatch.setattr(index, "pop_due", fail)
+        monkeypatch.setattr(index.timeline, "pop_due", fail)
         bad.add(entries(1, now_ms()))
         await until(lambda: not daemon.health.ready)
         good.add(entries(1, now_ms()))
@@ -140,9 +140,9 @@ async def test_one_subscription_that_can_be_read_does_not_hide_another_that_cann
         late = "cannot be read and come late: input/output error; look at the disk"
         assert daemon.health.reasons() == [f"due entries of {ORDERS} {late}"]
         worse = await client.open(ORDERS.topic, "another")
-        monkeypatch.setattr(
-            daemon.engine.catalog.get(SubscriptionName(ORDERS.topic, "another")), "pop_due", fail
-        )
+        another = daemon.engine.catalog.get(SubscriptionName(ORDERS.topic, "another"))
+        assert another is not None
+        monkeypatch.setattr(another.timeline, "pop_due", fail)
         worse.add(entries(1, now_ms()))
         both = [f"due entries of {ORDERS} and of 1 other subscriptions {late}"]
         await until(lambda: daemon.health.reasons() == both)
@@ -163,8 +163,9 @@ async def test_a_stream_that_was_replaced_keeps_nobody_unready(
     async with start(storage_retry_ms=60_000) as daemon, await ShimClient.connect(socket_path) as client:
         former = await client.open(TOPIC, epoch=1)
         index = daemon.engine.catalog.get(SubscriptionName(TOPIC, "sub"))
+        assert index is not None
         with monkeypatch.context() as patched:
-            patched.setattr(index, "pop_due", fail)
+            patched.setattr(index.timeline, "pop_due", fail)
             former.add(entries(1, now_ms()))
             await until(lambda: not daemon.health.ready)
         stream = await client.open(TOPIC, epoch=2)

@@ -62,7 +62,7 @@ async def test_a_large_answer_is_encoded_in_steps_and_says_what_was_held_at_its_
     catalog = Catalog.open(MemoryStore(), clock)
     index = catalog.subscription(NAME, INCARNATION)
     index.add(Entries.of((T0 + 60_000, ledger_id, 0) for ledger_id in range(LEDGERS)))
-    begun = index.held()
+    begun = index.state.held.snapshot()
     stream, peer = opened(catalog), Peer(clock)
     sent: list[Stream] = []
     done = asyncio.Event()

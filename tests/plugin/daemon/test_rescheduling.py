@@ -78,7 +78,7 @@ def moved(daemon: RunningDaemon) -> dict[tuple[int, int], int]:
     index = daemon.engine.catalog.get(SubscriptionName(TOPIC, "sub"))
     assert index is not None
     index.check()
-    return {one[1:]: one[0] for one in index.moved().entries()}
+    return {one[1:]: one[0] for one in index.state.moved.snapshot().entries()}
 
 
 async def test_the_broker_decides_and_the_index_follows(start: StartDaemon, socket_path: Path) -> None:

@@ -84,7 +84,7 @@ async def test_add_durable_due_ack(start: StartDaemon, socket_path: Path) -> Non
         stream.ack(PositionSet.of_entries(due))
         await stream.durable()
         (index,) = daemon.engine.catalog
-        assert len(index.held()) == 5
+        assert len(index.state.held) == 5
         await stream.close()
 
 
@@ -268,7 +268,7 @@ async def test_unheld_never_overtakes_held(start: StartDaemon, socket_path: Path
                 daemon.engine.catalog.persist(index.name)
             corrupt_blocks(store)
             for index in indexes:
-                index.pop_due(now_ms() + 2 * HOUR_MS, 1)
+                index.timeline.pop_due(now_ms() + 2 * HOUR_MS, 1)
             await neighbour.until(lambda: len(neighbour.unheld) == 500)  # of the same round of upkeep
             messages = await lazy.read(lambda message: isinstance(message, Unheld))
         await lazy.writer.wait_closed()
@@ -442,7 +442,7 @@ async def test_an_unsubscribed_subscription_is_forgotten(start: StartDaemon, soc
         assert len(list(daemon.engine.catalog)) == 1
     async with start(store=store.reopen()) as daemon:
         (index,) = daemon.engine.catalog
-        assert len(index.held()) == 5
+        assert len(index.state.held) == 5
 
 
 async def test_reading_is_held_back_while_spilling_is_behind(
@@ -836,8 +836,8 @@ async def test_the_last_words_of_a_killed_broker_count(start: StartDaemon, socke
         connection.send(Ping())
         await connection.lost
         (index,) = daemon.engine.catalog
-        assert index.acknowledged() == acknowledged
-        assert len(index.held()) == 40
+        assert index.state.acknowledged == acknowledged
+        assert len(index.state.held) == 40
 
 
 async def test_a_fault_at_the_end_of_a_connection_does_not_keep_the_daemon(

@@ -124,7 +124,7 @@ def test_what_is_in_flight_is_held_but_not_handed_out(catalog: Catalog) -> None:
 def test_what_is_in_flight_and_was_lost_is_not_handed_out_when_it_is_added_again(catalog: Catalog) -> None:
     session = open_session(catalog, request(in_flight=PositionSet.of([(1, 1)])))
     session.apply(1, Add(entries(3, T0), near=False), 0)
-    assert len(session.index.held()) == 3
+    assert len(session.index.state.held) == 3
     assert positions(session.pop_due(T0, 10)) == [(1, 0), (1, 2)]
 
 
@@ -209,10 +209,10 @@ def test_changes_of_every_kind(catalog: Catalog) -> None:
     session.apply(2, Ack(PositionSet.of([(1, 1)])), 0)
     session.apply(3, Unack(PositionSet.of([(1, 1)])), 0)
     session.apply(4, MarkDelete((1, 0)), 0)
-    assert list(session.index.held()) == [(1, 2), (1, 3), (1, 4), (1, 5)]
-    assert not session.index.acknowledged()
+    assert list(session.index.state.held) == [(1, 2), (1, 3), (1, 4), (1, 5)]
+    assert not session.index.state.acknowledged
     session.apply(5, Clear(), 0)
-    assert not session.index.held()
+    assert not session.index.state.held
 
 
 @pytest.mark.parametrize("seq", [0, 1, 3, 2**64 - 1])
@@ -222,7 +222,7 @@ def test_a_seq_that_is_not_the_next_is_refused_and_changes_nothing(catalog: Cata
     with pytest.raises(ProtocolError) as refused:
         session.apply(seq, Clear(), 0)
     assert refused.value.code == ErrorCode.OUT_OF_ORDER
-    assert len(session.index.held()) == 1
+    assert len(session.index.state.held) == 1
 
 
 def test_a_frame_is_durable_only_after_a_commit_that_covers_it(catalog: Catalog) -> None:
@@ -278,10 +278,10 @@ def test_a_superseded_tracker_does_not_take_the_mark_delete_position_back(catalo
     new = open_session(catalog, request(mark_delete=(1, 20)))
     old.supersede()
     old.apply(3, MarkDelete((1, 10)), 0)
-    assert new.index.mark_delete_position == (1, 20)
-    assert len(new.index.acknowledged()) == 10
+    assert new.index.state.mark == (1, 20)
+    assert len(new.index.state.acknowledged) == 10
     old.apply(4, MarkDelete((1, 30)), 0)
-    assert new.index.mark_delete_position == (1, 30)
+    assert new.index.state.mark == (1, 30)
 
 
 def test_acknowledgements_are_told_to_the_same_generation_only(catalog: Catalog) -> None:
@@ -433,7 +433,7 @@ def test_late_words_of_a_stream_do_not_count_once_the_cursor_was_reset(catalog: 
     old.supersede()
     old.apply(2, Ack(PositionSet.of([(1, 0)])), 0)
     old.apply(3, MarkDelete((1, 1)), 0)
-    assert not new.index.acknowledged()
+    assert not new.index.state.acknowledged
     assert positions(new.pop_due(T0, 10)) == [(1, 0), (1, 1), (1, 2)]
     news = old.durable(catalog.commit())
     assert news is not None
@@ -457,6 +457,6 @@ def test_a_former_stream_clears_nothing_that_its_successor_was_told_is_held(cata
     session = open_session(catalog)
     former.supersede()
     former.apply(2, Clear(), 0)
-    assert len(session.index.held()) == 2
+    assert len(session.index.state.held) == 2
     assert len(session.pop_due(T0, 10)) == 2
     assert former.durable(catalog.commit()) is not None, "it is answered all the same"

@@ -149,10 +149,10 @@ async def test_together_is_as_one_after_another(start: StartDaemon, socket_path:
                 assert one is not None and other is not None
                 one.check()
                 other.check()
-                assert one.held() == other.held()
-                assert one.acknowledged() == other.acknowledged()
-                assert one.mark_delete_position == other.mark_delete_position
-                assert list(one.pop_due(FAR_MS * 2, 1_000)) == list(other.pop_due(FAR_MS * 2, 1_000))
+                assert one.state.held == other.state.held
+                assert one.state.acknowledged == other.state.acknowledged
+                assert one.state.mark == other.state.mark
+                assert list(one.timeline.pop_due(FAR_MS * 2, 1_000)) == list(other.timeline.pop_due(FAR_MS * 2, 1_000))
             if mistake in ("none", "unknown stream"):
                 for peer in peers:
                     while peer.durable != seqs:

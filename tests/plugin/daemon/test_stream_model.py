@@ -168,7 +168,7 @@ class StreamLife(RuleBasedStateMachine):
     def what_must_come_is_held(self) -> None:
         index = self.catalog.get(NAME)
         if index is not None:
-            assert set(index.held()) == self.open_positions
+            assert set(index.state.held) == self.open_positions
 
     def teardown(self) -> None:
         index = self.catalog.get(NAME)

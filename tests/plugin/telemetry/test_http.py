@@ -175,7 +175,7 @@ async def test_metrics_of_what_the_index_takes(start: StartDaemon, socket_path: 
         before_bytes = seen[("tidegate_memory_bytes", ())]
 
         (index,) = daemon.engine.catalog
-        index.prefetch(at)
+        index.timeline.load_next(at)
         stream.add(entries(staged, at, ledger_id=2))
         await stream.durable()
         async with asyncio.timeout(TIMEOUT_S):

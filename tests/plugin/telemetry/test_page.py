@@ -167,7 +167,7 @@ async def test_a_message_is_cancelled_by_keyboard_after_a_question_that_names_th
 
 def held(daemon: RunningDaemon) -> list[tuple[int, int]]:
     (index,) = daemon.engine.catalog
-    return list(index.held())
+    return list(index.state.held)
 
 
 @pytest.mark.browser

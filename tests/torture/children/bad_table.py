@@ -70,7 +70,7 @@ catalog.commit()
 clock.advance(3_600_000)
 due = lost = 0
 for _ in range(200):
-    due += len(index.pop_due(clock.now_ms(), added))
+    due += len(index.timeline.pop_due(clock.now_ms(), added))
     clock.advance(10)
     try:
         catalog.maintain(clock.now_ms())

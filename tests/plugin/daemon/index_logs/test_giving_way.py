@@ -71,7 +71,7 @@ async def test_what_was_acknowledged_while_its_log_was_away_outlasts_damage(
         assert len(stream.acknowledged) == (0 if reset else 60)
         assert len(stream.held) == (90 if reset else 40)
         await until(lambda: up_to_date(daemon) and world.pointer != before)
-        assert len((await logged(world)).acknowledged()) == (0 if reset else 60), "a new owner is told"
+        assert len((await logged(world)).state.acknowledged) == (0 if reset else 60), "a new owner is told"
 
 
 async def test_what_came_after_the_end_of_the_log_is_no_sign_of_a_pulsar_that_was_put_back(
@@ -302,9 +302,9 @@ async def test_the_log_of_an_index_that_gave_way_is_not_begun_anew(
         newer.ack(of_first(range(70, 90)))
         await newer.durable()
         await until(lambda: up_to_date(daemon) and world.pointer != good)
-        assert (await logged(world)).held() == of_first(range(90, 100))
+        assert (await logged(world)).state.held == of_first(range(90, 100))
         # The former one's last words count, too.
-        assert (await logged(world)).acknowledged() == of_first(range(90))
+        assert (await logged(world)).state.acknowledged == of_first(range(90))
         await former.close()
         again = await client.open(TOPIC, epoch=3)
         assert again.acknowledged == of_first(range(90))

@@ -143,7 +143,7 @@ async def test_what_was_put_in_while_no_broker_was_there_is_in_the_log(
         before = pointed_to(world)
         await client.open(TOPIC, epoch=2)
         await until(lambda: up_to_date(daemon) and pointed_to(world) != before)
-        assert len((await logged(world)).held()) == 140
+        assert len((await logged(world)).state.held) == 140
 
 
 async def test_what_was_restored_is_on_the_disk_with_the_next_durable(
@@ -159,7 +159,7 @@ async def test_what_was_restored_is_on_the_disk_with_the_next_durable(
         await stream.close()  # answered with DURABLE, and nothing was told before
         left = Catalog.open(store.crashed(kept_writes=0), ManualClock(), IndexOptions()).get(NAME)
     assert left is not None
-    assert len(left.held()) == 90
+    assert len(left.state.held) == 90
 
 
 async def test_acknowledgements_of_another_generation_are_not_believed(
@@ -350,7 +350,7 @@ async def test_an_index_that_exists_is_uploaded_when_the_log_is_switched_on(
         client.offer_logs(world)
         assert len((await client.open(TOPIC, epoch=2)).held) == 90
         await until(lambda: up_to_date(daemon))
-        assert len((await logged(world)).held()) == 90
+        assert len((await logged(world)).state.held) == 90
 
 
 async def test_what_came_while_the_log_was_switched_off_is_in_it_when_it_is_on_again(
@@ -369,12 +369,12 @@ async def test_what_came_while_the_log_was_switched_off_is_in_it_when_it_is_on_a
             stream.add(entries(5, now_ms() + HOUR_MS, ledger_id=2))
             await stream.close()
             assert daemon.engine.log_states() == []
-            assert len((await logged(world)).held()) == 90, "it is left as it is"
+            assert len((await logged(world)).state.held) == 90, "it is left as it is"
         async with await ShimClient.connect(socket_path) as client:
             client.offer_logs(world)
             assert len((await client.open(TOPIC, epoch=3)).held) == 95
             await until(lambda: up_to_date(daemon))
-            assert len((await logged(world)).held()) == 95
+            assert len((await logged(world)).state.held) == 95
             await until(lambda: len(world.ledgers) == 1)
 
 
@@ -400,7 +400,7 @@ async def test_a_full_disk_and_its_end_with_the_log_on(
         stream = client.streams[1]
         stream.add(entries(5, now_ms() + HOUR_MS, ledger_id=2))
         assert (await stream.ended()).code == ErrorCode.STORAGE
-        assert len((await logged(world)).held()) == 90
+        assert len((await logged(world)).state.held) == 90
         store.failing = False
         await until(lambda: daemon.health.ready)
         client.offer_logs(world)
@@ -508,7 +508,7 @@ async def test_what_was_on_its_way_to_the_disk_when_its_stream_ended_gets_into_t
             stream = await again.open(TOPIC, epoch=2)
             assert len(stream.held) == 95
             await until(lambda: up_to_date(daemon))
-            assert len((await logged(world)).held()) == 95
+            assert len((await logged(world)).state.held) == 95
 
 
 async def test_close_waits_for_no_next_log_that_cannot_be_begun(
@@ -532,4 +532,4 @@ async def test_close_waits_for_no_next_log_that_cannot_be_begun(
         await until(lambda: any("no bookie" in one.failure for one in daemon.engine.log_states()))
         await until(lambda: up_to_date(daemon))
         await asyncio.wait_for(stream.close(), 60)
-        assert len((await logged(world)).held()) == 95
+        assert len((await logged(world)).state.held) == 95

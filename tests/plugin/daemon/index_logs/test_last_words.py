@@ -300,7 +300,7 @@ async def test_an_index_that_was_taken_in_is_not_given_up_for_a_bug(
     async with start(store=left.reopen()) as daemon:
         index = daemon.engine.catalog.get(NAME)
         assert index is not None
-        assert index.acknowledged() == of_first(range(30))
+        assert index.state.acknowledged == of_first(range(30))
 
 
 async def test_whole_local_data_does_not_give_way_to_a_log_of_another_history(
@@ -377,7 +377,7 @@ async def test_a_damaged_block_nobody_serves_is_remembered(start: StartDaemon, s
         corrupt_blocks(store)
         index = daemon.engine.catalog.get(NAME)
         assert index is not None
-        index.pop_due(now_ms() + 2 * HOUR_MS, 10)
+        index.timeline.pop_due(now_ms() + 2 * HOUR_MS, 10)
         assert index.damaged
         daemon.engine.catalog.persist(NAME)
     async with start(store=store.reopen()), await ShimClient.connect(socket_path) as client:

@@ -127,7 +127,7 @@ async def test_what_was_told_since_the_log_was_left_is_told_again(
         assert len(stream.held) >= 41
         index = daemon.engine.catalog.get(NAME)
         assert index is not None
-        assert index.held() == stream.held
+        assert index.state.held == stream.held
         stream.add(entries(10, now_ms() - 1, ledger_id=2))
         assert len(await stream.take_due(10)) == 10
 
@@ -213,9 +213,9 @@ async def test_damage_that_is_met_while_nobody_is_there_is_made_good_for_whoever
         corrupt_blocks(store)
         index = daemon.engine.catalog.get(NAME)
         assert index is not None
-        assert not len(index.pop_due(now_ms() + 2 * HOUR_MS, 100))
+        assert not len(index.timeline.pop_due(now_ms() + 2 * HOUR_MS, 100))
         daemon.engine.catalog.persist(NAME)
-        assert not index.held()
+        assert not index.state.held
         stream = await again(client, 2, 2 * HOUR_MS)
         assert len(stream.held) == 45
         assert len(await stream.take_due(45)) == 45

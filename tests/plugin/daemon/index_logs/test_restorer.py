@@ -82,7 +82,7 @@ async def test_a_restoration_that_comes_too_late_takes_nothing_from_a_newer_owne
         await stream.durable()
         index = daemon.engine.catalog.get(NAME)
         assert index is not None
-        assert len(index.held()) == 16, "what was answered DURABLE"
+        assert len(index.state.held) == 16, "what was answered DURABLE"
         await until(lambda: daemon.engine.catalog.stats().subscriptions == 1)
 
 
@@ -367,7 +367,7 @@ async def test_a_restoration_that_was_given_up_leaves_nothing_in_the_store(
     async with start(store=store.reopen()) as daemon:
         index = daemon.engine.catalog.get(NAME)
         assert index is not None
-        assert {ledger_id for ledger_id, _ in index.held()} == {2, 3}
+        assert {ledger_id for ledger_id, _ in index.state.held} == {2, 3}
 
 
 async def test_what_was_restored_for_a_broker_that_leaves_is_forgotten_like_all_that_nobody_opens(
