@@ -83,7 +83,7 @@ class _MergedBlock:
         self._stored = stored
         self.in_flight = InFlightEntries()
 
-    def open(self) -> Iterable[tuple[EntryKey, Item]]:
+    def open_item(self) -> Iterable[tuple[EntryKey, Item]]:
         entries = self._job.read(self._stored)
         if entries is None:
             return []
@@ -209,7 +209,7 @@ class CompactionJob:
         added = []
         run_id = self._writer.ids.upcoming
         while len(heap) and slice_id in self._slices:
-            entries = heap.pop(_FOREVER_MS, self._options.block_entries, _FOREVER_MS, accept).unique()
+            entries = heap.pop_entries(_FOREVER_MS, self._options.block_entries, _FOREVER_MS, accept).unique()
             if len(entries):
                 added.append(self._writer.block(slice_id, run_id, entries, group=slice_id))
                 self._note_written()

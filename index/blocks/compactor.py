@@ -89,10 +89,10 @@ class Compactor:
         else:
             self._abandon(self._job)
 
-    def begin(self, *, commits: bool) -> Merge | None:
+    def begin_compaction(self, *, commits: bool) -> Merge | None:
         """Begin a compaction, or resume the paused one; None if there is nothing to do.
 
-        The returned function may be called in any thread, also several times, until `finish`.
+        The returned function may be called in any thread, also several times, until `finish_compaction`.
         commits: False beside a persist of this subscription. The next run that commits also commits the
             slices merged until then, see `has_merged`.
         """
@@ -114,7 +114,7 @@ class Compactor:
         }
         return partial(job.run, slices, commits=commits)
 
-    def finish(self, *, failed: bool = False) -> CompactionResult:
+    def finish_compaction(self, *, failed: bool = False) -> CompactionResult:
         """Apply the work of a compaction that ended, paused or failed, but for corrupt blocks found."""
         job = self._end()
         result = job.take_result()

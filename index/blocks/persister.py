@@ -2,7 +2,7 @@
 
 `PersistJob` does the work and may run in any thread; this is the core thread's part before and after. The
 rule for that thread: a job has only its plan, snapshots and arrays that nobody changes, and nothing else of
-an index. Its result counts when `finish` has applied it.
+an index. Its result counts when `finish_persist` has applied it.
 
 Invariants (walked by `check`): at most one persist is on its way; block ids and versions only grow; the
 stored version of a ledger's bitmap is known for exactly the ledgers that have one.
@@ -140,7 +140,7 @@ class Persister:
         """Entries that the persist on its way has taken and not spilled yet."""
         return 0 if self._job is None else self._job.staged_entries - self._job.spilled_entries
 
-    def begin(self, now_ms: int) -> PersistJob:
+    def begin_persist(self, now_ms: int) -> PersistJob:
         """Take everything for a persist. Cheap: snapshots share their bitmaps, arrays are not copied."""
         if self._job is not None:
             raise TidegateIndexError(f"{self._name}: a persist is on its way already")
@@ -216,7 +216,7 @@ class Persister:
             return dict(known)
         return {ledger_id: known[ledger_id] for ledger_id in changed if ledger_id in known}
 
-    def finish(self) -> PersistResult | None:
+    def finish_persist(self) -> PersistResult | None:
         """Apply the result of the persist, but for damage that it has found, which is reported.
 
         None if a CLEAR came meanwhile: the written data is of before it.
@@ -250,7 +250,7 @@ class Persister:
         self._delete_retired(job)
         return None if self._job_is_stale else result
 
-    def abandon(self) -> None:
+    def abandon_persist(self) -> None:
         """Undo a failed persist, which will be tried again."""
         job = self._end()
         # Even its commit may be in the store: a sync can fail after the write.

@@ -269,11 +269,11 @@ class Catalog:
     def begin_commit(self) -> Commit | None:
         """Take the appended records, for `Commit.run` in any thread; None without any or during a commit."""
         self._require_open()
-        return self._journal.begin()
+        return self._journal.begin_commit()
 
     def finish_commit(self, commit: Commit) -> int:
         """Account for a finished commit; returns the durable token. Raises StorageError as `commit` does."""
-        return self._journal.finish(commit)
+        return self._journal.finish_commit(commit)
 
     # ---- background work
 

@@ -1,13 +1,13 @@
 """The journal: all changes since an index's last persist, durable by group commit.
 
 Records of a subscription are numbered 1, 2, 3 … without a gap; the type is in the key, so that it is known
-even if the value is corrupt. `append` changes memory only. The core's thread takes and finishes a commit, any
-thread writes it. A failed commit puts its records back, so no appended record is lost.
+even if the value is corrupt. An append changes memory only. The core's thread takes and finishes a commit,
+any thread writes it. A failed commit puts its records back, so no appended record is lost.
 
-The rule for the commit thread: it touches only the records that `begin` has taken. Taken records are not
-joined with later ones, and `begin` has already omitted the superfluous ones. So the thread reads nothing of a
-`SubscriptionJournal` but the subscription's number, and nothing of an index. Its result, an error or none, is
-in place before any waiter continues.
+The rule for the commit thread: it touches only the records that `begin_commit` has taken. Taken records are
+not joined with later ones, and `begin_commit` has already omitted the superfluous ones. So the thread reads
+nothing of a `SubscriptionJournal` but the subscription's number, and nothing of an index. Its result, an
+error or none, is in place before any waiter continues.
 
 Invariants: at most one commit is being written; `durable_token` never exceeds the extent of a synced write;
 only `Journal` writes to a `SubscriptionJournal`, on the core's thread, and all others read it. `check` walks
@@ -123,7 +123,7 @@ class Record:
 class Commit:
     """A group commit on its way: taken, then `run` by any thread, then finished by the core's thread.
 
-    records, extra: the content; nobody changes them before `Journal.finish`.
+    records, extra: the content; nobody changes them before `Journal.finish_commit`.
     error: why it has failed; valid once `wait` has returned.
     """
 
@@ -140,7 +140,7 @@ class Commit:
         self._done = threading.Event()
 
     def run(self) -> None:
-        """Write everything, the last piece synced. Keeps all errors, foreseen or not, for `finish`."""
+        """Write everything, the last piece synced. Keeps all errors, foreseen or not, for `finish_commit`."""
         try:
             self._write()
         except StorageError as error:
@@ -165,11 +165,6 @@ class Commit:
         # Last: an index's identity, or the log it has all of, must not be there without its changes.
         batch.extend(self.extra)
         self._store.write(batch, sync=True)
-
-    @property
-    def done(self) -> bool:
-        """True if it has run."""
-        return self._done.is_set()
 
     def wait(self) -> None:
         """Wait until another thread has run this commit."""
@@ -224,7 +219,8 @@ class Journal:
     ) -> int:
         """Append ADD or MOVE; returns the token."""
         for start in range(0, len(entries), RECORD_ENTRIES_MAX):
-            part = entries.part(start, min(len(entries), start + RECORD_ENTRIES_MAX))
+            stop = min(len(entries), start + RECORD_ENTRIES_MAX)
+            part = entries if stop - start == len(entries) else entries.part(start, stop)
             record = subscription._tail
             if (
                 record is None
@@ -301,7 +297,7 @@ class Journal:
         self.persisted(subscription, subscription.last_sequence, subscription.size_bytes, None)
         subscription._removed = True
 
-    def begin(self) -> Commit | None:
+    def begin_commit(self) -> Commit | None:
         """Take everything appended; None if that is nothing or another commit is being written."""
         if self._writing is not None or self.durable_token == self.appended_token:
             return None
@@ -317,9 +313,9 @@ class Journal:
         self._pending, self._extra = [], Batch()
         return self._writing
 
-    def finish(self, commit: Commit) -> int:
+    def finish_commit(self, commit: Commit) -> int:
         """Account for a finished commit; the durable token. Raises StorageError if the write failed."""
-        if not commit.done:
+        if not commit._done.is_set():
             raise TidegateIndexError("a commit is finished that has not run")
         if not commit.finished:
             commit.finished = True
@@ -371,11 +367,11 @@ class Journal:
         if self._writing is not None:
             writing = self._writing
             writing.wait()
-            self.finish(writing)
-        commit = self.begin()
+            self.finish_commit(writing)
+        commit = self.begin_commit()
         if commit is not None:
             commit.run()
-            self.finish(commit)
+            self.finish_commit(commit)
         return self.durable_token
 
     def _new_record(self, subscription: SubscriptionJournal, record_type: RecordType) -> Record:

@@ -59,7 +59,7 @@ class PositionState(Holding):
 
     # ---- what the broker tells
 
-    def add(self, entries: Entries) -> Entries:
+    def hold(self, entries: Entries) -> Entries:
         """Hold the positions of `entries`; returns the new entries."""
         ledger_id, entry_id = self.mark
         if len(entries) and bounds(entries.ledger_id)[0] <= ledger_id:

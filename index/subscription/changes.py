@@ -51,9 +51,9 @@ class Changes(Generic[IndexT]):
         """The last mark-delete position that the broker told."""
         return self._positions.mark
 
-    def add(self, entries: Entries) -> Entries:
+    def stage_new(self, entries: Entries) -> Entries:
         """Stage the entries that are new; returns them."""
-        fresh = self._positions.add(entries)
+        fresh = self._positions.hold(entries)
         moved = self._positions.moved
         elsewhen = moved.positions.contains(fresh) if moved else None
         if elsewhen is None or not elsewhen.any():

@@ -113,7 +113,7 @@ class DelayIndex:
         Returns a token: the entries are durable when `Catalog.durable_token` has reached it.
         Raises InvalidEntriesError if an id is out of range; nothing is added then.
         """
-        fresh = self._changes.add(entries.validated())
+        fresh = self._changes.stage_new(entries.validated())
         if not len(fresh):
             return self._journal.appended_token
         self._context.added_entries += len(fresh)
@@ -319,9 +319,7 @@ class DelayIndex:
         """
         try:
             self.state.check()
-            self.timeline.check(
-                self._blocks.look, complete=not self._quarantine.pending and not self._absent
-            )
+            self.timeline.check(self._blocks.look, complete=not self._quarantine.pending and not self._absent)
             self._persister.check()
             self._absent.check()
             self._quarantine.check()

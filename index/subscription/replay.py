@@ -68,7 +68,7 @@ class _Gathered:
     def make(self, changes: Changes[IndexT]) -> None:
         """Make the changes of all records gathered."""
         if self._added:
-            changes.add(Entries.concat(self._added))
+            changes.stage_new(Entries.concat(self._added))
         if self._moved:
             changes.move(Entries.concat(self._moved))
         if self._acknowledged:

@@ -88,13 +88,13 @@ class Upkeep(Generic[IndexT]):
 
     def begin_persist(self, now_ms: int) -> PersistJob:
         """Take everything for a persist, to be run by any thread."""
-        job = self._persister.begin(now_ms)
+        job = self._persister.begin_persist(now_ms)
         self._notices.persist_begins()
         return job
 
     def finish_persist(self) -> None:
         """Apply the result of the persist."""
-        result = self._persister.finish()
+        result = self._persister.finish_persist()
         if result is not None:
             self._lose(result.lost)
             self._report(result.corrupt)
@@ -102,7 +102,7 @@ class Upkeep(Generic[IndexT]):
 
     def abandon_persist(self) -> None:
         """Undo a failed persist, which will be tried again."""
-        self._persister.abandon()
+        self._persister.abandon_persist()
         self._notices.want_persist()
         self.tell_wishes()
 
@@ -129,11 +129,11 @@ class Upkeep(Generic[IndexT]):
         The returned function may be called in any thread, also several times, until `finish_compaction`.
         Without `commits` it may run beside a persist of this index, and only merges.
         """
-        return self._compactor.begin(commits=commits)
+        return self._compactor.begin_compaction(commits=commits)
 
     def finish_compaction(self, *, failed: bool = False) -> int:
         """Apply the work of a compaction that ended, paused or failed; the number of compacted slices."""
-        result = self._compactor.finish(failed=failed)
+        result = self._compactor.finish_compaction(failed=failed)
         self._report(result.corrupt)
         if failed:
             self._notices.want_persist()

@@ -37,7 +37,7 @@ class Unopened(Protocol):
         """True if its entries are in the store; entries in memory need not be opened before they are due."""
         ...
 
-    def open(self) -> Iterable[tuple[EntryKey, Item]]:
+    def open_item(self) -> Iterable[tuple[EntryKey, Item]]:
         """The (key, item) pairs to put in its place."""
         ...
 
@@ -113,7 +113,7 @@ class RunHeap:
         self._open(item)
         return True
 
-    def pop(self, now_ms: int, limit: int, scan_limit: int, accept: Accept) -> Entries:
+    def pop_entries(self, now_ms: int, limit: int, scan_limit: int, accept: Accept) -> Entries:
         """Entries with deliver_at_ms <= now_ms in order, at most `limit` of those that `accept` lets through.
 
         accept(taken): called with the consumed parts of runs, which together are the next entries; returns
@@ -180,7 +180,7 @@ class RunHeap:
         return runs, None
 
     def _open(self, item: Unopened) -> None:
-        opened = item.open()
+        opened = item.open_item()
         self.discard(item)
         for key, inner in opened:
             self.push(key, inner)

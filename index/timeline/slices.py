@@ -39,7 +39,7 @@ class Block:
         self.run: Run | None = None
         self.consumed = False
 
-    def open(self) -> Iterable[tuple[EntryKey, Item]]:
+    def open_item(self) -> Iterable[tuple[EntryKey, Item]]:
         """Load the block as a run."""
         entries = self.of.load(self)
         if entries is None:
@@ -108,7 +108,7 @@ class Slice:
         """Key of the first entry. There must be a block."""
         return min(block.descriptor.first for block in self.blocks.values())
 
-    def open(self) -> Iterable[tuple[EntryKey, Item]]:
+    def open_item(self) -> Iterable[tuple[EntryKey, Item]]:
         """Activate the slice: its blocks become items of their own."""
         self.active = True
         return [(block.descriptor.first, block) for block in self.blocks.values() if not block.consumed]

@@ -73,7 +73,7 @@ class Chunk:
         """A lower bound of the first entry's key."""
         return (self.first_ms, -1, -1)
 
-    def open(self) -> Iterable[tuple[EntryKey, Item]]:
+    def open_item(self) -> Iterable[tuple[EntryKey, Item]]:
         """Sort the chunk into a run."""
         run = self._staging.sorted_run(self)
         return [(run.key(), run)]
@@ -98,7 +98,7 @@ class Staging:
         """Entries in memory, also those in flight and dead ones."""
         return self._waiting + len(self.in_flight)
 
-    def add(self, entries: Entries) -> None:
+    def add_unsorted(self, entries: Entries) -> None:
         """Stage entries in any order."""
         for start in range(0, len(entries), self._chunk_entries):
             part = entries.part(start, min(len(entries), start + self._chunk_entries))

@@ -7,8 +7,9 @@ out asks here; only `Changes`, `Upkeep` and what they begin change it otherwise.
 
 Invariants (walked by `check`): every held position is in staging, in frozen staging, or in a block of an
 unfinished slice, unless a block is corrupt and its audit is still to come; everything in the heap belongs to
-one of them; the listener knows `next_load_ms` after each call. A position always has the same deliver_at_ms (messages are immutable), so that a second copy of
-an entry, left over from before an UNACK, is equal to the first.
+one of them; the listener knows of each change of `next_load_ms`. A position always has the same deliver_at_ms
+(messages are immutable), so that a second copy of an entry, left over from before an UNACK, is equal to the
+first.
 """
 
 from __future__ import annotations
@@ -90,12 +91,12 @@ class Timeline:
     def stage(self, entries: Entries) -> None:
         """Stage new entries, in any order."""
         if len(entries):
-            self._staging.add(entries)
+            self._staging.add_unsorted(entries)
 
     def stage_moved(self, entries: Entries) -> None:
         """Stage held entries of moved positions, at the times that hold."""
         if len(entries):
-            self._moved.add(entries)
+            self._moved.add_unsorted(entries)
             self._renew_moved()
 
     def _renew_moved(self) -> None:
@@ -109,7 +110,7 @@ class Timeline:
         entries = entries.take(self._holding.held.contains(entries))
         in_flight = self._holding.in_flight.contains(entries)
         self._moved.in_flight.append(entries.take(in_flight), self._holding.held)
-        self._moved.add(entries.take(~in_flight))
+        self._moved.add_unsorted(entries.take(~in_flight))
 
     def carry(self, entries: Entries) -> None:
         """Stage entries that a persist leaves staged: sorted, without repeats."""
@@ -127,7 +128,7 @@ class Timeline:
         if limit <= 0:
             return Entries.empty()
         try:
-            return self._heap.pop(now_ms, limit, self._options.pop_scan_entries, self._accept)
+            return self._heap.pop_entries(now_ms, limit, self._options.pop_scan_entries, self._accept)
         finally:
             self.finish_slices()
 

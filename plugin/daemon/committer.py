@@ -95,7 +95,7 @@ class Committer(Generic[StreamT]):
         """Entries and positions of the changes that no commit covers yet."""
         return self._entries + self._entries_committing
 
-    def note(self, stream: StreamT, entries: int) -> None:
+    def note_change(self, stream: StreamT, entries: int) -> None:
         """``stream`` has made a change worth ``entries`` journal entries."""
         self._waiting[stream] = None
         full_before = self._entries >= self._entries_max

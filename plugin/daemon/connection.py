@@ -131,7 +131,7 @@ class Connection(asyncio.BufferedProtocol):
             clock,
             loop,
             metrics,
-            write=self._out.write,
+            write=self._out.write_frame,
             may_write=lambda: self.writable and not self._closing,
             is_open=self._streams.is_open,
             sent=engine.answer_sent,
@@ -208,7 +208,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             try:
                 for frame in self._decoder.feed(memoryview(self._read_buffer)[:nbytes]):
-                    if not self._small_adds.keep(frame, self._streams.get(frame.stream)):
+                    if not self._small_adds.gather(frame, self._streams.get(frame.stream)):
                         self._apply_gathered()
                         self._on_frame(frame)
                     if self._closing:
@@ -228,7 +228,7 @@ class Connection(asyncio.BufferedProtocol):
     def _bound_half_frames(self, *, is_same: bool) -> None:
         """Raises nothing. is_same: no frame was completed since the last call."""
         size_bytes = 0 if self._closing else self._decoder.buffered_bytes
-        ended = self._half_frames.note(self, size_bytes, is_same=is_same)
+        ended = self._half_frames.note_half_frame(self, size_bytes, is_same=is_same)
         if ended is not None:
             ended.give_back("too much is half received, and this connection has waited longest for the rest")
 
@@ -314,10 +314,10 @@ class Connection(asyncio.BufferedProtocol):
         """Send a frame; it leaves at the end of this turn of the loop."""
         if self._transport is None or self._transport.is_closing():
             return
-        self._out.write(encode(message, stream_id, seq))
-        self._metrics.frames_sent(message.type)
+        self._out.write_frame(encode(message, stream_id, seq))
+        self._metrics.frames_sent.inc(message.type.name)
         if isinstance(message, Error):
-            self._metrics.errors_sent(ErrorCode(message.code).name)
+            self._metrics.errors_sent.inc(ErrorCode(message.code).name)
 
     def end_stream(self, stream: Stream, code: ErrorCode, message: str) -> None:
         """The daemon ends one stream with ERROR."""
@@ -345,7 +345,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def _opened(self, stream: Stream) -> None:
-        self._answers.add(stream)
+        self._answers.answer_open(stream)
 
     # --- incoming ---------------------------------------------------------------------------------
 
@@ -365,13 +365,14 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._added = True
         for (stream, frames), add in zip(by_stream.items(), adds, strict=True):
-            for _ in frames:
-                self._metrics.frames_received(FrameType.ADD)
-            self._streams.change(stream, frames[-1].seq, add, self._received_ns, first_seq=frames[0].seq)
+            self._metrics.frames_received.inc(FrameType.ADD.name, len(frames))
+            self._streams.apply_change(
+                stream, frames[-1].seq, add, self._received_ns, first_seq=frames[0].seq
+            )
 
     def _on_frame(self, frame: Frame) -> None:
         message = decode(frame)
-        self._metrics.frames_received(message.type)
+        self._metrics.frames_received.inc(message.type.name)
         if self.hello is None:
             if not isinstance(message, Hello):
                 raise ProtocolError(ErrorCode.MALFORMED, f"{message.type.name} before HELLO")
@@ -391,7 +392,7 @@ class Connection(asyncio.BufferedProtocol):
             case Bypassed() if self.hello.role == Role.BROKER:
                 self._engine.bypasses.tell(self, message)
             case Open() if self.hello.role == Role.BROKER:
-                self._streams.open(frame.stream, message)
+                self._streams.open_stream(frame.stream, message)
             case Paced() | Credit() | Add() | Move() | Ack() | Unack() | MarkDelete() | Clear() | Close() if (
                 self.hello.role == Role.BROKER
             ):

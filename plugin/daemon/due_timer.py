@@ -65,7 +65,7 @@ class DueTimer(Generic[StreamT]):
     def __len__(self) -> int:
         return len(self._heap) + len(self._paused)
 
-    def set(self, stream: StreamT, at_ms: int | None) -> None:
+    def look_at(self, stream: StreamT, at_ms: int | None) -> None:
         """Look at ``stream`` at ``at_ms``; None takes it out."""
         if at_ms is None:
             self.discard(stream)

@@ -63,7 +63,7 @@ class DurableNews:
     def on_committed(self, seconds: float) -> None:
         """See ``committer.CommitListener``."""
         self._metrics.commit_duration.observe(seconds)
-        self._metrics.commits("ok")
+        self._metrics.commits.inc("ok")
         if self.failing:
             self.failing = False
             self._health.clear("storage")
@@ -71,7 +71,7 @@ class DurableNews:
 
     def on_commit_failed(self, waiting: Iterable[Stream], error: StorageError) -> None:
         """See ``committer.CommitListener``."""
-        self._metrics.commits("failed")
+        self._metrics.commits.inc("failed")
         if not self.failing:
             self._log.error("frames cannot be made durable, trying again", error=str(error))
         self.failing = True

@@ -20,6 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidegate.index import (
+    ENTRY_BYTES,
     Catalog,
     Clock,
     DelayIndex,
@@ -300,12 +301,12 @@ class DaemonEngine:
     def added(self, index: DelayIndex, positions: PositionSet) -> None:
         """See ``ingestion.IngestionOwner``."""
         self._metrics.entries_added.inc(len(positions))
-        self._reading_pace.count_read(len(positions))
+        self._reading_pace.count_read(len(positions) * ENTRY_BYTES)
         self._changed_by_others(index)
         stream = self.ownership.get(index.name)
         if stream is not None:
             stream.session.brought(positions)
-            self._handing_out.schedule(stream)
+            self._handing_out.schedule_look(stream)
 
     def _commit_soon(self) -> None:
         self._committer.wake()
@@ -314,7 +315,7 @@ class DaemonEngine:
         """Absent blocks have come: their entries can be handed out."""
         stream = self.ownership.get(index.name)
         if stream is not None:
-            self._handing_out.schedule(stream)
+            self._handing_out.schedule_look(stream)
 
     def let_go(self, index: DelayIndex) -> None:
         """See ``ingestion.IngestionOwner``."""
@@ -341,7 +342,7 @@ class DaemonEngine:
     def answer_sent(self, stream: Stream) -> None:
         """The last HELD of the stream has been written."""
         self._held_news.answer_sent(stream)
-        self._handing_out.schedule(stream)
+        self._handing_out.schedule_look(stream)
 
     def answer_failed(self, stream: Stream, error: Exception) -> None:
         """The answer to OPEN cannot be made: a bug."""
@@ -361,7 +362,7 @@ class DaemonEngine:
             self.ownership.release(stream)
             self._retention.unserved(stream.session.index)
 
-    def change(
+    def apply_change(
         self, stream: Stream, seq: int, change: Change, received_ns: int, *, first_seq: int | None = None
     ) -> None:
         """Apply a frame that changes the index, or those from ``first_seq`` on together.
@@ -376,33 +377,34 @@ class DaemonEngine:
             raise StreamError(
                 ErrorCode.STORAGE, "memory is full of entries that cannot be spilled: try again later"
             )
-        stream.session.follow(self.catalog.get(stream.name))
+        session = stream.session
+        session.follow(self.catalog.get(session.name))
         try:
-            entries = stream.session.apply(seq, change, received_ns, first_seq=first_seq)
+            entries = session.apply_frame(seq, change, received_ns, first_seq=first_seq)
         except TidegateIndexError as error:
             raise self._failures.refused(error) from error
         except (ProtocolError, StreamError):
             raise
         except Exception as error:
-            raise self._failures.bug(stream.session.index, repr(stream.session), error) from error
+            raise self._failures.bug(session.index, repr(session), error) from error
         if isinstance(change, Add | Move):
-            self._reading_pace.count_read(entries)
+            self._reading_pace.count_read(entries * ENTRY_BYTES)
         if isinstance(change, Add):
             self._metrics.entries_added.inc(entries)
             if self.queries.recorder.active:
-                self.queries.recorder.note(stream.name, change.entries.deliver_at_ms)
-        self._committer.note(stream, entries)
+                self.queries.recorder.record_arrivals(session.name, change.entries.deliver_at_ms)
+        self._committer.note_change(stream, entries)
         # Entries added by a former stream of the connection are handed out on its successor.
-        current = self.ownership.get(stream.name) or stream
+        current = self.ownership.get(session.name) or stream
         if isinstance(change, Add) and current is not stream:
             current.session.brought(PositionSet.of_entries(change.entries))
-        self._handing_out.schedule(current)
+        self._handing_out.schedule_look(current)
 
     def read_pause_s(self) -> float:
         """The wait after the last read, 0 for none. After the wait, ask again."""
         if self.storage_failing:
             return 0.0  # entries are refused: a pause would keep credit and acknowledgements from us
-        return self._reading_pace.pause_s()
+        return self._reading_pace.pause_s(self.clock.monotonic_ns())
 
     def paused(self, seconds: float) -> None:
         """A connection was not read for ``seconds``, because the engine wished it."""
@@ -438,8 +440,8 @@ class DaemonEngine:
             self._failures.end(stream, error)
             return None
         if token is not None:
-            self._committer.note(stream, entries)
-            self._handing_out.schedule(stream)
+            self._committer.note_change(stream, entries)
+            self._handing_out.schedule_look(stream)
         return token
 
     def after_last_words(self, stream: Stream, then: Callable[[], None]) -> None:
@@ -458,4 +460,4 @@ class DaemonEngine:
     def credit(self, stream: Stream, more: int) -> None:
         """The broker has room again."""
         stream.session.add_credit(more)
-        self._handing_out.schedule(stream)
+        self._handing_out.schedule_look(stream)

@@ -31,7 +31,9 @@ class HalfFrames(Generic[ConnectionT]):
         self.size_bytes = 0
         self._sizes: dict[ConnectionT, int] = {}  # in the order in which their frames began
 
-    def note(self, connection: ConnectionT, size_bytes: int, *, is_same: bool) -> ConnectionT | None:
+    def note_half_frame(
+        self, connection: ConnectionT, size_bytes: int, *, is_same: bool
+    ) -> ConnectionT | None:
         """A connection now has ``size_bytes`` of a frame: the same one as before, or another.
 
         Returns the connection to end, if any; its bytes count no more.

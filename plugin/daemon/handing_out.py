@@ -71,9 +71,9 @@ class HandingOut:
         """Hand out nothing more."""
         self._timer.stop()
 
-    def schedule(self, stream: Stream) -> None:
+    def schedule_look(self, stream: Stream) -> None:
         """The stream has changed: look at it when its next entry is due."""
-        self._timer.set(stream, self._next_look(stream))
+        self._timer.look_at(stream, self._next_look(stream))
 
     def end(self, stream: Stream) -> None:
         """The stream is gone, or has a successor: do not look at it any more."""
@@ -86,7 +86,7 @@ class HandingOut:
     def writable(self, connection: Link) -> None:
         """The connection takes data again."""
         for stream in self._blocked.pop(connection, {}):
-            self.schedule(stream)
+            self.schedule_look(stream)
 
     def gone(self, connection: Link) -> None:
         """The connection is closed."""

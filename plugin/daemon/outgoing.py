@@ -42,7 +42,7 @@ class Outgoing:
         """The peer is there."""
         self._transport = transport
 
-    def write(self, data: bytes) -> None:
+    def write_frame(self, data: bytes) -> None:
         """Send a frame's bytes, together with all others of this turn."""
         if not self._frames:
             self._loop.call_soon(self.flush)
@@ -95,7 +95,7 @@ class Answers:
         self._answering: tuple[Stream, Iterator[bytes]] | None = None
         self._next_step: asyncio.Handle | None = None
 
-    def add(self, stream: Stream) -> None:
+    def answer_open(self, stream: Stream) -> None:
         """Answer the OPEN of ``stream``, after the earlier ones."""
         self._waiting.append(stream)
         self.go_on()
@@ -144,7 +144,7 @@ class Answers:
             return  # ended while it waited
         for held in stream.session.held_frames():
             yield encode(held, stream.session.stream_id)
-            self._metrics.frames_sent(FrameType.HELD)
+            self._metrics.frames_sent.inc(FrameType.HELD.name)
             if not self._is_open(stream):
                 return  # its number may be another stream's by now, which would take the rest for its answer
         self._sent(stream)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidegate.index import ENTRY_BYTES, Catalog, Clock
+from tidegate.index import Catalog, Clock
 from tidegate.plugin.daemon.admission import Admission
 from tidegate.plugin.daemon.settings import Settings
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 STOPPED_TOLD_NS = 1_000_000_000  # a stop of reading is logged after so long
 
 
-class ReadingPace:
-    """The daemon's one ``Admission``, fed with the entries read and spilled."""
+class ReadingPace(Admission):
+    """The daemon's one ``Admission``: it also knows failures of spilling, and logs."""
 
     def __init__(
         self,
@@ -25,36 +25,23 @@ class ReadingPace:
         settings: Settings,
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
+        super().__init__(settings.staging_bytes, settings.staging_bytes_max)
         self._catalog = catalog
         self._clock = clock
         self._log = log
-        self._admission = Admission(settings.staging_bytes, settings.staging_bytes_max)
         self._stopped_ns: int | None = None
         self._told_stopped = False
 
     @property
-    def stopped(self) -> bool:
-        """True while nothing is read."""
-        return self._admission.stopped
-
-    @property
     def memory_full(self) -> bool:
         """True if there is no room for entries, and none comes because spilling fails."""
-        return self._admission.stopped and self._catalog.persist_failure is not None
-
-    def count_read(self, entries: int) -> None:
-        """Count ``entries`` as read."""
-        self._admission.count_read(entries * ENTRY_BYTES)
-
-    def pause_s(self) -> float:
-        """The wait before the next read, 0 for none. After the wait, ask again."""
-        return self._admission.pause_s(self._clock.monotonic_ns())
+        return self.stopped and self._catalog.persist_failure is not None
 
     def tell_level(self, unspilled_bytes: int) -> None:
         """Set the bytes that are in memory and in no slice. To be called often."""
         now_ns = self._clock.monotonic_ns()
-        self._admission.tell(unspilled_bytes, now_ns)
-        if not self._admission.stopped:
+        self.tell(unspilled_bytes, now_ns)
+        if not self.stopped:
             self._stopped_ns = None
             if self._told_stopped:
                 self._told_stopped = False

@@ -59,7 +59,7 @@ class Recorder:
             self._holder = None
             self._begin()
 
-    def note(self, name: SubscriptionName, deliver_at_ms: Int64Array) -> None:
+    def record_arrivals(self, name: SubscriptionName, deliver_at_ms: Int64Array) -> None:
         """These have arrived now. O(kept) of a frame's entries."""
         if self._holder is None or (self._of is not None and self._of != name):
             return

@@ -112,7 +112,7 @@ class Session:
         yield Held(*here, last=True)
         self.answer_made = True
 
-    def apply(self, seq: int, change: Change, received_ns: int, *, first_seq: int | None = None) -> int:
+    def apply_frame(self, seq: int, change: Change, received_ns: int, *, first_seq: int | None = None) -> int:
         """Make one change; returns its weight in journal entries (for the size of a commit group).
 
         first_seq: the frames from there to ``seq`` are one change.

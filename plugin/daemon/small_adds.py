@@ -28,7 +28,7 @@ class SmallAdds:
     def __init__(self) -> None:
         self._gathered = Gathered({}, [])
 
-    def keep(self, frame: Frame, stream: Stream | None) -> bool:
+    def gather(self, frame: Frame, stream: Stream | None) -> bool:
         """Keep an ADD of few entries that continues the last one of its stream; false if it does not."""
         if stream is None or frame.type is not FrameType.ADD or len(frame.payload) > SMALL_BYTES:
             return False

@@ -86,7 +86,7 @@ class StreamOpener:
             RestoreRequest(connection.log_requests, stream_id, request, is_wanted, came)
         )
 
-    def open(self, connection: Link, stream_id: int, request: Open) -> Stream:
+    def begin_stream(self, connection: Link, stream_id: int, request: Open) -> Stream:
         """A new stream. Raises ``StreamError``."""
         name = SubscriptionName(request.topic, request.subscription)
         _check(name, request.incarnation)
@@ -112,7 +112,7 @@ class StreamOpener:
         if previous is not None:
             self._handing_out.end(previous)
             self._takeover.replace(previous, stream)
-        self._committer.note(stream, 0)
+        self._committer.note_change(stream, 0)
         self._log.debug(
             "stream opened", broker=connection.peer_name, topic=name.topic, subscription=name.subscription
         )

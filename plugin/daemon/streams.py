@@ -87,7 +87,7 @@ class Streams:
 
     # --- opening ----------------------------------------------------------------------------------
 
-    def open(self, stream_id: int, request: Open) -> None:
+    def open_stream(self, stream_id: int, request: Open) -> None:
         """Open a stream, after its index was brought here if necessary. Raises ``ProtocolError``."""
         if stream_id in self._open or stream_id in self._opening:
             raise ProtocolError(ErrorCode.ALREADY_OPEN, f"stream {stream_id} is open already")
@@ -149,7 +149,7 @@ class Streams:
 
     def _begin(self, stream_id: int, request: Open) -> None:
         try:
-            stream = self._engine.opener.open(self._connection, stream_id, request)
+            stream = self._engine.opener.begin_stream(self._connection, stream_id, request)
         except StreamError as error:
             self._refuse(stream_id, error)
             return
@@ -183,7 +183,7 @@ class Streams:
         elif isinstance(message, Credit):
             self._engine.credit(stream, message.more)
         else:
-            self.change(stream, frame.seq, message, received_ns)
+            self.apply_change(stream, frame.seq, message, received_ns)
 
     def decided(self, stream_id: int, seq: int, answer: Cancelled | Rescheduled | Peeked) -> None:
         """The broker has answered a CANCEL, RESCHEDULE or PEEK; nobody waits on a stream that has ended."""
@@ -191,12 +191,12 @@ class Streams:
         if stream is not None:
             self._engine.decided(stream, seq, answer)
 
-    def change(
+    def apply_change(
         self, stream: Stream, seq: int, change: Change, received_ns: int, *, first_seq: int | None = None
     ) -> None:
         """Apply a change, or those from ``first_seq`` on together; a failed one ends its stream."""
         try:
-            self._engine.change(stream, seq, change, received_ns, first_seq=first_seq)
+            self._engine.apply_change(stream, seq, change, received_ns, first_seq=first_seq)
         except StreamError as error:
             self.end(stream, error.code, error.message)
 

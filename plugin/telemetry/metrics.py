@@ -18,7 +18,6 @@ import numpy as np
 from tidegate.plugin.shared.moments import AT_ONCE_MS
 from tidegate.plugin.shared.shown import shown
 from tidegate.plugin.telemetry.collectors import Collector, Count, CountByLabel, Distribution
-from tidegate.plugin.wire.frames import FrameType
 from tidegate.plugin.wire.release_pace import ReleasePace
 
 if TYPE_CHECKING:
@@ -327,16 +326,16 @@ class Metrics:
         self._collectors: list[Collector] = []
         self._registry: CollectorRegistry | None = None
         self._gauges = self._register(_GaugeCollector())
-        self._received = self._by_label("frames_received", "Frames received by type", "type")
-        self._sent = self._by_label("frames_sent", "Frames sent by type", "type")
-        self._errors = self._by_label("errors_sent", "ERROR frames sent by code", "code")
+        self.frames_received = self._by_label("frames_received", "Frames received by type", "type")
+        self.frames_sent = self._by_label("frames_sent", "Frames sent by type", "type")
+        self.errors_sent = self._by_label("errors_sent", "ERROR frames sent by code", "code")
         self.messages_changed = self._by_label(
             "messages_changed", "Messages that somebody asked to change, by outcome", "outcome"
         )
         self.audit_failures = self._count(
             "audit_failures", "Changes that could not be written to the audit log"
         )
-        self._commits = self._by_label("commits", "Group commits by result", "result")
+        self.commits = self._by_label("commits", "Group commits by result", "result")
         self.bytes_received = self._count("bytes_received", "Bytes received from clients")
         self.bytes_sent = self._count("bytes_sent", "Bytes sent to clients")
         self.reconnects = self._count("reconnects", "Connections of a broker that had been connected before")
@@ -386,22 +385,6 @@ class Metrics:
 
     def _distribution(self, name: str, documentation: str, buckets: Sequence[float]) -> Distribution:
         return self._register(Distribution(f"tidegate_{name}", documentation, buckets))
-
-    def frames_received(self, kind: FrameType) -> None:
-        """One frame came."""
-        self._received.inc(kind.name)
-
-    def frames_sent(self, kind: FrameType) -> None:
-        """One frame was sent."""
-        self._sent.inc(kind.name)
-
-    def errors_sent(self, code: str) -> None:
-        """One ERROR frame was sent."""
-        self._errors.inc(code)
-
-    def commits(self, result: str) -> None:
-        """One commit ended, ``ok`` or ``failed``."""
-        self._commits.inc(result)
 
     def observe_due(
         self, deliver_at_ms: npt.NDArray[np.int64], now_ms: int, excused_until_ms: float = -math.inf

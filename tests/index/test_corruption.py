@@ -461,7 +461,7 @@ def test_a_doubt_that_comes_up_during_a_persist_is_looked_into_by_the_next_one(a
     catalog.maintain(START_MS)
     assert executor.waiting
     # A change is made by half: the position is held, and nobody has its entry.
-    index.state.add(Entries.of([(START_MS, 7, 1)]))
+    index.state.hold(Entries.of([(START_MS, 7, 1)]))
     index.doubt()
     for _ in range(4):
         executor.run_all()

@@ -25,7 +25,7 @@ def begun(store: FlakyStore) -> tuple[Journal, Commit]:
     journal = Journal(store, ManualClock(0), 1 << 20)
     subscription = journal.new_subscription(1, Batch())
     journal.append_entries(subscription, spread(10, 1_000))
-    commit = journal.begin()
+    commit = journal.begin_commit()
     assert commit is not None
     return journal, commit
 
@@ -61,17 +61,17 @@ def test_a_thread_that_is_ended_in_the_middle_has_failed(store: FlakyStore) -> N
     with pytest.raises(Ended):
         commit.run()
     with pytest.raises(StorageError):
-        journal.finish(commit)
+        journal.finish_commit(commit)
     assert journal.durable_token == 0
 
 
 def test_a_commit_that_nobody_has_run_cannot_be_finished(store: FlakyStore) -> None:
     journal, commit = begun(store)
     with pytest.raises(TidegateIndexError, match="not run"):
-        journal.finish(commit)
+        journal.finish_commit(commit)
     assert journal.durable_token == 0
     commit.run()
-    assert journal.finish(commit) == journal.appended_token
+    assert journal.finish_commit(commit) == journal.appended_token
 
 
 def test_what_was_taken_is_not_touched_by_what_comes_later(store: FlakyStore) -> None:
@@ -79,14 +79,14 @@ def test_what_was_taken_is_not_touched_by_what_comes_later(store: FlakyStore) ->
     journal = Journal(store, ManualClock(0), 1 << 20)
     subscription = journal.new_subscription(1, Batch())
     journal.append_entries(subscription, spread(10, 1_000))
-    commit = journal.begin()
+    commit = journal.begin_commit()
     assert commit is not None
     taken = [(record.sequence, record.entries, len(record.parts)) for record in commit.records]
     journal.append_entries(subscription, spread(10, 1_000, ledger_id=6))
     journal.remove(subscription)
     assert [(record.sequence, record.entries, len(record.parts)) for record in commit.records] == taken
     commit.run()
-    journal.finish(commit)
+    journal.finish_commit(commit)
     assert store.memory.disk_bytes() > 0
 
 
@@ -106,7 +106,7 @@ def test_what_goes_with_a_commit_is_not_there_before_its_records() -> None:
     for second in range(20):
         journal.append_entries(subscription, spread(10, 1_000, ledger_id=second))
         journal.cut(subscription)
-    commit = journal.begin()
+    commit = journal.begin_commit()
     assert commit is not None
     commit.run()
     assert [sync for _, sync in pieces] == [False] * (len(pieces) - 1) + [True]

@@ -31,7 +31,7 @@ class Keeper:
         self.consumed_entries = 0
         self.in_flight = InFlightEntries()
 
-    def open(self) -> Iterable[tuple[EntryKey, Item]]:
+    def open_item(self) -> Iterable[tuple[EntryKey, Item]]:
         if self.error is not None:
             raise self.error
         self.opened = True
@@ -72,11 +72,11 @@ def test_pops_are_the_sorted_union(
     due.sort()
     at = 0
     for limit in limits:
-        popped = list(heap.pop(now_ms, limit, FOREVER_MS, everything))
+        popped = list(heap.pop_entries(now_ms, limit, FOREVER_MS, everything))
         assert popped == due[at : at + limit]
         at += len(popped)
-    assert list(heap.pop(now_ms, 1 << 20, FOREVER_MS, everything)) == due[at:]
-    assert len(heap.pop(now_ms, 1 << 20, FOREVER_MS, everything)) == 0
+    assert list(heap.pop_entries(now_ms, 1 << 20, FOREVER_MS, everything)) == due[at:]
+    assert len(heap.pop_entries(now_ms, 1 << 20, FOREVER_MS, everything)) == 0
 
 
 def test_only_what_the_limit_asks_for_is_opened() -> None:
@@ -84,9 +84,9 @@ def test_only_what_the_limit_asks_for_is_opened() -> None:
     keepers = [Keeper((100 * at + i, 0, i) for i in range(100)) for at in range(10)]
     for keeper in keepers:
         heap.push(keeper.entries.key(0), keeper)
-    assert len(heap.pop(FOREVER_MS, 150, FOREVER_MS, everything)) == 150
+    assert len(heap.pop_entries(FOREVER_MS, 150, FOREVER_MS, everything)) == 150
     assert [keeper.opened for keeper in keepers] == [True, True] + [False] * 8
-    assert len(heap.pop(250, 1_000, FOREVER_MS, everything)) == 101
+    assert len(heap.pop_entries(250, 1_000, FOREVER_MS, everything)) == 101
     assert [keeper.opened for keeper in keepers] == [True] * 3 + [False] * 7
 
 
@@ -98,9 +98,9 @@ def test_dead_entries_do_not_stall_a_pop() -> None:
     def last_only(taken: Taken) -> Entries:
         return Entries.concat(part.take(part.deliver_at_ms == 9_999) for _, part in taken)
 
-    assert len(heap.pop(FOREVER_MS, 10, 1_000, last_only)) == 0
+    assert len(heap.pop_entries(FOREVER_MS, 10, 1_000, last_only)) == 0
     assert len(heap) == 1
-    while not len(popped := heap.pop(FOREVER_MS, 10, 1_000, last_only)):
+    while not len(popped := heap.pop_entries(FOREVER_MS, 10, 1_000, last_only)):
         assert len(heap)
     assert list(popped) == [(9_999, 0, 9_999)]
 
@@ -112,11 +112,11 @@ def test_a_source_that_fails_loses_nothing(error: Exception) -> None:
     bad = Keeper([(5, 9, 9)], error)
     heap.push_run(Run(good.entries, good))
     heap.push((5, 9, 9), bad)
-    assert len(heap.pop(FOREVER_MS, 100, FOREVER_MS, everything)) == 6
+    assert len(heap.pop_entries(FOREVER_MS, 100, FOREVER_MS, everything)) == 6
     with pytest.raises(type(error)):
-        heap.pop(FOREVER_MS, 100, FOREVER_MS, everything)
+        heap.pop_entries(FOREVER_MS, 100, FOREVER_MS, everything)
     bad.error = None
-    assert list(heap.pop(FOREVER_MS, 100, FOREVER_MS, everything)) == [
+    assert list(heap.pop_entries(FOREVER_MS, 100, FOREVER_MS, everything)) == [
         (5, 9, 9),
         *((i, 0, i) for i in range(6, 10)),
     ]
@@ -143,7 +143,7 @@ def test_a_large_pop_may_leave_a_few_and_never_the_order() -> None:
     due = sorted(row for each in rows for row in each)
     popped: list[EntryKey] = []
     while len(heap):
-        some = list(heap.pop(FOREVER_MS, 2_000, FOREVER_MS, everything))
+        some = list(heap.pop_entries(FOREVER_MS, 2_000, FOREVER_MS, everything))
         assert len(some) <= 2_000
         assert len(some) >= min(1_875, len(due) - len(popped))
         popped += some
@@ -157,7 +157,7 @@ def test_a_large_pop_of_one_instant_is_exact() -> None:
         heap.push_run(Run(keeper.entries, keeper))
     sizes = []
     while len(heap):
-        sizes.append(len(heap.pop(FOREVER_MS, 2_000, FOREVER_MS, everything)))
+        sizes.append(len(heap.pop_entries(FOREVER_MS, 2_000, FOREVER_MS, everything)))
     assert sizes == [2_000, 2_000, 2_000, 2_000, 1_000]
 
 
@@ -176,5 +176,5 @@ def test_a_dense_run_among_sparse_ones_is_popped_in_one_round() -> None:
         rounds += 1
         return everything(taken)
 
-    assert len(heap.pop(FOREVER_MS, 5_000, FOREVER_MS, counted)) >= 4_600
+    assert len(heap.pop_entries(FOREVER_MS, 5_000, FOREVER_MS, counted)) >= 4_600
     assert rounds <= 2

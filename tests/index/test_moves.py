@@ -152,7 +152,7 @@ def test_a_lost_position_that_moves_during_the_persist_that_finds_it_stays_held(
     index = catalog.subscription(NAME, INCARNATION)
     gone = Entries.of([(OWN_MS, *POSITION), (OWN_MS, 5, 8)])
     # Changes are made by half: these are held, and nobody has their entries.
-    index.state.add(gone)
+    index.state.hold(gone)
     index.doubt()
     catalog.commit()
     catalog.maintain(START_MS)

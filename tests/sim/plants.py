@@ -107,8 +107,8 @@ def acknowledgements_not_put_back() -> Iterator[None]:
         ):
             original(self)
 
-    put_back, original = PositionState.put_back, Persister.abandon
-    with replaced(Persister, "abandon", abandon):
+    put_back, original = PositionState.put_back, Persister.abandon_persist
+    with replaced(Persister, "abandon_persist", abandon):
         yield
 
 

@@ -105,7 +105,8 @@ class Oracle:
         return (
             list(index.state.held) == sorted(self.held)
             and list(index.state.acknowledged) == sorted(self.acknowledged)
-            and sorted(index.state.moved.snapshot().entries()) == sorted((at, *one) for one, at in self.moved.items())
+            and sorted(index.state.moved.snapshot().entries())
+            == sorted((at, *one) for one, at in self.moved.items())
             and index.state.mark == self.mark
             and index.state.generation == self.generation
             and self.same_width(index)

@@ -50,15 +50,15 @@ def test_a_bug_in_serving_one_stream_stops_nobody() -> None:
         served.append((stream, now_ms))
 
     timer: DueTimer[str] = DueTimer(clock, cast("asyncio.AbstractEventLoop", loop), serve, BUDGET_S)
-    timer.set("buggy", T0)
-    timer.set("other", T0 + 1)
+    timer.look_at("buggy", T0)
+    timer.look_at("other", T0 + 1)
     with pytest.raises(RuntimeError):
         loop.fire()
     clock.advance(1)
     loop.fire()
     assert served == [("buggy", T0), ("other", T0 + 1)]
     clock.advance(BUG_AGAIN_MS)
-    timer.set("third", T0)
+    timer.look_at("third", T0)
     loop.fire()
     assert {stream for stream, _ in served[2:]} == {"buggy", "third"}
 
@@ -74,7 +74,7 @@ def test_a_clock_that_steps_forward_is_noticed_within_a_second(step_ms: int) -> 
 
     timer: DueTimer[str] = DueTimer(clock, cast("asyncio.AbstractEventLoop", loop), serve, BUDGET_S)
     due_at_ms = T0 + step_ms
-    timer.set("far", due_at_ms)
+    timer.look_at("far", due_at_ms)
     clock.advance(400)
     clock.set_ms(clock.now_ms() + step_ms)
     passed_ms = 400
@@ -92,7 +92,7 @@ def test_a_clock_that_steps_back_makes_nothing_early() -> None:
     timer: DueTimer[str] = DueTimer(
         clock, cast("asyncio.AbstractEventLoop", loop), lambda _, now_ms: served.append(now_ms), BUDGET_S
     )
-    timer.set("soon", T0 + 500)
+    timer.look_at("soon", T0 + 500)
     clock.set_ms(T0 - 5_000)
     for _ in range(20):
         clock.advance(loop.delay_ms)
@@ -114,7 +114,7 @@ def test_a_clock_that_steps_back_makes_no_pause_longer(fails: bool) -> None:
         return Pause(BUG_AGAIN_MS)
 
     timer: DueTimer[str] = DueTimer(clock, cast("asyncio.AbstractEventLoop", loop), serve, BUDGET_S)
-    timer.set("unreadable", T0)
+    timer.look_at("unreadable", T0)
     for _ in range(20):
         with suppress(RuntimeError):
             loop.fire()
@@ -135,9 +135,9 @@ def test_an_event_ends_a_pause() -> None:
         return Pause(60_000) if len(served) == 1 else None
 
     timer: DueTimer[str] = DueTimer(clock, cast("asyncio.AbstractEventLoop", loop), serve, BUDGET_S)
-    timer.set("one", T0)
+    timer.look_at("one", T0)
     loop.fire()
-    timer.set("one", T0)
+    timer.look_at("one", T0)
     loop.fire()
     assert served == [T0, T0]
     assert len(timer) == 0

@@ -136,17 +136,17 @@ def test_a_frame_that_goes_on_keeps_its_place(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(half_frames, "MAX_BYTES", 10)
     halves: HalfFrames[_Peer] = HalfFrames()
     slow, quick, broker = _Peer(), _Peer(), _Peer(is_broker=True)
-    assert halves.note(broker, 2, is_same=False) is None
-    assert halves.note(quick, 3, is_same=False) is None
-    assert halves.note(slow, 3, is_same=False) is None
-    assert halves.note(quick, 2, is_same=False) is None, (
+    assert halves.note_half_frame(broker, 2, is_same=False) is None
+    assert halves.note_half_frame(quick, 3, is_same=False) is None
+    assert halves.note_half_frame(slow, 3, is_same=False) is None
+    assert halves.note_half_frame(quick, 2, is_same=False) is None, (
         "another frame of it began, after that of the slow one"
     )
-    assert halves.note(slow, 4, is_same=True) is None
-    assert halves.note(quick, 5, is_same=True) is slow
+    assert halves.note_half_frame(slow, 4, is_same=True) is None
+    assert halves.note_half_frame(quick, 5, is_same=True) is slow
     assert halves.size_bytes == 7
-    assert halves.note(quick, 0, is_same=False) is None
-    assert halves.note(broker, 11, is_same=True) is broker, "nobody else is left"
+    assert halves.note_half_frame(quick, 0, is_same=False) is None
+    assert halves.note_half_frame(broker, 11, is_same=True) is broker, "nobody else is left"
     assert halves.size_bytes == 0
     halves.forget(broker)
     assert halves.size_bytes == 0

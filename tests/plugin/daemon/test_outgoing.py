@@ -88,7 +88,7 @@ async def test_a_large_answer_is_encoded_in_steps_and_says_what_was_held_at_its_
         if not done.is_set():
             loop.call_soon(next_turn)
 
-    answers.add(stream)
+    answers.answer_open(stream)
     next_turn()
     index.mark_delete(LEDGERS // 2, 0)  # between two steps
     assert not stream.session.hands_out

@@ -31,7 +31,7 @@ def test_every_so_manieth_entry_is_kept(sizes: list[int], kept_max: int) -> None
     arrivals: list[int] = []
     for number, size in enumerate(sizes):
         made = list(range(len(times), len(times) + size))
-        recorder.note(NAME, np.array(made, np.int64))
+        recorder.record_arrivals(NAME, np.array(made, np.int64))
         times += made
         arrivals += [clock.now_ms()] * size
         clock.advance(number + 1)
@@ -47,9 +47,9 @@ def test_every_so_manieth_entry_is_kept(sizes: list[int], kept_max: int) -> None
 def test_nothing_is_kept_unless_somebody_records() -> None:
     recorder, holder = Recorder(ManualClock(0)), object()
     assert not recorder.active
-    recorder.note(NAME, np.arange(10))
+    recorder.record_arrivals(NAME, np.arange(10))
     assert recorder.ask(holder, {})["seen"] == 0
-    recorder.note(NAME, np.arange(10))
+    recorder.record_arrivals(NAME, np.arange(10))
     with pytest.raises(UserError, match="another recording"):
         recorder.ask(object(), {})
     recorder.gone(object())
@@ -63,8 +63,8 @@ def test_of_one_subscription() -> None:
     recorder, holder = Recorder(ManualClock(0)), object()
     request = NAME._asdict()
     recorder.ask(holder, request)
-    recorder.note(OTHER, np.arange(3))
-    recorder.note(NAME, np.arange(4))
+    recorder.record_arrivals(OTHER, np.arange(3))
+    recorder.record_arrivals(NAME, np.arange(4))
     assert recorder.ask(holder, request)["seen"] == 4
     with pytest.raises(UserError, match="one topic and subscription"):
         recorder.ask(holder, {"topic": "orders"})

@@ -69,7 +69,7 @@ def positions(session_entries: Entries) -> list[tuple[int, int]]:
 
 def test_entries_come_when_due_and_once(catalog: Catalog) -> None:
     session = open_session(catalog)
-    session.apply(1, Add(entries(3, T0 + 10, step_ms=10), near=False), 0)
+    session.apply_frame(1, Add(entries(3, T0 + 10, step_ms=10), near=False), 0)
     assert session.wake_at_ms() == T0 + 10
     assert not len(session.pop_due(T0 + 9, 10))
     assert positions(session.pop_due(T0 + 20, 10)) == [(1, 0), (1, 1)]
@@ -79,7 +79,7 @@ def test_entries_come_when_due_and_once(catalog: Catalog) -> None:
 
 def test_the_horizon_moves_everything_forward(catalog: Catalog) -> None:
     session = open_session(catalog, request(horizon_ms=2_000))
-    session.apply(1, Add(entries(1, T0 + 5_000), near=False), 0)
+    session.apply_frame(1, Add(entries(1, T0 + 5_000), near=False), 0)
     assert session.wake_at_ms() == T0 + 3_000
     assert not len(session.pop_due(T0 + 2_999, 10))
     assert len(session.pop_due(T0 + 3_000, 10)) == 1
@@ -87,7 +87,7 @@ def test_the_horizon_moves_everything_forward(catalog: Catalog) -> None:
 
 def test_credit_bounds_what_is_handed_out(catalog: Catalog) -> None:
     session = open_session(catalog, request(credit=2))
-    session.apply(1, Add(entries(5, T0), near=False), 0)
+    session.apply_frame(1, Add(entries(5, T0), near=False), 0)
     assert positions(session.pop_due(T0, 10)) == [(1, 0), (1, 1)]
     assert session.wake_at_ms() is None
     assert not len(session.pop_due(T0, 10))
@@ -100,7 +100,7 @@ def test_credit_bounds_what_is_handed_out(catalog: Catalog) -> None:
 
 def test_nothing_is_handed_out_before_the_answer(catalog: Catalog) -> None:
     session = open_session(catalog, answered=False)
-    session.apply(1, Add(entries(1, T0), near=False), 0)
+    session.apply_frame(1, Add(entries(1, T0), near=False), 0)
     assert session.wake_at_ms() is None
     assert not len(session.pop_due(T0, 10))
     list(session.held_frames())
@@ -109,7 +109,7 @@ def test_nothing_is_handed_out_before_the_answer(catalog: Catalog) -> None:
 
 def test_near_entries_are_held_but_not_handed_out(catalog: Catalog) -> None:
     session = open_session(catalog)
-    session.apply(1, Add(entries(2, T0), near=True), 0)
+    session.apply_frame(1, Add(entries(2, T0), near=True), 0)
     assert not len(session.pop_due(T0, 10))
     again = open_session(catalog)
     assert len(again.pop_due(T0, 10)) == 2, "a new stream hands them out: nobody said they were in flight"
@@ -123,7 +123,7 @@ def test_what_is_in_flight_is_held_but_not_handed_out(catalog: Catalog) -> None:
 
 def test_what_is_in_flight_and_was_lost_is_not_handed_out_when_it_is_added_again(catalog: Catalog) -> None:
     session = open_session(catalog, request(in_flight=PositionSet.of([(1, 1)])))
-    session.apply(1, Add(entries(3, T0), near=False), 0)
+    session.apply_frame(1, Add(entries(3, T0), near=False), 0)
     assert len(session.index.state.held) == 3
     assert positions(session.pop_due(T0, 10)) == [(1, 0), (1, 2)]
 
@@ -143,27 +143,27 @@ def test_that_ends_with_any_other_change_of_it_so_that_it_is_never_stuck(
     catalog: Catalog, change: Change
 ) -> None:
     session = open_session(catalog, request(in_flight=PositionSet.of([(1, 1)])))
-    session.apply(1, change, 0)
-    session.apply(2, Clear(), 0)
-    session.apply(3, Unack(PositionSet.of([(1, 1)])), 0)
-    session.apply(4, MarkDelete(NO_POSITION), 0)
-    session.apply(5, Add(entries(3, T0), near=False), 0)
+    session.apply_frame(1, change, 0)
+    session.apply_frame(2, Clear(), 0)
+    session.apply_frame(3, Unack(PositionSet.of([(1, 1)])), 0)
+    session.apply_frame(4, MarkDelete(NO_POSITION), 0)
+    session.apply_frame(5, Add(entries(3, T0), near=False), 0)
     assert positions(session.pop_due(T0, 10)) == [(1, 0), (1, 1), (1, 2)]
 
 
 def test_what_was_in_flight_and_is_moved_is_handed_out_at_its_new_time(catalog: Catalog) -> None:
     """Also if the entry of its former time comes after the move."""
     session = open_session(catalog, request(in_flight=PositionSet.of([(1, 1)])))
-    session.apply(1, Move(Entries.of([(T0 + 5, 1, 1)]), near=False), 0)
-    session.apply(2, Add(entries(3, T0), near=False), 0)
+    session.apply_frame(1, Move(Entries.of([(T0 + 5, 1, 1)]), near=False), 0)
+    session.apply_frame(2, Add(entries(3, T0), near=False), 0)
     assert positions(session.pop_due(T0, 10)) == [(1, 0), (1, 2)]
     assert positions(session.pop_due(T0 + 5, 10)) == [(1, 1)]
 
 
 def test_the_answer_tells_what_is_held_and_acknowledged(catalog: Catalog) -> None:
     session = open_session(catalog)
-    session.apply(1, Add(entries(4, T0), near=False), 0)
-    session.apply(2, Ack(PositionSet.of([(1, 2), (9, 9)])), 0)
+    session.apply_frame(1, Add(entries(4, T0), near=False), 0)
+    session.apply_frame(2, Ack(PositionSet.of([(1, 2), (9, 9)])), 0)
     (answer,) = open_session(catalog, answered=False).held_frames()
     assert answer.last
     assert list(answer.held) == [(1, 0), (1, 1), (1, 3)]
@@ -205,22 +205,22 @@ def test_another_incarnation_starts_empty(catalog: Catalog) -> None:
 
 def test_changes_of_every_kind(catalog: Catalog) -> None:
     session = open_session(catalog)
-    session.apply(1, Add(entries(6, T0), near=False), 0)
-    session.apply(2, Ack(PositionSet.of([(1, 1)])), 0)
-    session.apply(3, Unack(PositionSet.of([(1, 1)])), 0)
-    session.apply(4, MarkDelete((1, 0)), 0)
+    session.apply_frame(1, Add(entries(6, T0), near=False), 0)
+    session.apply_frame(2, Ack(PositionSet.of([(1, 1)])), 0)
+    session.apply_frame(3, Unack(PositionSet.of([(1, 1)])), 0)
+    session.apply_frame(4, MarkDelete((1, 0)), 0)
     assert list(session.index.state.held) == [(1, 2), (1, 3), (1, 4), (1, 5)]
     assert not session.index.state.acknowledged
-    session.apply(5, Clear(), 0)
+    session.apply_frame(5, Clear(), 0)
     assert not session.index.state.held
 
 
 @pytest.mark.parametrize("seq", [0, 1, 3, 2**64 - 1])
 def test_a_seq_that_is_not_the_next_is_refused_and_changes_nothing(catalog: Catalog, seq: int) -> None:
     session = open_session(catalog)
-    session.apply(1, Add(entries(1, T0), near=False), 0)
+    session.apply_frame(1, Add(entries(1, T0), near=False), 0)
     with pytest.raises(ProtocolError) as refused:
-        session.apply(seq, Clear(), 0)
+        session.apply_frame(seq, Clear(), 0)
     assert refused.value.code == ErrorCode.OUT_OF_ORDER
     assert len(session.index.state.held) == 1
 
@@ -228,8 +228,8 @@ def test_a_seq_that_is_not_the_next_is_refused_and_changes_nothing(catalog: Cata
 def test_a_frame_is_durable_only_after_a_commit_that_covers_it(catalog: Catalog) -> None:
     session = open_session(catalog)
     before = catalog.commit()
-    session.apply(1, Add(entries(1, T0), near=False), received_ns=100)
-    session.apply(2, Add(entries(1, T0, first_entry=1), near=False), received_ns=200)
+    session.apply_frame(1, Add(entries(1, T0), near=False), received_ns=100)
+    session.apply_frame(2, Add(entries(1, T0, first_entry=1), near=False), received_ns=200)
     assert session.undurable_frames == 2
     assert session.durable(before) is None
     news = session.durable(catalog.commit())
@@ -249,11 +249,11 @@ def test_adding_again_what_is_not_durable_yet_is_not_durable_either(catalog: Cat
 
 def test_after_close_nothing_is_taken_or_handed_out(catalog: Catalog) -> None:
     session = open_session(catalog)
-    session.apply(1, Add(entries(1, T0), near=False), 0)
-    session.apply(2, Close(), 0)
+    session.apply_frame(1, Add(entries(1, T0), near=False), 0)
+    session.apply_frame(2, Close(), 0)
     assert not len(session.pop_due(T0, 10))
     with pytest.raises(StreamError) as refused:
-        session.apply(3, Clear(), 0)
+        session.apply_frame(3, Clear(), 0)
     assert refused.value.code == ErrorCode.UNKNOWN_STREAM
     news = session.durable(catalog.commit())
     assert news is not None
@@ -311,9 +311,9 @@ def test_a_cursor_that_is_older_than_what_it_told_has_the_index_emptied(
 ) -> None:
     """Pulsar was restored: what was in ledgers made since is something else in those that are made again."""
     session = open_session(catalog, request(mark_delete=(1, 1)))
-    session.apply(1, Add(entries(10, T0 + 10, step_ms=10), near=False), 0)
-    session.apply(2, Ack(PositionSet.of([(1, 8)])), 0)
-    session.apply(3, MarkDelete((1, 4)), 0)
+    session.apply_frame(1, Add(entries(10, T0 + 10, step_ms=10), near=False), 0)
+    session.apply_frame(2, Ack(PositionSet.of([(1, 8)])), 0)
+    session.apply_frame(3, MarkDelete((1, 4)), 0)
     again = open_session(catalog, request(mark_delete=mark_delete, generation=generation), answered=False)
     (answer,) = again.held_frames()
     assert ((1, 7) in set(answer.held)) is kept
@@ -351,8 +351,8 @@ def test_what_another_history_told_is_not_believed(
 ) -> None:
     """Pulsar was restored: the same positions are other messages, and nothing of them was acknowledged."""
     session = open_session(catalog, request(epoch=5, claims=(4, 5)))
-    session.apply(1, Add(entries(10, T0 + 10, step_ms=10), near=False), 0)
-    session.apply(2, Ack(PositionSet.of([(1, 8), (1, 9)])), 0)
+    session.apply_frame(1, Add(entries(10, T0 + 10, step_ms=10), near=False), 0)
+    session.apply_frame(2, Ack(PositionSet.of([(1, 8), (1, 9)])), 0)
     again = open_session(catalog, request(epoch=epoch, claims=claims, end=end), answered=False)
     (answer,) = again.held_frames()
     assert again.found_break is found
@@ -380,7 +380,7 @@ def test_an_index_is_emptied_where_damage_has_taken_who_told_it(kind: bytes) -> 
     store, clock = MemoryStore(), ManualClock(T0)
     catalog = Catalog.open(store, clock)
     session = open_session(catalog, request(epoch=5, claims=(5,)))
-    session.apply(1, Add(entries(10, T0 + 10, step_ms=10), near=False), 0)
+    session.apply_frame(1, Add(entries(10, T0 + 10, step_ms=10), near=False), 0)
     catalog.commit()
     if kind == keys.STATE:
         catalog.persist(session.name)
@@ -400,7 +400,7 @@ def test_a_break_outlives_a_crash_right_after_it(catalog: Catalog) -> None:
     store, clock = MemoryStore(), ManualClock(T0)
     catalog = Catalog.open(store, clock)
     session = open_session(catalog, request(epoch=5, claims=(5,)))
-    session.apply(1, Ack(PositionSet.of([(1, 8)])), 0)
+    session.apply_frame(1, Ack(PositionSet.of([(1, 8)])), 0)
     catalog.commit()
     other = request(epoch=5, claims=(55,))
     assert open_session(catalog, other).found_break is Break.CLAIM
@@ -447,7 +447,7 @@ def test_what_a_former_stream_still_adds_is_handed_out_by_its_successor(catalog:
     former.supersede()
     former.apply(1, Add(entries(2, T0), near=True), 0)
     former.apply(2, Add(entries(1, T0, first_entry=2), near=False), 0)
-    session.apply(1, Add(entries(3, T0), near=False), 0)
+    session.apply_frame(1, Add(entries(3, T0), near=False), 0)
     assert positions(session.pop_due(T0, 10)) == [(1, 0), (1, 1), (1, 2)]
 
 

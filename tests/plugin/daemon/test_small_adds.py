@@ -152,7 +152,9 @@ async def test_together_is_as_one_after_another(start: StartDaemon, socket_path:
                 assert one.state.held == other.state.held
                 assert one.state.acknowledged == other.state.acknowledged
                 assert one.state.mark == other.state.mark
-                assert list(one.timeline.pop_due(FAR_MS * 2, 1_000)) == list(other.timeline.pop_due(FAR_MS * 2, 1_000))
+                assert list(one.timeline.pop_due(FAR_MS * 2, 1_000)) == list(
+                    other.timeline.pop_due(FAR_MS * 2, 1_000)
+                )
             if mistake in ("none", "unknown stream"):
                 for peer in peers:
                     while peer.durable != seqs:

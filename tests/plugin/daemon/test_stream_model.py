@@ -76,7 +76,7 @@ class StreamLife(RuleBasedStateMachine):
     def send(self, change: Change) -> None:
         self.seq += 1
         self.waiting.append((self.seq, change))
-        self.session.apply(self.seq, change, 0)
+        self.session.apply_frame(self.seq, change, 0)
         if isinstance(change, Clear):
             self.handed_out.clear()  # a CLEAR that is sent again makes its positions ordinary ones
         elif isinstance(change, Add) and change.near:

@@ -354,7 +354,7 @@ async def test_what_a_former_stream_tells_before_the_new_one_begins_counts(
             if not told:
                 told.append(index)
                 former.seq += 1
-                engine.change(stream, former.seq, Ack(of_first(range(20, 30))), time.monotonic_ns())
+                engine.apply_change(stream, former.seq, Ack(of_first(range(20, 30))), time.monotonic_ns())
 
         monkeypatch.setattr(catalog.chains, "set", and_a_frame_is_read)
         world.away = False
