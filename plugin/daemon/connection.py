@@ -37,7 +37,9 @@ from tidegate.plugin.daemon.streams import Streams
 from tidegate.plugin.errors import ErrorCode, ProtocolError
 from tidegate.plugin.telemetry.metrics import Metrics
 from tidegate.plugin.wire.codec import decode, decode_adds, encode
+from tidegate.plugin.wire.control_messages import HttpRequest, Ingest, Query, Reply
 from tidegate.plugin.wire.frames import Frame, FrameDecoder, FrameType
+from tidegate.plugin.wire.log_messages import LogAnswer
 from tidegate.plugin.wire.messages import (
     Ack,
     Add,
@@ -48,9 +50,6 @@ from tidegate.plugin.wire.messages import (
     Credit,
     Error,
     Hello,
-    HttpRequest,
-    Ingest,
-    LogAnswer,
     MarkDelete,
     Message,
     Move,
@@ -59,8 +58,6 @@ from tidegate.plugin.wire.messages import (
     Peeked,
     Ping,
     Pong,
-    Query,
-    Reply,
     Rescheduled,
     Role,
     Unack,

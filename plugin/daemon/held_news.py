@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from tidegate.index import Catalog, PositionSet, SubscriptionName
 from tidegate.plugin.daemon.ownership import Ownership
 from tidegate.plugin.daemon.stream import Stream
-from tidegate.plugin.wire.codec import split_positions
 from tidegate.plugin.wire.messages import Held, Unheld
+from tidegate.plugin.wire.position_pieces import split_positions
 
 if TYPE_CHECKING:
     import structlog

@@ -36,8 +36,9 @@ from tidegate.index import (
 from tidegate.index.format import decode_block, encode_block
 from tidegate.plugin.daemon.told import told
 from tidegate.plugin.errors import UserError
-from tidegate.plugin.wire.codec import split_positions
-from tidegate.plugin.wire.messages import NAME_BYTES_MAX, Ingest, json_body
+from tidegate.plugin.wire.control_messages import Ingest, json_body
+from tidegate.plugin.wire.messages import NAME_BYTES_MAX
+from tidegate.plugin.wire.position_pieces import split_positions
 
 if TYPE_CHECKING:
     import structlog

@@ -35,7 +35,7 @@ from tidegate.plugin.shared.message_ids import message_id
 from tidegate.plugin.shared.seldom import Seldom, kind_of
 from tidegate.plugin.telemetry.lately import lately
 from tidegate.plugin.telemetry.page import page
-from tidegate.plugin.wire.messages import HttpRequest, HttpResponse, Ingest, json_body
+from tidegate.plugin.wire.control_messages import HttpRequest, HttpResponse, Ingest, json_body
 
 if TYPE_CHECKING:
     import structlog

@@ -26,8 +26,8 @@ from itertools import zip_longest
 from tidegate.index import DelayIndex, Entries, PositionSet, SubscriptionName
 from tidegate.plugin.daemon.histories import claim_of, find_break
 from tidegate.plugin.errors import ErrorCode, ProtocolError, StreamError
-from tidegate.plugin.wire.codec import split_positions
 from tidegate.plugin.wire.messages import Ack, Add, Clear, Close, Held, MarkDelete, Move, Open, Unack
+from tidegate.plugin.wire.position_pieces import split_positions
 
 Change = Add | Move | Ack | Unack | MarkDelete | Clear | Close
 

@@ -14,8 +14,9 @@ from typing import Any
 
 from tidegate.plugin.errors import DaemonAwayError, ProtocolError, UserError
 from tidegate.plugin.wire.codec import decode, encode
+from tidegate.plugin.wire.control_messages import Query, Reply, json_body
 from tidegate.plugin.wire.frames import VERSION_MAX, VERSION_MIN, FrameDecoder
-from tidegate.plugin.wire.messages import Error, Hello, Ping, Pong, Query, Reply, Role, json_body
+from tidegate.plugin.wire.messages import Error, Hello, Ping, Pong, Role
 
 TIMEOUT_SECONDS = 5.0
 _QUERY_SEQ = 1

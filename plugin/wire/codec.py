@@ -11,21 +11,11 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-import numpy as np
-from pyroaring import BitMap
-
-from tidegate.index import (
-    ENTRY_ID_MAX,
-    Entries,
-    PositionSet,
-    TidegateIndexError,
-    deserialize_bitmap,
-    serialize_bitmap,
-)
+from tidegate.index import ENTRY_ID_MAX, Entries, PositionSet
 from tidegate.plugin.errors import ErrorCode, ProtocolError
+from tidegate.plugin.wire.control_messages import HttpRequest, HttpResponse, Ingest, Query, Reply
 from tidegate.plugin.wire.frames import (
     FLAG_ASK,
     FLAG_DISOWN,
@@ -35,6 +25,7 @@ from tidegate.plugin.wire.frames import (
     FrameType,
     encode_frame,
 )
+from tidegate.plugin.wire.log_messages import LogAnswer, LogCode, LogOp, LogRequest
 from tidegate.plugin.wire.messages import (
     BYPASSED_MAX,
     Ack,
@@ -52,13 +43,6 @@ from tidegate.plugin.wire.messages import (
     Error,
     Held,
     Hello,
-    HttpRequest,
-    HttpResponse,
-    Ingest,
-    LogAnswer,
-    LogCode,
-    LogOp,
-    LogRequest,
     MarkDelete,
     Message,
     Move,
@@ -70,8 +54,6 @@ from tidegate.plugin.wire.messages import (
     PeekKind,
     Ping,
     Pong,
-    Query,
-    Reply,
     Reschedule,
     Rescheduled,
     Role,
@@ -81,30 +63,22 @@ from tidegate.plugin.wire.messages import (
     Unheld,
     Welcome,
 )
-from tidegate.plugin.wire.release_pace import PACE_AMOUNTS, PaceKind, ReleasePace
+from tidegate.plugin.wire.payload_reader import PACE, RECORD_BYTES, U16, U32, PayloadReader, entries_of
+from tidegate.plugin.wire.position_pieces import SET_CUT_BYTES
 
 MAGIC = b"TIDE"
-RECORD_BYTES = 24
 SIGNED_MAX = 2**63 - 1
-CLAIMS_MAX = 64
-SET_CUT_BYTES = 1024 * 1024
-SET_CUT_LEDGERS = 128  # each costs some 20 µs to encode, however small
 RECORDS_MAX = (SET_CUT_BYTES - 4) // RECORD_BYTES  # in a frame that this side sends
 
-_U16 = struct.Struct("<H")
-_U32 = struct.Struct("<I")
 _POSITION = struct.Struct("<qq")
 _BYTES = struct.Struct("<Q")
 _PEEK_KIND = struct.Struct("<B")
 _DELAYED = struct.Struct("<q")
-_LEDGER = struct.Struct("<qI")
 _HELLO = struct.Struct("<4sHHB")
 _WELCOME = struct.Struct("<HIQ")
 _LOG_REQUEST = struct.Struct("<Bqqq")
 _LOG_ANSWER = struct.Struct("<Bq")
-_PACE = struct.Struct("<BI")
 _OPEN = struct.Struct("<16sQQIIqq")
-_CLAIM_BYTES = 4
 _ON_STREAM_0 = {
     FrameType.BYPASSED,
     FrameType.HELLO,
@@ -147,79 +121,7 @@ _WITH_SEQ = {
 }
 
 
-class _Reader:
-    """Takes a payload apart from front to back."""
-
-    def __init__(self, kind: FrameType, payload: bytes | memoryview) -> None:
-        self._kind = kind
-        self._data = memoryview(payload)
-        self._offset = 0
-
-    def malformed(self, why: str) -> ProtocolError:
-        return ProtocolError(ErrorCode.MALFORMED, f"{self._kind.name}: {why}")
-
-    def cut(self, size: int) -> memoryview:
-        end = self._offset + size
-        if end > len(self._data):
-            raise self.malformed(f"payload ends {end - len(self._data)} bytes too early")
-        piece = self._data[self._offset : end]
-        self._offset = end
-        return piece
-
-    def rest(self) -> bytes:
-        return bytes(self.cut(len(self._data) - self._offset))
-
-    def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
-        return layout.unpack(self.cut(layout.size))
-
-    def u16(self) -> int:
-        return int(self.unpack(_U16)[0])
-
-    def u32(self) -> int:
-        return int(self.unpack(_U32)[0])
-
-    def string(self) -> str:
-        try:
-            return str(self.cut(self.u16()), "utf-8")
-        except UnicodeDecodeError as error:
-            raise self.malformed("a string is not UTF-8") from error
-
-    def records(self) -> Entries:
-        return _entries(self._kind, self.cut(self.u32() * RECORD_BYTES))
-
-    def positions(self) -> PositionSet:
-        start = self._offset
-        previous = -1
-        for _ in range(self.u32()):
-            ledger_id, size = self.unpack(_LEDGER)
-            if ledger_id <= previous:
-                raise self.malformed(f"ledger {ledger_id} does not come after ledger {previous}")
-            previous = ledger_id
-            self.cut(size)
-        try:
-            return PositionSet.deserialize(bytes(self._data[start : self._offset]))
-        except (TidegateIndexError, ValueError, IndexError) as error:
-            raise self.malformed(f"a set of positions is damaged: {error}") from error
-
-    def claims(self) -> tuple[int, ...]:
-        count = self.u16()
-        if count > CLAIMS_MAX:
-            raise self.malformed(f"{count} claims, and there are at most {CLAIMS_MAX}")
-        return struct.unpack(f"<{count}I", self.cut(count * _CLAIM_BYTES))
-
-    def pace(self) -> ReleasePace:
-        kind, amount = self.unpack(_PACE)
-        least, most = PACE_AMOUNTS.get(kind, (1, 0))
-        if not least <= amount <= most:
-            raise self.malformed(f"a pace of kind {kind} with {amount}")
-        return ReleasePace(PaceKind(kind), amount)
-
-    def end(self) -> None:
-        if self._offset != len(self._data):
-            raise self.malformed(f"{len(self._data) - self._offset} bytes after the payload")
-
-
-def _read_hello(reader: _Reader, _: int) -> Hello:
+def _read_hello(reader: PayloadReader, _: int) -> Hello:
     magic, min_version, max_version, role = reader.unpack(_HELLO)
     if magic != MAGIC:
         raise reader.malformed("not the greeting of a Tidegate client")
@@ -228,12 +130,12 @@ def _read_hello(reader: _Reader, _: int) -> Hello:
     return Hello(min_version, max_version, Role(role), reader.string(), reader.string())
 
 
-def _read_welcome(reader: _Reader, _: int) -> Welcome:
+def _read_welcome(reader: PayloadReader, _: int) -> Welcome:
     version, heartbeat_ms, daemon_id = reader.unpack(_WELCOME)
     return Welcome(version, heartbeat_ms, daemon_id, reader.string())
 
 
-def _read_open(reader: _Reader, _: int) -> Open:
+def _read_open(reader: PayloadReader, _: int) -> Open:
     incarnation, epoch, generation, horizon_ms, credit, ledger_id, entry_id = reader.unpack(_OPEN)
     for name, number in (("epoch", epoch), ("generation", generation)):
         if number > SIGNED_MAX:
@@ -255,21 +157,21 @@ def _read_open(reader: _Reader, _: int) -> Open:
     )
 
 
-def _cursor_position(reader: _Reader, ledger_id: int, entry_id: int) -> tuple[int, int]:
+def _cursor_position(reader: PayloadReader, ledger_id: int, entry_id: int) -> tuple[int, int]:
     # -1 is Pulsar's "before the first": of the topic, or of the ledger.
     if ledger_id < -1 or not -1 <= entry_id <= ENTRY_ID_MAX:
         raise reader.malformed(f"position {ledger_id}:{entry_id} is out of range")
     return ledger_id, entry_id
 
 
-def _read_log_request(reader: _Reader, _: int) -> LogRequest:
+def _read_log_request(reader: PayloadReader, _: int) -> LogRequest:
     op, ledger_id, first, last = reader.unpack(_LOG_REQUEST)
     if op not in iter(LogOp):
         raise reader.malformed(f"unknown operation {op}")
     return LogRequest(LogOp(op), ledger_id, first, last, reader.string(), reader.string(), reader.rest())
 
 
-def _read_log_answer(reader: _Reader, _: int) -> LogAnswer:
+def _read_log_answer(reader: PayloadReader, _: int) -> LogAnswer:
     code, number = reader.unpack(_LOG_ANSWER)
     if code not in iter(LogCode):
         raise reader.malformed(f"unknown code {code}")
@@ -279,7 +181,7 @@ def _read_log_answer(reader: _Reader, _: int) -> LogAnswer:
     )
 
 
-def _read_bypassed(reader: _Reader, _: int) -> Bypassed:
+def _read_bypassed(reader: PayloadReader, _: int) -> Bypassed:
     dispatchers, count = reader.u32(), reader.u16()
     if count > min(dispatchers, BYPASSED_MAX):
         raise reader.malformed(
@@ -288,12 +190,14 @@ def _read_bypassed(reader: _Reader, _: int) -> Bypassed:
     return Bypassed(dispatchers, tuple(_read_dispatcher(reader) for _ in range(count)))
 
 
-def _read_dispatcher(reader: _Reader) -> BypassedDispatcher:
+def _read_dispatcher(reader: PayloadReader) -> BypassedDispatcher:
     topic, subscription = reader.string(), reader.string()
     return BypassedDispatcher(topic, subscription, int(reader.unpack(_DELAYED)[0]), reader.string())
 
 
-def _read_decided(reader: _Reader, flags: int) -> tuple[PositionSet, PositionSet, PositionSet, Standing]:
+def _read_decided(
+    reader: PayloadReader, flags: int
+) -> tuple[PositionSet, PositionSet, PositionSet, Standing]:
     try:
         standing = Standing(flags)
     except ValueError:
@@ -301,7 +205,7 @@ def _read_decided(reader: _Reader, flags: int) -> tuple[PositionSet, PositionSet
     return reader.positions(), reader.positions(), reader.positions(), standing
 
 
-def _read_peek(reader: _Reader, _: int) -> Peek:
+def _read_peek(reader: PayloadReader, _: int) -> Peek:
     (kind,) = reader.unpack(_PEEK_KIND)
     try:
         sought = Sought(PeekKind(kind), reader.string(), reader.string())
@@ -310,7 +214,7 @@ def _read_peek(reader: _Reader, _: int) -> Peek:
     return Peek(reader.positions(), sought)
 
 
-_DECODERS: dict[FrameType, Callable[[_Reader, int], Message]] = {
+_DECODERS: dict[FrameType, Callable[[PayloadReader, int], Message]] = {
     FrameType.HELLO: _read_hello,
     FrameType.WELCOME: _read_welcome,
     FrameType.ERROR: lambda r, _: Error(r.u16(), r.string()),
@@ -351,15 +255,6 @@ _DECODERS: dict[FrameType, Callable[[_Reader, int], Message]] = {
 }
 
 
-def _entries(kind: FrameType, records: bytes | memoryview) -> Entries:
-    table = np.frombuffer(records, dtype="<i8").reshape(-1, 3)
-    if len(table) and (table.min() < 0 or table[:, 1].max() > ENTRY_ID_MAX):
-        raise ProtocolError(
-            ErrorCode.MALFORMED, f"{kind.name}: a record's ledger id, entry id or time is out of range"
-        )
-    return Entries.from_records(table)
-
-
 def decode_adds(frames: Sequence[Frame]) -> Add:
     """One ADD for several frames of a stream, all with the same flags. At least one.
 
@@ -369,15 +264,12 @@ def decode_adds(frames: Sequence[Frame]) -> Add:
     records = []
     for frame in frames:
         payload = frame.payload
-        if (
-            len(payload) < _U32.size
-            or len(payload) != _U32.size + _U32.unpack_from(payload)[0] * RECORD_BYTES
-        ):
+        if len(payload) < U32.size or len(payload) != U32.size + U32.unpack_from(payload)[0] * RECORD_BYTES:
             raise ProtocolError(
                 ErrorCode.MALFORMED, f"{frame.type.name}: its records are not as many as it says"
             )
-        records.append(payload[_U32.size :])
-    return Add(_entries(FrameType.ADD, b"".join(records)), bool(frames[0].flags & FLAG_NEAR))
+        records.append(payload[U32.size :])
+    return Add(entries_of(FrameType.ADD, b"".join(records)), bool(frames[0].flags & FLAG_NEAR))
 
 
 def decode(frame: Frame) -> Message:
@@ -387,7 +279,7 @@ def decode(frame: Frame) -> Message:
         raise ProtocolError(ErrorCode.MALFORMED, f"{kind.name} on stream {frame.stream}")
     if frame.seq != 0 and kind not in _WITH_SEQ:
         raise ProtocolError(ErrorCode.MALFORMED, f"{kind.name} with seq {frame.seq}, must be 0")
-    reader = _Reader(kind, frame.payload)
+    reader = PayloadReader(kind, frame.payload)
     message = _DECODERS[kind](reader, frame.flags)
     reader.end()
     return message
@@ -404,7 +296,7 @@ def encode(message: Message, stream: int = 0, seq: int = 0) -> bytes:  # noqa: P
             head = _WELCOME.pack(message.version, message.heartbeat_ms, message.daemon_id)
             payload = head + _string(message.product)
         case Error():
-            payload = _U16.pack(message.code) + _string(message.message)
+            payload = U16.pack(message.code) + _string(message.message)
         case Open():
             payload = _open(message)
         case Held():
@@ -414,7 +306,7 @@ def encode(message: Message, stream: int = 0, seq: int = 0) -> bytes:  # noqa: P
             payload = _records(message.entries)
             flags = FLAG_NEAR if not isinstance(message, Due) and message.near else 0
         case Credit() | Behind():
-            payload = _U32.pack(message.more if isinstance(message, Credit) else message.entries)
+            payload = U32.pack(message.more if isinstance(message, Credit) else message.entries)
         case Ack() | Unack() | Unheld():
             payload = message.positions.serialize()
         case Cancelled() | Rescheduled():
@@ -449,11 +341,11 @@ def encode(message: Message, stream: int = 0, seq: int = 0) -> bytes:  # noqa: P
 
 def _string(text: str) -> bytes:
     data = text.encode("utf-8")
-    return _U16.pack(len(data)) + data
+    return U16.pack(len(data)) + data
 
 
 def _records(entries: Entries) -> bytes:
-    return _U32.pack(len(entries)) + entries.to_records().astype("<i8", copy=False).tobytes()
+    return U32.pack(len(entries)) + entries.to_records().astype("<i8", copy=False).tobytes()
 
 
 def _open(message: Open) -> bytes:
@@ -472,10 +364,10 @@ def _open(message: Open) -> bytes:
 
 
 def _pace(message: Pace | Paced) -> bytes:
-    head = _PACE.pack(message.pace.kind, message.pace.amount)
+    head = PACE.pack(message.pace.kind, message.pace.amount)
     if isinstance(message, Pace):
         return head
-    return head + _U32.pack(message.held_back) + _string(message.why)
+    return head + U32.pack(message.held_back) + _string(message.why)
 
 
 def _peek(message: Peek | Peeked) -> bytes:
@@ -489,7 +381,7 @@ def _peek(message: Peek | Peeked) -> bytes:
 
 def _http(message: HttpRequest | HttpResponse) -> bytes:
     if isinstance(message, HttpResponse):
-        return _U16.pack(message.status) + _string(message.content_type) + message.body
+        return U16.pack(message.status) + _string(message.content_type) + message.body
     return b"".join([*map(_string, (message.method, message.target, message.role)), message.body])
 
 
@@ -498,50 +390,13 @@ def _log(message: LogRequest | LogAnswer) -> bytes:
         head = _LOG_REQUEST.pack(message.op, message.ledger_id, message.first, message.last)
         return head + _string(message.old) + _string(message.new) + message.entry
     head = _LOG_ANSWER.pack(message.code, message.number) + _string(message.message)
-    entries = [_U32.pack(len(entry)) + entry for entry in message.entries]
-    return b"".join([head, _U32.pack(len(entries)), *entries])
+    entries = [U32.pack(len(entry)) + entry for entry in message.entries]
+    return b"".join([head, U32.pack(len(entries)), *entries])
 
 
 def _bypassed(message: Bypassed) -> bytes:
-    head = _U32.pack(message.dispatchers) + _U16.pack(len(message.named))
+    head = U32.pack(message.dispatchers) + U16.pack(len(message.named))
     return head + b"".join(
         _string(one.topic) + _string(one.subscription) + _DELAYED.pack(one.delayed) + _string(one.reason)
         for one in message.named
     )
-
-
-def split_positions(
-    positions: PositionSet, cut_bytes: int = SET_CUT_BYTES, cut_ledgers: int = SET_CUT_LEDGERS
-) -> Iterator[PositionSet]:
-    """Cut a set at ledger borders into sets of ``cut_ledgers``, and about ``cut_bytes`` each on the wire.
-
-    The parts are made lazily. A ledger whose own bitmap is larger (over 8 M entries) splits at entry ids: the
-    union of the parts is the set.
-    """
-    part: list[tuple[int, bytes]] = []
-    size = 0
-    for ledger_id, data in positions.portable():
-        for piece in _split_bitmap(data, cut_bytes):
-            piece_bytes = _LEDGER.size + len(piece)
-            full = size + piece_bytes > cut_bytes or len(part) == cut_ledgers
-            if part and (full or ledger_id == part[-1][0]):
-                yield PositionSet.of_portable(part)
-                part, size = [], 0
-            part.append((ledger_id, piece))
-            size += piece_bytes
-    if part:
-        yield PositionSet.of_portable(part)
-
-
-def _split_bitmap(data: bytes, cut_bytes: int) -> Iterator[bytes]:
-    if len(data) <= cut_bytes:
-        yield data
-        return
-    bitmap = deserialize_bitmap(data)
-    # A container of 65,536 ids takes at most 8 KiB and 8 bytes of header; a cut of whole containers always
-    # fits.
-    ids = max(1, cut_bytes // (8192 + 8)) * 65_536
-    for first in range(bitmap.min() // ids * ids, bitmap.max() + 1, ids):
-        piece = bitmap & BitMap(range(first, first + ids))
-        if piece:
-            yield serialize_bitmap(piece)

@@ -1,23 +1,25 @@
 """The messages: one class for each frame type of ``docs/protocol.md``, and the choice of a version.
 
+Those of control clients and about index logs have modules of their own.
+
 ``codec`` turns them into bytes and back. Invariant: a decoded message follows the rules of its type; code
 behind the codec need not check ids, times or sets again.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from tidegate.index import Entries, PositionSet
 from tidegate.plugin.errors import ErrorCode, ProtocolError
+from tidegate.plugin.wire.control_messages import HttpRequest, HttpResponse, Ingest, Query, Reply
 from tidegate.plugin.wire.frames import VERSION_MAX, VERSION_MIN, FrameType
+from tidegate.plugin.wire.log_messages import LogAnswer, LogRequest
 from tidegate.plugin.wire.release_pace import ReleasePace
 
 NAME_BYTES_MAX = 8_192  # of a topic, a subscription, a broker: Pulsar's own tools accept no longer URL
-QUERY_BYTES_MAX = 65_536
 BYPASSED_MAX = 32
 CANCEL_VERSION = 5  # the first in which a broker is asked to cancel
 PACE_VERSION = 6  # the first in which a broker keeps a pace
@@ -333,60 +335,6 @@ class Behind:
     entries: int
 
 
-class LogOp(IntEnum):
-    """The daemon's requests to a home of index logs."""
-
-    CREATE = 1
-    APPEND = 2
-    OPEN = 3
-    READ = 4
-    CLOSE = 5
-    DELETE = 6
-    POINT = 7
-
-
-class LogCode(IntEnum):
-    """The result of such a request."""
-
-    OK = 0
-    FENCED = 1
-    NO_LEDGER = 2
-    STALE = 3
-    AWAY = 4
-    REFUSED = 5
-
-
-@dataclass(frozen=True, slots=True)
-class LogRequest:
-    """A request about the index log; the broker does not read the log's contents.
-
-    first, last: the entries that READ asks for. old, new: the pointers of POINT. entry: the bytes for APPEND.
-    """
-
-    type: ClassVar[FrameType] = FrameType.LOG_REQUEST
-    op: LogOp
-    ledger_id: int = -1
-    first: int = -1
-    last: int = -1
-    old: str = ""
-    new: str = ""
-    entry: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
-class LogAnswer:
-    """The answer to the LOG_REQUEST of the same seq.
-
-    number: the ledger's id for CREATE, the entry's number for APPEND, the last entry's for OPEN.
-    """
-
-    type: ClassVar[FrameType] = FrameType.LOG_ANSWER
-    code: LogCode
-    number: int = -1
-    message: str = ""
-    entries: tuple[bytes, ...] = ()
-
-
 @dataclass(frozen=True, slots=True)
 class BypassedDispatcher:
     """A dispatcher with ``delayed`` messages that no tracker of the shim has, and the reason."""
@@ -407,75 +355,6 @@ class Bypassed:
     type: ClassVar[FrameType] = FrameType.BYPASSED
     dispatchers: int
     named: tuple[BypassedDispatcher, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """A question of a control client; ``body`` is a JSON object."""
-
-    type: ClassVar[FrameType] = FrameType.QUERY
-    body: bytes
-
-    def request(self) -> dict[str, Any]:
-        """The JSON object. Raises ``ProtocolError`` if the body is not one, too long, or not flat."""
-        if len(self.body) > QUERY_BYTES_MAX:
-            raise ProtocolError(
-                ErrorCode.MALFORMED, f"a query has at most {QUERY_BYTES_MAX} bytes, not {len(self.body)}"
-            )
-        request = _json_object(self.body)
-        if any(isinstance(value, dict | list) for value in request.values()):
-            raise ProtocolError(ErrorCode.MALFORMED, "a query has a value that is neither text nor number")
-        return request
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """The answer to a QUERY; ``body`` is a JSON object."""
-
-    type: ClassVar[FrameType] = FrameType.REPLY
-    body: bytes
-
-    def answer(self) -> dict[str, Any]:
-        """The JSON object. Raises ``ProtocolError`` if the body is not one."""
-        return _json_object(self.body)
-
-
-@dataclass(frozen=True, slots=True)
-class Ingest:
-    """Entries of a subscription that do not come from its broker, packed like a block of the index.
-
-    disown: the index is not to answer for their positions any more.
-    """
-
-    type: ClassVar[FrameType] = FrameType.INGEST
-    topic: str
-    subscription: str
-    block: bytes
-    disown: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class HttpRequest:
-    """A request that the broker's web service has authorized, for the daemon to answer.
-
-    target: path and query. role: the client's, empty without authentication.
-    """
-
-    type: ClassVar[FrameType] = FrameType.HTTP_REQUEST
-    method: str
-    target: str
-    role: str
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class HttpResponse:
-    """The answer to an HTTP_REQUEST."""
-
-    type: ClassVar[FrameType] = FrameType.HTTP_RESPONSE
-    status: int
-    content_type: str
-    body: bytes
 
 
 Message = (
@@ -527,18 +406,3 @@ def negotiate(hello: Hello) -> int:
             f"the client {hello.min_version} to {hello.max_version}: upgrade both to the same Tidegate",
         )
     return version
-
-
-def json_body(value: dict[str, Any]) -> bytes:
-    """The body of a QUERY or REPLY."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
-
-
-def _json_object(body: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(body)
-    except (ValueError, RecursionError) as error:  # nested deeper than any answer
-        raise ProtocolError(ErrorCode.MALFORMED, "not JSON") from error
-    if not isinstance(value, dict):
-        raise ProtocolError(ErrorCode.MALFORMED, "not a JSON object")
-    return value

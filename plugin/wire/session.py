@@ -24,20 +24,9 @@ from tidegate.index import FIRST_KEY, Entries, PositionSet, SubscriptionName, Ti
 from tidegate.index.format import decode_block
 from tidegate.plugin.errors import DaemonAwayError, ErrorCode, ProtocolError, UserError
 from tidegate.plugin.wire.codec import decode, encode
+from tidegate.plugin.wire.control_messages import Ingest, Query, Reply, json_body
 from tidegate.plugin.wire.frames import VERSION_MAX, VERSION_MIN, FrameDecoder
-from tidegate.plugin.wire.messages import (
-    Error,
-    Hello,
-    Ingest,
-    Message,
-    Ping,
-    Pong,
-    Query,
-    Reply,
-    Role,
-    Welcome,
-    json_body,
-)
+from tidegate.plugin.wire.messages import Error, Hello, Message, Ping, Pong, Role, Welcome
 
 WINDOW = 4
 ANSWER_SECONDS = 120.0  # a block may wait until the daemon has spilled its staging

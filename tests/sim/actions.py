@@ -19,7 +19,7 @@ from tests.sim.store import PowerCut, Refusal, Trouble
 from tests.sim.world import World
 from tidegate.plugin.daemon.homes.broker_home import BOOKKEEPER
 from tidegate.plugin.shared.moments import AT_ONCE_MS
-from tidegate.plugin.wire.messages import LogOp
+from tidegate.plugin.wire.log_messages import LogOp
 
 Action = Callable[..., None]
 ACTIONS: dict[str, Action] = {}

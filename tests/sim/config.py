@@ -16,7 +16,7 @@ from tests.sim.wire import WireOptions
 from tidegate.index.log.log_options import LogOptions
 from tidegate.index.options import IndexOptions
 from tidegate.plugin.daemon.homes.broker_home import BOOKKEEPER
-from tidegate.plugin.wire.codec import CLAIMS_MAX
+from tidegate.plugin.wire.payload_reader import CLAIMS_MAX
 
 _NS_PER_US = 1_000
 _US_PER_MS = 1_000

@@ -17,6 +17,7 @@ from tests.sim.wire import ClientEnd, Wire
 from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.wire.codec import decode, encode
 from tidegate.plugin.wire.frames import VERSION_MAX, VERSION_MIN, FrameDecoder
+from tidegate.plugin.wire.log_messages import LogAnswer, LogRequest
 from tidegate.plugin.wire.messages import (
     Ack,
     Add,
@@ -30,8 +31,6 @@ from tidegate.plugin.wire.messages import (
     Error,
     Held,
     Hello,
-    LogAnswer,
-    LogRequest,
     MarkDelete,
     Message,
     Move,

@@ -19,7 +19,7 @@ from tests.sim.cursor_properties import CursorProperties
 from tests.sim.kernel import NS_PER_MS, Kernel, Process
 from tidegate.index.errors import UnreadableLogError
 from tidegate.index.log.pointer import Pointer
-from tidegate.plugin.wire.messages import LogAnswer, LogCode, LogOp, LogRequest
+from tidegate.plugin.wire.log_messages import LogAnswer, LogCode, LogOp, LogRequest
 
 POINTER = "#pulsar.internal.tidegate.log"
 

@@ -19,7 +19,8 @@ from tidegate.index.log.home import Home
 from tidegate.index.log.object_home import ABOUT, FENCE, About, ObjectHome
 from tidegate.plugin.daemon.homes.broker_home import BOOKKEEPER, BrokerHome, LogRequests
 from tidegate.plugin.daemon.homes.homes import Homes
-from tidegate.plugin.wire.messages import LogOp, Open
+from tidegate.plugin.wire.log_messages import LogOp
+from tidegate.plugin.wire.messages import Open
 
 URL = "file:///simulated"
 

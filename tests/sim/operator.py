@@ -18,18 +18,9 @@ from tidegate.index.state.positions import PositionSet
 from tidegate.plugin.api.changes import OUTCOMES
 from tidegate.plugin.shared.moments import AT_ONCE_MS
 from tidegate.plugin.wire.codec import decode, encode
+from tidegate.plugin.wire.control_messages import Query, Reply, json_body
 from tidegate.plugin.wire.frames import VERSION_MAX, VERSION_MIN, FrameDecoder
-from tidegate.plugin.wire.messages import (
-    Hello,
-    Message,
-    Ping,
-    Pong,
-    Query,
-    Reply,
-    Role,
-    Welcome,
-    json_body,
-)
+from tidegate.plugin.wire.messages import Hello, Message, Ping, Pong, Role, Welcome
 
 
 class Asker(ABC):

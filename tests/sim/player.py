@@ -23,7 +23,7 @@ from tidegate.index.catalog import background
 from tidegate.index.log import landing, records, snapshot
 from tidegate.plugin.daemon import held_news, session
 from tidegate.plugin.telemetry import survey
-from tidegate.plugin.wire import codec
+from tidegate.plugin.wire import position_pieces
 
 
 @dataclass
@@ -54,7 +54,7 @@ def _simulated(config: Config) -> Iterator[None]:
     UNHELD and the records of index logs in parts, turns at index logs, and persists with compactions beside
     them, although a history has few positions."""
     logger = logging.getLogger("tidegate")
-    level, turn_s, split = logger.level, survey.TURN_S, codec.split_positions
+    level, turn_s, split = logger.level, survey.TURN_S, position_pieces.split_positions
     interleaved_entries = background._INTERLEAVED_ENTRIES_MIN
     pieces = [(module, module.PIECE_BYTES) for module in (records, snapshot, landing)]
     logger.setLevel(logging.CRITICAL + 1)

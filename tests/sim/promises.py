@@ -24,6 +24,7 @@ from tidegate.index.format import decode_block
 from tidegate.index.state.positions import PositionSet
 from tidegate.plugin.daemon.histories import Break
 from tidegate.plugin.daemon.session import Change
+from tidegate.plugin.wire.control_messages import Ingest
 from tidegate.plugin.wire.messages import (
     Ack,
     Add,
@@ -33,7 +34,6 @@ from tidegate.plugin.wire.messages import (
     Durable,
     Error,
     Held,
-    Ingest,
     MarkDelete,
     Message,
     Move,

@@ -16,19 +16,9 @@ from tests.sim.wire import Wire
 from tidegate.index.entries.entry import Entries
 from tidegate.index.format import encode_block
 from tidegate.plugin.wire.codec import decode, encode
+from tidegate.plugin.wire.control_messages import Ingest, Query, Reply, json_body
 from tidegate.plugin.wire.frames import VERSION_MAX, VERSION_MIN, FrameDecoder
-from tidegate.plugin.wire.messages import (
-    Hello,
-    Ingest,
-    Message,
-    Ping,
-    Pong,
-    Query,
-    Reply,
-    Role,
-    Welcome,
-    json_body,
-)
+from tidegate.plugin.wire.messages import Hello, Message, Ping, Pong, Role, Welcome
 
 WINDOW = 4
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from tidegate.plugin.wire.codec import CLAIMS_MAX
+from tidegate.plugin.wire.payload_reader import CLAIMS_MAX
 
 Position = tuple[int, int]
 

@@ -22,7 +22,6 @@ from tests.sim.overrides import OverrideHost, OverrideLog, Overrides, Stored, Ti
 from tests.sim.seal import NO_SEAL, Claim, ClaimHost, Owner, Seal, SealHost
 from tests.sim.stored_deletions import Kept
 from tidegate.index.state.positions import PositionSet
-from tidegate.plugin.wire.codec import CLAIMS_MAX
 from tidegate.plugin.wire.messages import (
     Cancel,
     Cancelled,
@@ -36,6 +35,7 @@ from tidegate.plugin.wire.messages import (
     Standing,
     Unheld,
 )
+from tidegate.plugin.wire.payload_reader import CLAIMS_MAX
 from tidegate.plugin.wire.release_pace import PaceKind, ReleasePace
 
 if TYPE_CHECKING:

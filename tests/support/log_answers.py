@@ -11,7 +11,7 @@ from tidegate.index.log.home import (
     StalePointerError,
 )
 from tidegate.index.log.memory_home import MemoryHome
-from tidegate.plugin.wire.messages import LogAnswer, LogCode, LogOp, LogRequest
+from tidegate.plugin.wire.log_messages import LogAnswer, LogCode, LogOp, LogRequest
 
 _CODES = {
     FencedError: LogCode.FENCED,

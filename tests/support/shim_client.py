@@ -23,6 +23,7 @@ from tidegate.plugin.daemon.session import Change
 from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.wire.codec import decode, encode
 from tidegate.plugin.wire.frames import VERSION_MAX, VERSION_MIN, FrameDecoder
+from tidegate.plugin.wire.log_messages import LogRequest
 from tidegate.plugin.wire.messages import (
     Ack,
     Add,
@@ -37,7 +38,6 @@ from tidegate.plugin.wire.messages import (
     Error,
     Held,
     Hello,
-    LogRequest,
     MarkDelete,
     Message,
     Move,

@@ -18,7 +18,7 @@ from tidegate.index.log import (
     RefusedError,
     StalePointerError,
 )
-from tidegate.plugin.wire.messages import LogAnswer, LogCode, LogOp, LogRequest
+from tidegate.plugin.wire.log_messages import LogAnswer, LogCode, LogOp, LogRequest
 
 BOOKKEEPER = "bookkeeper"
 ANSWER_SECONDS = 10.0

@@ -12,8 +12,9 @@ from tests.support.deciding import TOPIC, waiting
 from tests.support.shim_client import ShimClient
 from tidegate.plugin.telemetry.page import page
 from tidegate.plugin.wire.codec import decode, encode
+from tidegate.plugin.wire.control_messages import HttpRequest, HttpResponse
 from tidegate.plugin.wire.frames import VERSION_MAX, VERSION_MIN, FrameDecoder
-from tidegate.plugin.wire.messages import Error, Hello, HttpRequest, HttpResponse, Message, Role
+from tidegate.plugin.wire.messages import Error, Hello, Message, Role
 
 ORDERS = "/tidegate/v1/persistent/public/default/orders/sub"
 

@@ -23,7 +23,8 @@ from tidegate.plugin.errors import DaemonAwayError, ErrorCode, UserError
 from tidegate.plugin.telemetry.client import ask_http
 from tidegate.plugin.wire.client import ask_socket
 from tidegate.plugin.wire.codec import encode
-from tidegate.plugin.wire.messages import Query, Reply, Role
+from tidegate.plugin.wire.control_messages import Query, Reply
+from tidegate.plugin.wire.messages import Role
 
 TOPIC = "persistent://public/default/orders"
 HOUR_MS = 3_600_000

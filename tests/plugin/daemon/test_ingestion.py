@@ -20,7 +20,8 @@ from tidegate.index.format import encode_block
 from tidegate.index.state import positions
 from tidegate.plugin.daemon.ingestion import PIECE_ENTRIES
 from tidegate.plugin.errors import DaemonAwayError, UserError
-from tidegate.plugin.wire.messages import Ingest, Query, Reply, Role, json_body
+from tidegate.plugin.wire.control_messages import Ingest, Query, Reply, json_body
+from tidegate.plugin.wire.messages import Role
 from tidegate.plugin.wire.session import DaemonSession
 
 TOPIC = "persistent://public/default/orders"

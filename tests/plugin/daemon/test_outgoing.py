@@ -18,9 +18,10 @@ from tidegate.plugin.daemon.outgoing import STEP_NS, Answers
 from tidegate.plugin.daemon.session import Session
 from tidegate.plugin.daemon.stream import Link, Stream
 from tidegate.plugin.telemetry.metrics import Metrics
-from tidegate.plugin.wire.codec import SET_CUT_LEDGERS, decode
+from tidegate.plugin.wire.codec import decode
 from tidegate.plugin.wire.frames import FrameDecoder
 from tidegate.plugin.wire.messages import Held, Open
+from tidegate.plugin.wire.position_pieces import SET_CUT_LEDGERS
 
 NAME = SubscriptionName("persistent://public/default/orders", "billing")
 T0 = 1_800_000_000_000

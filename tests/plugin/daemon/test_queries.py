@@ -19,8 +19,9 @@ from tidegate.index import Entries
 from tidegate.plugin.daemon.connection import Connection
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.wire.codec import decode, encode
+from tidegate.plugin.wire.control_messages import Query, Reply, json_body
 from tidegate.plugin.wire.frames import VERSION_MAX, VERSION_MIN, FrameDecoder
-from tidegate.plugin.wire.messages import Hello, Query, Reply, Role, json_body
+from tidegate.plugin.wire.messages import Hello, Role
 
 TOPIC = "persistent://public/default/orders"
 ASKED = 300

@@ -42,6 +42,7 @@ from tidegate.plugin.daemon.connection import Connection
 from tidegate.plugin.daemon.listener import peer_uid, uid_allowed
 from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.wire.codec import decode, encode
+from tidegate.plugin.wire.control_messages import Query
 from tidegate.plugin.wire.frames import LENGTH_MAX, VERSION_MAX, VERSION_MIN, FrameDecoder
 from tidegate.plugin.wire.messages import (
     NAME_BYTES_MAX,
@@ -56,7 +57,6 @@ from tidegate.plugin.wire.messages import (
     Open,
     Ping,
     Pong,
-    Query,
     Role,
     Unheld,
 )

@@ -20,7 +20,8 @@ from tidegate.plugin.commands.width import lines
 from tidegate.plugin.daemon.width import spellings
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.wire.client import ask_socket
-from tidegate.plugin.wire.messages import NAME_BYTES_MAX, Query, json_body
+from tidegate.plugin.wire.control_messages import Query, json_body
+from tidegate.plugin.wire.messages import NAME_BYTES_MAX
 
 TOPIC = "persistent://public/default/orders"
 OTHER = "persistent://shop/eu/returns"

@@ -26,7 +26,7 @@ from tidegate.index.store import MemoryStore
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.errors import ConfigError
 from tidegate.plugin.telemetry.metrics import LATENESS_BUCKETS_S
-from tidegate.plugin.wire.codec import RECORD_BYTES
+from tidegate.plugin.wire.payload_reader import RECORD_BYTES
 
 TOPIC = "persistent://public/default/orders"
 HOUR_MS = 3_600_000

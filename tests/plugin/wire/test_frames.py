@@ -16,8 +16,10 @@ from tests.support.golden_frames import BAD, GOLDEN, GOOD, golden_bytes, golden_
 from tidegate.index.entries.entry import Entries
 from tidegate.index.state.positions import PositionSet
 from tidegate.plugin.errors import ErrorCode, ProtocolError
-from tidegate.plugin.wire.codec import RECORDS_MAX, decode, encode, split_positions
+from tidegate.plugin.wire.codec import RECORDS_MAX, decode, encode
+from tidegate.plugin.wire.control_messages import Ingest, Query, Reply
 from tidegate.plugin.wire.frames import LENGTH_MAX, Frame, FrameDecoder, FrameType, encode_frame
+from tidegate.plugin.wire.log_messages import LogAnswer, LogCode, LogOp, LogRequest
 from tidegate.plugin.wire.messages import (
     Ack,
     Add,
@@ -32,11 +34,6 @@ from tidegate.plugin.wire.messages import (
     Error,
     Held,
     Hello,
-    Ingest,
-    LogAnswer,
-    LogCode,
-    LogOp,
-    LogRequest,
     MarkDelete,
     Message,
     Move,
@@ -48,8 +45,6 @@ from tidegate.plugin.wire.messages import (
     PeekKind,
     Ping,
     Pong,
-    Query,
-    Reply,
     Reschedule,
     Rescheduled,
     Role,
@@ -60,6 +55,7 @@ from tidegate.plugin.wire.messages import (
     Welcome,
     negotiate,
 )
+from tidegate.plugin.wire.position_pieces import split_positions
 from tidegate.plugin.wire.release_pace import PACE_AMOUNTS, PaceKind, ReleasePace
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tidegate.index.log.home import RefusedError
 from tidegate.plugin.daemon.homes.broker_home import BrokerHome, LogRequests
-from tidegate.plugin.wire.messages import LogAnswer, LogCode, LogOp, LogRequest
+from tidegate.plugin.wire.log_messages import LogAnswer, LogCode, LogOp, LogRequest
 
 
 class Broker:

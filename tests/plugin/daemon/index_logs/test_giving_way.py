@@ -30,7 +30,7 @@ from tidegate.index.log.memory_home import World
 from tidegate.index.state.positions import PositionSet
 from tidegate.index.store import Batch, MemoryStore
 from tidegate.plugin.errors import ErrorCode
-from tidegate.plugin.wire.messages import LogAnswer, LogOp, LogRequest
+from tidegate.plugin.wire.log_messages import LogAnswer, LogOp, LogRequest
 
 BEGINS_ANEW_S = 1.2
 """A log that was fenced is begun anew after half a second."""

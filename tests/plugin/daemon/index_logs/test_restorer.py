@@ -25,7 +25,7 @@ from tidegate.index.names import SubscriptionName
 from tidegate.index.store import Batch, MemoryStore
 from tidegate.plugin.daemon.index_logs import restorer
 from tidegate.plugin.errors import ErrorCode
-from tidegate.plugin.wire.messages import LogOp, LogRequest
+from tidegate.plugin.wire.log_messages import LogOp, LogRequest
 
 TOPIC = "persistent://public/default/orders"
 NAME = SubscriptionName(TOPIC, "sub")

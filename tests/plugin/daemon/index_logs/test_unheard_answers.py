@@ -20,7 +20,7 @@ from tidegate.index.state.positions import PositionSet
 from tidegate.plugin.daemon import retention
 from tidegate.plugin.daemon.index_logs import index_logs, stream_log
 from tidegate.plugin.daemon.serve import RunningDaemon
-from tidegate.plugin.wire.messages import LogOp, LogRequest
+from tidegate.plugin.wire.log_messages import LogOp, LogRequest
 
 TOPIC = "persistent://public/default/orders"
 HOUR_MS = 3_600_000
