@@ -6,6 +6,7 @@ of a newer format is refused, never guessed at.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -95,3 +96,8 @@ def _conf(fields: Mapping[str, Any]) -> ConfRecord:
         ),
         tuple(fields.get("former_sha256", ())),
     )
+
+
+def sha256(content: bytes) -> str:
+    """The digest of a file's content, in hexadecimal."""
+    return hashlib.sha256(content).hexdigest()

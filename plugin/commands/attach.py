@@ -14,7 +14,9 @@ from rich.console import Console
 from rich.text import Text
 
 from tidegate.plugin.attach import conf_file
-from tidegate.plugin.attach.plan import Change, Plan, Wanted, carry_out, plan_attach, plan_detach, shim_jar
+from tidegate.plugin.attach.attachment import shim_jar
+from tidegate.plugin.attach.broker_keys import Wanted
+from tidegate.plugin.attach.plan import Change, Plan, carry_out, plan_attach, plan_detach
 from tidegate.plugin.attach.pulsar_home import CONF_NAMES
 from tidegate.plugin.commands.options import Socket
 from tidegate.plugin.shared.environment import own_default_socket

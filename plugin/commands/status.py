@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from tidegate.plugin.api.known_form import known_form
-from tidegate.plugin.attach.plan import inspect
+from tidegate.plugin.attach.attachment import inspect
 from tidegate.plugin.commands.options import Socket
 from tidegate.plugin.commands.status_view import attachment_line, render, say
 from tidegate.plugin.daemon.report import SCHEMA

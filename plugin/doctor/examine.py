@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tidegate.plugin.attach.plan import TRACKER_FACTORY, TRACKER_KEY, Attachment
-from tidegate.plugin.attach.plan import ack_ranges_max as attach_ack_ranges_max
+from tidegate.plugin.attach.attachment import Attachment
+from tidegate.plugin.attach.broker_keys import TRACKER_FACTORY, TRACKER_KEY
+from tidegate.plugin.attach.broker_keys import ack_ranges_max as attach_ack_ranges_max
 from tidegate.plugin.doctor import clocks, daemon, home, machine, topics
 from tidegate.plugin.doctor.broker import BrokerAdmin
 from tidegate.plugin.doctor.clocks import Reading

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidegate.plugin.attach.plan import Attachment
+from tidegate.plugin.attach.attachment import Attachment
 from tidegate.plugin.doctor.finding import Finding, Verdict
 
 

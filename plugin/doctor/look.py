@@ -11,7 +11,8 @@ from itertools import islice
 from pathlib import Path
 
 from tidegate.plugin.attach import conf_file
-from tidegate.plugin.attach.plan import ack_ranges_max, conf_advice, inspect
+from tidegate.plugin.attach.attachment import inspect
+from tidegate.plugin.attach.broker_keys import ack_ranges_max, conf_advice
 from tidegate.plugin.attach.pulsar_home import PulsarHome
 from tidegate.plugin.doctor.home import HomeFacts
 from tidegate.plugin.doctor.machine import DataFacts, FileFacts, SocketFacts

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tidegate.plugin.attach.attachment import inspect
+from tidegate.plugin.attach.broker_keys import Wanted
 from tidegate.plugin.attach.folder import Folder
-from tidegate.plugin.attach.plan import Wanted, carry_out, inspect, plan_attach, plan_detach
+from tidegate.plugin.attach.plan import carry_out, plan_attach, plan_detach
 from tidegate.plugin.errors import AttachError
 
 JAR = b"a shim"

@@ -15,22 +15,18 @@ from hypothesis import strategies as st
 
 from tests.support.conf_texts import texts
 from tidegate.plugin.attach import conf_file, nar
-from tidegate.plugin.attach.plan import (
+from tidegate.plugin.attach.attachment import inspect
+from tidegate.plugin.attach.broker_keys import (
     ACK_LONG_ARRAY_KEY,
     ACK_RANGES_KEY,
     HORIZON_KEY,
     INDEX_LOG_KEY,
-    PULSARS_OWN_TRACKER,
     SOCKET_KEY,
     TRACKER_FACTORY,
     TRACKER_KEY,
-    Plan,
     Wanted,
-    carry_out,
-    inspect,
-    plan_attach,
-    plan_detach,
 )
+from tidegate.plugin.attach.plan import PULSARS_OWN_TRACKER, Plan, carry_out, plan_attach, plan_detach
 from tidegate.plugin.attach.servlets import DIRECTORY_KEY, SERVLETS_KEY
 from tidegate.plugin.errors import AttachError
 from tidegate.plugin.local.trackers import TIDEGATE_FACTORY

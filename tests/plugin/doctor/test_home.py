@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.plugin.attach.plan import ACK_RANGES_KEY, Attachment, ConfState, ack_ranges_max
+from tidegate.plugin.attach.attachment import Attachment, ConfState
+from tidegate.plugin.attach.broker_keys import ACK_RANGES_KEY, ack_ranges_max
 from tidegate.plugin.doctor.finding import Verdict
 from tidegate.plugin.doctor.home import HomeFacts, home_findings, restart_findings
 from tidegate.plugin.doctor.look import jar_version
