@@ -139,6 +139,18 @@ class Late(MemoryHome):
         return await super().read(ledger_id, first, last)
 
 
+async def left_amid_a_pointer(client: ShimClient, world: World) -> Late:
+    """The home of a subscription whose stream has ended, empty, with a pointer on its way."""
+    client.logs = world.owner = home = Late(world)
+    home.waits = True
+    stream = await client.open(TOPIC)
+    stream.add(entries(1, later_ms()))
+    await home.is_asked.wait()
+    stream.mark_delete(1, 0)
+    await stream.close()
+    return home
+
+
 async def test_a_pointer_that_comes_after_its_stream_names_a_log_of_the_index_that_goes_on(
     start: StartDaemon, socket_path: Path, log: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,13 +158,7 @@ async def test_a_pointer_that_comes_after_its_stream_names_a_log_of_the_index_th
     monkeypatch.setattr(stream_log, "LAST_WORDS_SECONDS", 0.01)
     world = World()
     async with start() as daemon, await ShimClient.connect(socket_path) as client:
-        client.logs = world.owner = home = Late(world)
-        home.waits = True
-        stream = await client.open(TOPIC)
-        stream.add(entries(1, later_ms()))
-        await home.is_asked.wait()
-        stream.mark_delete(1, 0)
-        await stream.close()
+        home = await left_amid_a_pointer(client, world)
         stream = await client.open(TOPIC, generation=GENERATION + 1, mark_delete=(1, 0))
         home.may_point.set()
         await home.has_pointed.wait()
@@ -212,13 +218,7 @@ async def test_an_empty_index_to_whose_log_a_pointer_may_come_is_forgotten_later
     monkeypatch.setattr(retention, "KEPT_NS", 1_000_000_000)
     world = World()
     async with start() as daemon, await ShimClient.connect(socket_path) as client:
-        client.logs = world.owner = home = Late(world)
-        home.waits = True
-        stream = await client.open(TOPIC)
-        stream.add(entries(1, later_ms()))
-        await home.is_asked.wait()
-        stream.mark_delete(1, 0)
-        await stream.close()
+        await left_amid_a_pointer(client, world)
         assert len(daemon.engine.catalog) == 1
         await until(lambda: not len(daemon.engine.catalog))
 
