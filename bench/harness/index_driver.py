@@ -151,7 +151,7 @@ class IndexDriver:
         wanted = self._uncommitted >= self.settings.commit_entries or now_s >= self._commit_at_s
         if wanted and self._uncommitted and self._writing is None:
             self._begin_commit()
-        persisting = self.catalog.running
+        persisting = self.catalog.background.running
         if persisting is not None and persisting.done():
             self._look_at_s = min(self._look_at_s, 0.0 if self._over_budget else now_s + self._gap_s)
         if now_s >= self._look_at_s:
@@ -186,9 +186,8 @@ class IndexDriver:
     def _wait(self, until_s: float = math.inf) -> None:
         """Let the executors work until one of them is done, upkeep is due, or ``until_s``."""
         began_s = time.perf_counter()
-        running = [
-            each for each in (self._writing, self.catalog.running) if each is not None and not each.done()
-        ]
+        begun = (self._writing, self.catalog.background.running)
+        running = [each for each in begun if each is not None and not each.done()]
         timeout_s = max(0.001, min(0.1, self._look_at_s - began_s, until_s - began_s))
         if running:
             wait(running, timeout=timeout_s, return_when=FIRST_COMPLETED)
@@ -219,9 +218,9 @@ class IndexDriver:
         began_s = time.perf_counter()
         with self.pauses.timed("maintain"):
             self.catalog.maintain(self.clock.now_ms())
-        if self.catalog.running is not None or self.catalog.tidying is not None:
+        if self.catalog.background.running is not None or self.catalog.background.tidying is not None:
             self._busy_at_s = time.perf_counter()
-        unspilled_bytes = self.catalog.unspilled_entries * ENTRY_BYTES
+        unspilled_bytes = self.catalog.background.unspilled_entries * ENTRY_BYTES
         self._admission.tell(unspilled_bytes, time.monotonic_ns())
         self.unspilled_bytes_max = max(self.unspilled_bytes_max, unspilled_bytes)
         self._over_budget = unspilled_bytes > self.settings.staging_bytes

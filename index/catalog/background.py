@@ -88,6 +88,7 @@ class _Running:
 class Background:
     """The background work on the indexes of one catalog.
 
+    failure: why persists fail at present, None if the last one succeeded.
     executor: None runs everything at once on the calling thread, as simulation needs it.
     late: called with an index that was removed while something of it ran.
     """
@@ -143,7 +144,7 @@ class Background:
 
     @property
     def running(self) -> Future[None] | None:
-        """The work that runs, None without any."""
+        """The persist or compaction that runs, None without one. `advance` applies it when it is done."""
         return None if self._running is None else self._running.future
 
     @property

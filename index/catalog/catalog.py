@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
 
 from tidegate.index.blocks.slice_width import SliceWidth
 from tidegate.index.catalog.background import Background
@@ -54,7 +54,7 @@ class Catalog:
             store, clock, options, self._journal, self.ahead.next_load_changed, self._crowding_changed
         )
         self._next_subscription_id = 1
-        self._background = Background(
+        self.background = Background(
             self._context,
             self._indexes,
             executor,
@@ -193,7 +193,7 @@ class Catalog:
     def abandon(self, index: DelayIndex) -> None:
         """Reject an index that has `landed`; the caller must still abandon its id."""
         index.remove()
-        self._background.forget(index)
+        self.background.forget(index)
 
     def abandon_id(self, subscription_id: int) -> None:
         """Give up a reserved id: delete everything stored under it, with the next commit."""
@@ -218,7 +218,7 @@ class Catalog:
         if index is not None:
             index.remove()
             self.ahead.forget(index)
-            self._background.forget(index)
+            self.background.forget(index)
             self.chains.forget(index)
             self._delete_stored(index.own_journal.subscription_id)
 
@@ -277,38 +277,18 @@ class Catalog:
 
     # ---- background work
 
-    @property
-    def persist_failure(self) -> str | None:
-        """Why persists fail at present, None if the last one succeeded."""
-        return self._background.failure
-
-    @property
-    def running(self) -> Future[None] | None:
-        """The persist or compaction that runs, None without one. `maintain` applies it once it is done."""
-        return self._background.running
-
-    @property
-    def tidying(self) -> Future[None] | None:
-        """The tidying up of the store that runs beside everything else, None without one."""
-        return self._background.tidying
-
-    @property
-    def unspilled_entries(self) -> int:
-        """Entries in memory that no slice has yet. O(1); slightly too high if some were acknowledged."""
-        return self._background.unspilled_entries
-
     def maintain(self, now_ms: int) -> None:
         """Apply finished work, start the most wanted, prefetch the blocks due next. Call often.
 
-        A call as soon as `running` is done starts the next work without a pause. Blocks written for a
-        subscription that was removed meanwhile are deleted with the next commit: look at `uncommitted`.
+        A call as soon as `Background.running` is done starts the next work without a pause. Blocks written
+        for a subscription that was removed meanwhile are deleted with the next commit: look at `uncommitted`.
 
         Raises StorageError if a persist or compaction has failed: its changes are undone, and it is tried
-        again after `retry_ms`; until it succeeds `persist_failure` tells why. Raises it, too, if a block
+        again after `retry_ms`; until it succeeds `Background.failure` tells why. Raises it, too, if a block
         cannot be read ahead.
         """
         self._require_open()
-        self._background.advance(now_ms)
+        self.background.advance(now_ms)
         self.ahead.load(now_ms)
 
     def want_persist(self, index: DelayIndex) -> bool:
@@ -316,7 +296,7 @@ class Catalog:
 
         False while a persist of it runs: the remainder is not known yet.
         """
-        if self._background.is_persisting(index):
+        if self.background.is_persisting(index):
             return False
         if self._is_here(index):
             self._context.wanting[index] = None
@@ -324,18 +304,18 @@ class Catalog:
 
     def persist(self, name: SubscriptionName) -> None:
         """Commit, and persist one subscription now, on the calling thread. Raises StorageError."""
-        self._background.drain()
+        self.background.drain()
         self.commit()
         index = self._indexes.get(name)
         if index is not None:
-            self._background.persist_now(index)
+            self.background.persist_now(index)
 
     def close(self) -> None:
         """Commit, persist the subscriptions with long journals, and close the store. Raises StorageError."""
         if self._closed:
             return
         try:
-            self._background.drain()
+            self.background.drain()
             self.commit()
             for index in self:
                 if index.own_journal.size_bytes >= self._options.write_piece_bytes:
@@ -384,11 +364,11 @@ class Catalog:
             journal_bytes=self._journal.size_bytes,
             durable_token=self._journal.durable_token,
             appended_token=self._journal.appended_token,
-            persists=self._background.persists,
-            persist_failures=self._background.failures,
-            compactions=self._background.compactions,
+            persists=self.background.persists,
+            persist_failures=self.background.failures,
+            compactions=self.background.compactions,
             store_compactions_disabled=not self._store.compacts(),
-            last_failure=self._background.last_failure,
+            last_failure=self.background.last_failure,
         )
 
     def _is_here(self, index: DelayIndex) -> bool:
@@ -396,7 +376,7 @@ class Catalog:
         return self._indexes.get(index.name) is index
 
     def _crowding_changed(self, index: DelayIndex) -> None:
-        self._background.crowding_changed(index)
+        self.background.crowding_changed(index)
 
     def _require_open(self) -> None:
         if self._closed:

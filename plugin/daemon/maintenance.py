@@ -84,7 +84,7 @@ class Maintenance:
             self._timer.cancel()
 
     def _follow(self) -> None:
-        running = self._catalog.running
+        running = self._catalog.background.running
         if running is not None and running is not self._following:
             self._following = running
             running.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._done))
@@ -155,7 +155,7 @@ class Maintenance:
         finally:
             if self._catalog.uncommitted:
                 self._committer.wake()
-        failure = failure or self._catalog.persist_failure
+        failure = failure or self._catalog.background.failure
         if failure is None:
             self._health.clear("maintain")
         else:
@@ -167,5 +167,5 @@ class Maintenance:
         self._failure = failure
 
     def _budget(self) -> None:
-        self._unspilled_bytes = self._catalog.unspilled_entries * ENTRY_BYTES
+        self._unspilled_bytes = self._catalog.background.unspilled_entries * ENTRY_BYTES
         self._reading_pace.tell_level(self._unspilled_bytes)

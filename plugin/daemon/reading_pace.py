@@ -35,7 +35,7 @@ class ReadingPace(Admission):
     @property
     def memory_full(self) -> bool:
         """True if there is no room for entries, and none comes because spilling fails."""
-        return self.stopped and self._catalog.persist_failure is not None
+        return self.stopped and self._catalog.background.failure is not None
 
     def tell_level(self, unspilled_bytes: int) -> None:
         """Set the bytes that are in memory and in no slice. To be called often."""

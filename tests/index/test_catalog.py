@@ -218,7 +218,7 @@ def test_a_removed_subscription_does_not_hold_up_the_others(late: str, again: bo
     index.add(spread(101, 1_000, ledger_id=6))
     catalog.commit()
     catalog.maintain(START_MS)
-    assert catalog.running is not None, "of the subscription that is removed now"
+    assert catalog.background.running is not None, "of the subscription that is removed now"
     catalog.remove(NAME)
     fresh = catalog.subscription(NAME, INCARNATION) if again else None
     if late == "acknowledge":
@@ -234,9 +234,9 @@ def test_a_removed_subscription_does_not_hold_up_the_others(late: str, again: bo
     for _ in range(4):
         catalog.maintain(START_MS)
         executor.run_all()
-    assert catalog.running is None
+    assert catalog.background.running is None
     assert other.stats().slices_on_disk == other.stats().journal_bytes == 0, "persisted"
-    assert catalog.persist_failure is None
+    assert catalog.background.failure is None
     catalog.commit()
     assert not stored(store, keys.BLOCK)
     if fresh is not None:
@@ -261,21 +261,21 @@ def test_the_next_persist_begins_when_one_is_finished() -> None:
     for index in indexes:
         index.add(spread(100, 1_000))
     catalog.commit()
-    assert catalog.running is None
+    assert catalog.background.running is None
     catalog.maintain(START_MS)
-    first = catalog.running
+    first = catalog.background.running
     assert first is not None and not first.done()
     catalog.maintain(START_MS)
-    assert catalog.running is first
+    assert catalog.background.running is first
     executor.run_all()
     assert first.done()
     catalog.maintain(START_MS)
-    second = catalog.running
+    second = catalog.background.running
     assert second is not None and second is not first and not second.done()
     assert catalog.stats().persists == 1
     executor.run_all()
     catalog.maintain(START_MS)
-    assert catalog.running is None
+    assert catalog.background.running is None
     assert catalog.stats().persists == 2 and catalog.stats().staged == 0
 
 

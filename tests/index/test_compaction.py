@@ -207,7 +207,7 @@ def test_one_that_fails_at_any_write_leaves_nothing(applied: bool, then: str) ->
             catalog.maintain(START_MS)
         except StorageError:
             failed = True
-            assert catalog.persist_failure is not None
+            assert catalog.background.failure is not None
             assert catalog.stats().persist_failures == 1
         store.writes_left = None
         index.check()
@@ -220,7 +220,7 @@ def test_one_that_fails_at_any_write_leaves_nothing(applied: bool, then: str) ->
         catalog.commit()
         for _ in range(4):  # what is in doubt is put right by a persist, then it is tried again
             catalog.maintain(START_MS + 2 * CROWDED.retry_ms)
-        assert catalog.persist_failure is None
+        assert catalog.background.failure is None
         index.check()
         assert set(runs(index)) <= {1}
         nothing_is_left_over(store, index)
@@ -337,7 +337,7 @@ def test_a_removed_subscription_leaves_nothing_of_a_compaction_on_its_way() -> N
     crowded(store)[0].close()
     catalog = Catalog.open(store.reopen(), ManualClock(START_MS), CROWDED, executor)
     catalog.maintain(START_MS)
-    assert catalog.running is not None
+    assert catalog.background.running is not None
     catalog.remove(NAME)
     catalog.commit()
     executor.run_all()

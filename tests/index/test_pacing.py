@@ -113,7 +113,7 @@ def test_debt_stays_bounded_under_a_load_that_never_pauses_and_is_paid_off_when_
     index = catalog.subscription(NAME, INCARNATION)
     highest, number = 0, 0
     for _ in range(40):
-        while catalog.unspilled_entries * 24 <= options.staging_budget_bytes:
+        while catalog.background.unspilled_entries * 24 <= options.staging_budget_bytes:
             catalog.commit()
             batch = [
                 (START_MS + 10**7 + (at * 7919) % (1_000 * slices), 1, at)
@@ -152,6 +152,6 @@ def test_what_a_failed_persist_puts_back_counts_at_once(monkeypatch: pytest.Monk
         patched.setattr(store, "write", full)
         with pytest.raises(StorageError):
             catalog.persist(NAME)
-    assert catalog.unspilled_entries == 1_000
+    assert catalog.background.unspilled_entries == 1_000
     catalog.persist(NAME)
-    assert catalog.unspilled_entries == index.upkeep.staged_entries
+    assert catalog.background.unspilled_entries == index.upkeep.staged_entries

@@ -402,10 +402,10 @@ def test_after_a_failure_maintain_waits_before_it_tries_again() -> None:
         catalog.maintain(START_MS)
     catalog.maintain(START_MS + 1)
     assert store.refused == 1
-    assert catalog.persist_failure is not None and "no space" in catalog.persist_failure
+    assert catalog.background.failure is not None and "no space" in catalog.background.failure
     store.writes_left = None
     catalog.maintain(START_MS + OPTIONS.retry_ms)
-    assert catalog.persist_failure is None
+    assert catalog.background.failure is None
     assert index.stats().staged == 0
     assert drained(index) == list(sort_entries(spread(100, 1_000)))
 
@@ -423,7 +423,7 @@ def test_a_clock_that_is_set_back_after_a_failure_is_no_reason_to_wait() -> None
     store.writes_left = None
     clock.set_ms(START_MS - 3_600_000)
     catalog.maintain(clock.now_ms())
-    assert catalog.persist_failure is None
+    assert catalog.background.failure is None
     assert catalog.stats().persists == 1
 
 
@@ -444,12 +444,12 @@ def test_a_persist_that_fails_for_any_reason_says_so_and_is_tried_again_later(
         patched.setattr(PersistJob, "run", bug)
         with pytest.raises(MemoryError):
             catalog.maintain(START_MS)
-        assert "it does not fit" in (catalog.persist_failure or "")
+        assert "it does not fit" in (catalog.background.failure or "")
         assert catalog.stats().persist_failures == 1
         catalog.maintain(START_MS)  # not at once
     clock.advance(OPTIONS.retry_ms)
     catalog.maintain(clock.now_ms())
-    assert catalog.persist_failure is None
+    assert catalog.background.failure is None
     assert catalog.stats().persists == 1
     index.check()
 
@@ -493,7 +493,7 @@ def test_a_persist_that_could_not_begin_for_want_of_memory_takes_nothing_along(
         patched.setattr(persister, what, bug)
         with pytest.raises(MemoryError):
             catalog.maintain(START_MS)
-        assert "it does not fit" in (catalog.persist_failure or "")
+        assert "it does not fit" in (catalog.background.failure or "")
     index.check()
     index.unacknowledge(PositionSet.of([(5, 1)]))
     catalog.commit()

@@ -51,7 +51,9 @@ while True:
     catalog.commit()
     say()
     catalog.maintain(START_MS)
-    while (added // 300) % 8 == 0 and (catalog.running is not None or index.upkeep.crowding is not None):
+    while (added // 300) % 8 == 0 and (
+        catalog.background.running is not None or index.upkeep.crowding is not None
+    ):
         say()
-        wait(filter(None, [catalog.running]))
+        wait(filter(None, [catalog.background.running]))
         catalog.maintain(START_MS)

@@ -204,7 +204,7 @@ async def test_what_a_persist_writes_of_a_subscription_that_is_gone_is_deleted_a
             assert not is_stored()
         finally:
             store.release()
-        await until(lambda: catalog.running is None)
+        await until(lambda: catalog.background.running is None)
         await until(lambda: not is_stored())
 
 
@@ -224,7 +224,7 @@ async def test_nothing_is_looked_after_once_it_has_stopped(start: StartDaemon, s
             daemon.engine._maintenance.stop()
         finally:
             store.release()
-        running = catalog.running
+        running = catalog.background.running
         assert running is not None
         await until(running.done)
         for _ in range(10):

@@ -178,7 +178,7 @@ async def test_memory_that_is_full_because_nothing_can_be_spilled_holds_up_nothi
         far = await client.open(TOPIC)
         far.add(entries(20_000, now_ms() + HOUR_MS))
         await far.durable()
-        await until(lambda: daemon.engine.catalog.persist_failure is not None)
+        await until(lambda: daemon.engine.catalog.background.failure is not None)
         far.add(entries(1, now_ms() + HOUR_MS, ledger_id=2))
         assert (await far.ended()).code == ErrorCode.STORAGE
         held.give_credit(2)
