@@ -155,7 +155,7 @@ class Staging:
     def rewind(self) -> None:
         """Stage the entries in flight once more."""
         for part in self.in_flight.pop_all():
-            self.add(part)
+            self.add_unsorted(part)
 
     def leave_heap(self) -> None:
         """Remove every item from the heap and release the entries; the staging is not used afterwards.
@@ -177,7 +177,7 @@ class Staging:
         parts = other.waiting()
         other.leave_heap()
         for part in parts:
-            self.add(part)
+            self.add_unsorted(part)
         for part in other.in_flight.pop_all():
             self.in_flight.append(part, self._held)
 

@@ -2,8 +2,8 @@
 
 New entries are staged; a persist freezes the staged entries and replaces them by runs of blocks in slices.
 All of them, staged, frozen and stored, are items of one heap, which pops them in exact order. Called by the
-core's thread only. Nothing here writes the store, or reads it except to load a block that is due. Who hands
-out asks here; only `Changes`, `Upkeep` and what they begin change it otherwise.
+core's thread only. Nothing here writes the store, or reads it except to load a block that is due. Callers
+that hand out ask it directly; all else that changes it goes through `Changes` or `Upkeep`.
 
 Invariants (walked by `check`): every held position is in staging, in frozen staging, or in a block of an
 unfinished slice, unless a block is corrupt and its audit is still to come; everything in the heap belongs to

@@ -99,9 +99,9 @@ def test_thousands_of_records_are_few_changes(monkeypatch: pytest.MonkeyPatch) -
         index.mark_delete(number, 2)
         catalog.commit()
     assert len(stored(store, keys.JOURNAL)) >= 3 * ROUNDS - 1
-    made = counted(monkeypatch, "add", "acknowledge", "mark_delete")
+    made = counted(monkeypatch, "stage_new", "acknowledge", "mark_delete")
     _, again = reopened(store)
-    assert made == ["add", "acknowledge", "mark_delete"]
+    assert made == ["stage_new", "acknowledge", "mark_delete"]
     assert again.state.held == index.state.held
 
 

@@ -26,7 +26,7 @@ from tests.sim.seal import NO_SEAL, Owner
 from tests.sim.shim import Identity, ShimOptions, Stream, Tracker
 from tests.sim.stored_deletions import Kept, StoredDeletions
 from tests.sim.wire import ClientEnd, Wire, WireOptions
-from tidegate.plugin.wire.codec import CLAIMS_MAX
+from tidegate.plugin.wire.payload_reader import CLAIMS_MAX
 
 TOPIC = "persistent://public/default/simulated"
 OWNER = "#pulsar.internal.tidegate.owner"

@@ -177,7 +177,7 @@ def test_a_trace_of_which_nothing_is_spilled_decides_nothing() -> None:
     index = IndexOptions()
     played = Played(uniform(100, 1_000, 24 * HOUR_MS), index)
     found = recommend([predict(played.activity(width), COSTS, index) for width in WIDTHS_MS], index)
-    assert found.width_ms == index.width.width_ms
+    assert found.width_ms == index.slice_width_ms
     assert "take a longer trace" in found.reason
 
 

@@ -319,13 +319,16 @@ async def test_a_query_that_meets_a_bug_is_answered(
         await stream.durable()
         index = index_of(daemon, TOPIC)
 
+        def bug() -> None:
+            raise RuntimeError("it has failed")
+
         class Failing:
             def __getattr__(self, name: str) -> None:
-                raise RuntimeError("it has failed")
+                bug()
 
         with monkeypatch.context() as patched:
-            for name in ("stats", "state"):
-                patched.setattr(index, name, Failing())
+            patched.setattr(index, "stats", bug)
+            patched.setattr(index, "state", Failing())
             with pytest.raises(UserError, match=r"a bug in the daemon.*it has failed"):
                 await asyncio.to_thread(ask_socket, socket_path, query)
         assert "RuntimeError" in log.getvalue()

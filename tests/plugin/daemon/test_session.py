@@ -116,7 +116,7 @@ def test_near_entries_are_held_but_not_handed_out(catalog: Catalog) -> None:
 
 
 def test_what_is_in_flight_is_held_but_not_handed_out(catalog: Catalog) -> None:
-    open_session(catalog).apply(1, Add(entries(4, T0), near=False), 0)
+    open_session(catalog).apply_frame(1, Add(entries(4, T0), near=False), 0)
     session = open_session(catalog, request(in_flight=PositionSet.of([(1, 1), (1, 3), (7, 7)])))
     assert positions(session.pop_due(T0, 10)) == [(1, 0), (1, 2)]
 
@@ -181,7 +181,7 @@ def test_a_great_answer_is_cut_and_only_its_end_is_last(catalog: Catalog) -> Non
     scattered = PositionSet.of_bitmaps(
         {ledger_id: BitMap(range(0, 131_072, 2)) for ledger_id in range(1, 100)}
     )
-    open_session(catalog).apply(1, Ack(scattered), 0)
+    open_session(catalog).apply_frame(1, Ack(scattered), 0)
     answers = list(open_session(catalog, answered=False).held_frames())
     assert len(answers) > 1
     assert [answer.last for answer in answers] == [False] * (len(answers) - 1) + [True]
@@ -192,13 +192,13 @@ def test_a_great_answer_is_cut_and_only_its_end_is_last(catalog: Catalog) -> Non
 
 
 def test_the_mark_delete_position_of_open_counts(catalog: Catalog) -> None:
-    open_session(catalog).apply(1, Add(entries(4, T0), near=False), 0)
+    open_session(catalog).apply_frame(1, Add(entries(4, T0), near=False), 0)
     session = open_session(catalog, request(mark_delete=(1, 1)))
     assert positions(session.pop_due(T0, 10)) == [(1, 2), (1, 3)]
 
 
 def test_another_incarnation_starts_empty(catalog: Catalog) -> None:
-    open_session(catalog).apply(1, Add(entries(4, T0), near=False), 0)
+    open_session(catalog).apply_frame(1, Add(entries(4, T0), near=False), 0)
     (answer,) = open_session(catalog, request(incarnation=b"x" * 16), answered=False).held_frames()
     assert not answer.held
 
@@ -240,9 +240,9 @@ def test_a_frame_is_durable_only_after_a_commit_that_covers_it(catalog: Catalog)
 
 def test_adding_again_what_is_not_durable_yet_is_not_durable_either(catalog: Catalog) -> None:
     before = catalog.commit()
-    open_session(catalog).apply(1, Add(entries(1, T0), near=False), 0)
+    open_session(catalog).apply_frame(1, Add(entries(1, T0), near=False), 0)
     again = open_session(catalog)
-    again.apply(1, Add(entries(1, T0), near=False), 0)
+    again.apply_frame(1, Add(entries(1, T0), near=False), 0)
     assert again.durable(before) is None
     assert again.durable(catalog.commit()) is not None
 
@@ -262,10 +262,10 @@ def test_after_close_nothing_is_taken_or_handed_out(catalog: Catalog) -> None:
 
 def test_a_superseded_tracker_still_takes_acknowledgements(catalog: Catalog) -> None:
     old = open_session(catalog)
-    old.apply(1, Add(entries(2, T0), near=False), 0)
+    old.apply_frame(1, Add(entries(2, T0), near=False), 0)
     new = open_session(catalog)
     old.supersede()
-    old.apply(2, Ack(PositionSet.of([(1, 0)])), 0)
+    old.apply_frame(2, Ack(PositionSet.of([(1, 0)])), 0)
     assert not len(old.pop_due(T0, 10))
     assert positions(new.pop_due(T0, 10)) == [(1, 1)]
 
@@ -273,20 +273,20 @@ def test_a_superseded_tracker_still_takes_acknowledgements(catalog: Catalog) -> 
 def test_a_superseded_tracker_does_not_take_the_mark_delete_position_back(catalog: Catalog) -> None:
     """Its successor has told a later one: going back would make all acknowledgements forgotten."""
     old = open_session(catalog)
-    old.apply(1, Add(entries(100, T0), near=False), 0)
-    old.apply(2, Ack(PositionSet.of((1, entry_id) for entry_id in range(50, 60))), 0)
+    old.apply_frame(1, Add(entries(100, T0), near=False), 0)
+    old.apply_frame(2, Ack(PositionSet.of((1, entry_id) for entry_id in range(50, 60))), 0)
     new = open_session(catalog, request(mark_delete=(1, 20)))
     old.supersede()
-    old.apply(3, MarkDelete((1, 10)), 0)
+    old.apply_frame(3, MarkDelete((1, 10)), 0)
     assert new.index.state.mark == (1, 20)
     assert len(new.index.state.acknowledged) == 10
-    old.apply(4, MarkDelete((1, 30)), 0)
+    old.apply_frame(4, MarkDelete((1, 30)), 0)
     assert new.index.state.mark == (1, 30)
 
 
 def test_acknowledgements_are_told_to_the_same_generation_only(catalog: Catalog) -> None:
     acknowledged = PositionSet.of([(1, 0)])
-    open_session(catalog).apply(1, Ack(acknowledged), 0)
+    open_session(catalog).apply_frame(1, Ack(acknowledged), 0)
     (answer,) = open_session(catalog, answered=False).held_frames()
     assert answer.acknowledged == acknowledged
     (answer,) = open_session(catalog, request(generation=GENERATION + 1), answered=False).held_frames()
@@ -322,7 +322,7 @@ def test_a_cursor_that_is_older_than_what_it_told_has_the_index_emptied(
     if not kept:
         assert not answer.held
         assert not answer.acknowledged
-    again.apply(1, Add(entries(10, T0 + 10, step_ms=10), near=False), 0)
+    again.apply_frame(1, Add(entries(10, T0 + 10, step_ms=10), near=False), 0)
     assert (1, 9) in positions(again.pop_due(T0 + 1_000, 20))
 
 
@@ -420,7 +420,7 @@ def test_an_empty_index_was_not_rolled_back(catalog: Catalog) -> None:
 
 
 def test_a_cursor_without_a_seal_has_nothing_acknowledged(catalog: Catalog) -> None:
-    open_session(catalog, request(generation=0)).apply(1, Ack(PositionSet.of([(1, 0)])), 0)
+    open_session(catalog, request(generation=0)).apply_frame(1, Ack(PositionSet.of([(1, 0)])), 0)
     (answer,) = open_session(catalog, request(generation=0), answered=False).held_frames()
     assert not answer.acknowledged
 
@@ -428,11 +428,11 @@ def test_a_cursor_without_a_seal_has_nothing_acknowledged(catalog: Catalog) -> N
 def test_late_words_of_a_stream_do_not_count_once_the_cursor_was_reset(catalog: Catalog) -> None:
     """The topic was unloaded and loaded again, and reset in between: the old stream knows nothing of it."""
     old = open_session(catalog)
-    old.apply(1, Add(entries(3, T0), near=False), 0)
+    old.apply_frame(1, Add(entries(3, T0), near=False), 0)
     new = open_session(catalog, request(generation=GENERATION + 1))
     old.supersede()
-    old.apply(2, Ack(PositionSet.of([(1, 0)])), 0)
-    old.apply(3, MarkDelete((1, 1)), 0)
+    old.apply_frame(2, Ack(PositionSet.of([(1, 0)])), 0)
+    old.apply_frame(3, MarkDelete((1, 1)), 0)
     assert not new.index.state.acknowledged
     assert positions(new.pop_due(T0, 10)) == [(1, 0), (1, 1), (1, 2)]
     news = old.durable(catalog.commit())
@@ -445,18 +445,18 @@ def test_what_a_former_stream_still_adds_is_handed_out_by_its_successor(catalog:
     former = open_session(catalog, request(in_flight=PositionSet.of([(1, 2)])))
     session = open_session(catalog)
     former.supersede()
-    former.apply(1, Add(entries(2, T0), near=True), 0)
-    former.apply(2, Add(entries(1, T0, first_entry=2), near=False), 0)
+    former.apply_frame(1, Add(entries(2, T0), near=True), 0)
+    former.apply_frame(2, Add(entries(1, T0, first_entry=2), near=False), 0)
     session.apply_frame(1, Add(entries(3, T0), near=False), 0)
     assert positions(session.pop_due(T0, 10)) == [(1, 0), (1, 1), (1, 2)]
 
 
 def test_a_former_stream_clears_nothing_that_its_successor_was_told_is_held(catalog: Catalog) -> None:
     former = open_session(catalog)
-    former.apply(1, Add(entries(2, T0), near=False), 0)
+    former.apply_frame(1, Add(entries(2, T0), near=False), 0)
     session = open_session(catalog)
     former.supersede()
-    former.apply(2, Clear(), 0)
+    former.apply_frame(2, Clear(), 0)
     assert len(session.index.state.held) == 2
     assert len(session.pop_due(T0, 10)) == 2
     assert former.durable(catalog.commit()) is not None, "it is answered all the same"
