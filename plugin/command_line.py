@@ -52,7 +52,7 @@ _COMMANDS = {
     "serve": _Command(
         "tidegate.plugin.commands.serve", "Run the daemon beside a broker until SIGTERM or Ctrl-C."
     ),
-    "status": _Command("tidegate.plugin.commands.status", "Show what the daemon holds."),
+    "status": _Command("tidegate.plugin.commands.status", "Show what the daemon holds, the worst first."),
     "doctor": _Command("tidegate.plugin.commands.doctor", "Look whether all is well, and say what to do."),
     "attach": _Command("tidegate.plugin.commands.attach", "Let the brokers of PULSAR_HOME use Tidegate."),
     "detach": _Command("tidegate.plugin.commands.attach", "Take Tidegate out of PULSAR_HOME."),

@@ -7,23 +7,32 @@ Pulsar home was given. Invariant: the command prints nothing as known that the d
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from tidegate.index import SubscriptionName
 from tidegate.plugin.api.known_form import known_form
 from tidegate.plugin.attach.attachment import inspect
 from tidegate.plugin.commands.options import Socket
-from tidegate.plugin.commands.status_view import attachment_line, render, say
+from tidegate.plugin.commands.status_rows import Sort, bypassed_names, in_order
+from tidegate.plugin.commands.status_view import View, attachment_line, render, say
+from tidegate.plugin.daemon.glob import STAR
 from tidegate.plugin.daemon.report import SCHEMA
+from tidegate.plugin.daemon.selection import meaning
 from tidegate.plugin.daemon.settings import read_token
-from tidegate.plugin.errors import UserError
+from tidegate.plugin.errors import ConfigError, DaemonAwayError, UserError
 from tidegate.plugin.shared.environment import own_default_socket
 from tidegate.plugin.shared.shown import console as make_console
 from tidegate.plugin.telemetry.client import ask_http
 from tidegate.plugin.wire.client import ask_socket
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def attachment(pulsar_home: Path) -> dict[str, Any]:
@@ -43,10 +52,31 @@ def attachment(pulsar_home: Path) -> dict[str, Any]:
 
 def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
-    app.command(epilog="Example: tidegate status --socket /run/tidegate/tidegate.sock --json")(status)
+    app.command(epilog="Example: tidegate status 'orders*' --sort held --watch 2")(status)
 
 
 def status(
+    topic: Annotated[
+        str,
+        typer.Argument(
+            metavar="[TOPIC]",
+            help="persistent://public/default/ may be left out, * is anything; without: all topics.",
+        ),
+    ] = STAR,
+    *,
+    sort: Annotated[
+        Sort | None, typer.Option(help="Order of the subscriptions [default: worst; with --json held].")
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also show subscriptions that hold nothing, and all index logs.")
+    ] = False,
+    slices: Annotated[bool, typer.Option("--slices", help="Also show the slices.")] = False,
+    watch_seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--watch", metavar="SECONDS", min=0.1, max=3600, help="Show it again so often; Ctrl-C ends it."
+        ),
+    ] = None,
     socket: Socket = None,
     http: Annotated[
         str | None, typer.Option(metavar="URL", help="Ask over HTTP instead, as in 127.0.0.1:8088.")
@@ -63,33 +93,69 @@ def status(
         Path | None,
         typer.Option(readable=False, help="Also say whether this Pulsar installation is attached."),
     ] = None,
-    json_output: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    json_output: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Show what the daemon holds.
+    """Show what the daemon holds, the worst first.
 
     Exit code 3: no daemon answers.
     """
+    if watch_seconds is not None and json_output:
+        raise ConfigError("--watch is for people: ask again with --json as often as needed")
     files = None if pulsar_home is None else attachment(pulsar_home)
+    order = sort or (Sort.HELD if json_output else Sort.WORST)
     console = make_console()
     known: dict[str, Any] = {} if files is None else {"attached": files}
-    try:
+
+    def ask() -> dict[str, Any]:
+        by_due = order in {Sort.WORST, Sort.DUE}
         if http is not None:
             token = None if http_token_file is None else read_token(http_token_file)
-            answer = ask_http(http, token) | known
-        else:
-            socket_path = socket or _attached_socket(files) or own_default_socket()
-            answer = ask_socket(socket_path, {"what": "status"}) | known
+            return ask_http(http, token, by_due=by_due) | known
+        request = {"what": "status", "sort": "due" if by_due else "held"}
+        if topic != STAR:
+            request["topic"] = topic
+        return ask_socket(socket or _attached_socket(files) or own_default_socket(), request) | known
+
+    def show(answer: dict[str, Any]) -> None:
+        with known_form():
+            answer["subscriptions"] = _chosen(answer, topic, order)
+            if json_output:
+                _print_json(answer)
+            else:
+                render(answer, console, View(order, everything, slices))
+
+    if watch_seconds is not None:
+        _watch(console, lambda: show(ask()), watch_seconds)
+    try:
+        answer = ask()
     except UserError:
         if json_output:
             _print_json({"schema": SCHEMA, "daemon": None} | known)
         elif files is not None:
             say(console, attachment_line(files))
         raise
-    if json_output:
-        _print_json(answer)
-        return
-    with known_form():
-        render(answer, console)
+    show(answer)
+
+
+def _watch(console: Console, show: Callable[[], None], period_seconds: float) -> NoReturn:
+    """Show it again and again, also while no daemon answers. SIGINT ends the process."""
+    while True:
+        console.clear()  # nothing where it is no terminal
+        try:
+            show()
+        except DaemonAwayError as away:
+            say(console, str(away))
+        console.file.flush()
+        time.sleep(period_seconds)
+
+
+def _chosen(answer: dict[str, Any], topic: str, order: Sort) -> list[dict[str, Any]]:
+    """The subscriptions to show, in order: HTTP and an older daemon choose none."""
+    means = meaning(topic, STAR)
+    each = [
+        one for one in answer["subscriptions"] if means(SubscriptionName(one["topic"], one["subscription"]))
+    ]
+    return in_order(each, order, bypassed_names(answer))
 
 
 def _print_json(answer: dict[str, Any]) -> None:

@@ -1,25 +1,37 @@
-"""``tidegate status`` for people: tables on a terminal that is wide enough, lines everywhere else.
+"""``tidegate status`` for people: a line for each subscription, in columns, the worst first.
 
-Invariant: no name is cut or broken. A pipe, a file and a terminal too narrow for the table get a line for
-each subscription, however long.
+Invariant: no name is cut or broken: names come last in their line, however long.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console
-from rich.measure import Measurement
-from rich.table import Table
 from rich.text import Text
 
 from tidegate.plugin.commands.pace import pace_text
+from tidegate.plugin.commands.status_rows import (
+    Sort,
+    State,
+    bypassed_names,
+    in_order,
+    log_is_behind,
+    short_topic,
+    state_of,
+)
 from tidegate.plugin.shared.durations import duration
 from tidegate.plugin.shared.shown import one_line, shown
 
-_ANY_WIDTH = 100_000
-_NO_CREDIT = "its broker takes no more for now: consumers do not keep up, or do not acknowledge"
+_NO_CREDIT = (
+    "its broker takes no more for now: there are no consumers, or they do not keep up, or do not acknowledge"
+)
+_NO_BROKER = (
+    "no broker: nothing of it is read. No consumer has come since its topic was loaded, "
+    "or another daemon's broker has the topic"
+)
 _NO_COMPACTIONS = (
     "DAMAGE: RocksDB cannot read a table, so it compacts nothing and the data directory grows. "
     "Look at the disk; stop the daemon, move the data directory away, start it with an empty one "
@@ -27,7 +39,16 @@ _NO_COMPACTIONS = (
 )
 
 
-def render(answer: dict[str, Any], console: Console) -> None:
+@dataclass(frozen=True)
+class View:
+    """The user's wishes. everything: idle subscriptions, too; slices: those of each subscription."""
+
+    sort: Sort = Sort.WORST
+    everything: bool = False
+    slices: bool = False
+
+
+def render(answer: dict[str, Any], console: Console, view: View | None = None) -> None:
     """Print an answer. If the answer does not follow the schema, Python's own exception."""
     daemon, totals = answer["daemon"], answer["totals"]
     state = "ready" if daemon["ready"] else f"NOT READY: {'; '.join(daemon['not_ready'])}"
@@ -45,7 +66,7 @@ def render(answer: dict[str, Any], console: Console) -> None:
         say(console, attachment_line(answer["attached"]))
     say(
         console,
-        f"{totals['held']:,} held, {totals['in_flight']:,} in flight, {totals['staged']:,} staged, "
+        f"{totals['held']:,} held, {totals['in_flight']:,} in flight, "
         f"{totals['slices_in_memory']} slices in memory, {totals['slices_on_disk']} on disk, "
         f"{_size(totals['memory_bytes'])} memory, {_size(totals['disk_bytes'])} disk, "
         f"{totals['uncommitted_entries']:,} not durable yet",
@@ -61,9 +82,8 @@ def render(answer: dict[str, Any], console: Console) -> None:
             "DAMAGE: the data directory could not be read, and was begun anew; what was in it "
             f"({_size(moved_bytes)}) is in its folder damaged. Look at the disk, then delete the folder",
         )
-    rows = [_Row(one, daemon["now_ms"]) for one in answer["subscriptions"]]
-    if rows:
-        _say_rows(rows, console)
+    for line in _subscriptions(answer, view or View()):
+        say(console, line)
     for line in _scalable(answer.get("scalable"), daemon["now_ms"]):  # absent from an older daemon
         say(console, line)
     if answer["subscriptions_omitted"]:
@@ -115,18 +135,56 @@ def _scalable(scalable: dict[str, Any] | None, now_ms: int) -> list[str]:
     return lines
 
 
-def _say_rows(rows: list[_Row], console: Console) -> None:
-    table = _table(rows)
-    if not _fits(table, console):
-        for line in (line for row in rows for line in row.lines()):
-            say(console, line)
-        return
-    console.print(table)
-    for row in rows:
-        for remark in row.remarks:
-            say(console, f"{row.topic}:{row.subscription}  {remark}")
-        if row.slices:
-            console.print(_slice_table(row))
+def _subscriptions(answer: dict[str, Any], view: View) -> list[str]:
+    """The lines of all subscriptions, each with its remarks below it."""
+    bypassed = bypassed_names(answer)
+    rows = [
+        _Row(one, state_of(one, bypassed), answer, view)
+        for one in in_order(answer["subscriptions"], view.sort, bypassed)
+    ]
+    listed = [row for row in rows if view.everything or row.state != State.IDLE]
+    said = _logs([one["index_log"] for one in answer["subscriptions"] if one.get("index_log")])
+    if listed:
+        head = (
+            "state",
+            "overdue",
+            "next due",
+            "held",
+            "in flight",
+            _broker("broker", answer),
+            "subscription",
+        )
+        table = [head, *(row.cells for row in listed)]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        said.append(_line(head, widths))
+        said += [line for row in listed for line in (_line(row.cells, widths), *row.below)]
+    if any(row.state == State.DISCONNECTED for row in listed):
+        said.append(_NO_BROKER)
+    if idle := len(rows) - len(listed):
+        said.append(f"{idle:,} idle subscriptions hold nothing: --all shows them")
+    return said
+
+
+def _line(cells: tuple[str, ...], widths: list[int]) -> str:
+    """One line of the table: the state and the name to the left, figures to the right."""
+    state, *figures, broker, name = cells
+    right = [one.rjust(width) for one, width in zip(figures, widths[1:], strict=False)]
+    brokers = [broker.ljust(widths[-2])] if widths[-2] else []
+    return "  ".join([state.ljust(widths[0]), *right, *brokers, name])
+
+
+def _broker(text: str, answer: dict[str, Any]) -> str:
+    """The cell of a broker: nothing where one broker has all."""
+    return text if len(answer["brokers"]) > 1 else ""
+
+
+def _logs(logs: list[dict[str, Any]]) -> list[str]:
+    """A line for all index logs."""
+    if not logs:
+        return []
+    behind = [log["lag_seconds"] for log in logs if log["lag_seconds"]]
+    state = f"{len(behind):,} behind, by {_duration(max(behind))} at most" if behind else "up to date"
+    return [f"{len(logs):,} index logs, {state}"]
 
 
 def say(console: Console, line: str) -> None:
@@ -144,87 +202,43 @@ def attachment_line(files: dict[str, Any]) -> str:
 
 
 class _Row:
-    """One subscription, every cell as text."""
+    """One subscription, every cell as text. below: remarks and slices, indented."""
 
-    def __init__(self, one: dict[str, Any], now_ms: int) -> None:
-        self.topic = shown(one["topic"])
-        self.subscription = shown(one["subscription"])
-        self.broker = shown(one["broker"] or "-")
-        self.held = f"{one['held']:,}"
-        self.in_flight = f"{one['in_flight']:,}"
-        self.staged = f"{one['staged']:,}"
-        self.overdue = _duration(one["overdue_ms"] / 1_000) if one["overdue_ms"] else "-"
-        self.next_due = _next_due(one["next_due_ms"], now_ms)
-        self.width = _width(one)
-        self.remarks = [
-            *([_NO_CREDIT] if one["credit"] == 0 and one["overdue_ms"] and not _is_paced(one) else []),
-            *_log(one.get("index_log")),
+    def __init__(self, one: dict[str, Any], state: State, answer: dict[str, Any], view: View) -> None:
+        self.state = state
+        self.cells = (
+            str(state),
+            _duration(one["overdue_ms"] / 1_000) if one["overdue_ms"] else "-",
+            _next_due(one["next_due_ms"], answer["daemon"]["now_ms"]),
+            f"{one['held']:,}",
+            f"{one['in_flight']:,}",
+            _broker(shown(one["broker"] or "-"), answer),
+            f"{shown(short_topic(one['topic']))}:{shown(one['subscription'])}",
+        )
+        log = one.get("index_log")
+        self.below = [
+            *([f"  {_NO_CREDIT}"] if one["credit"] == 0 and one["overdue_ms"] and not _is_paced(one) else []),
+            *(f"  {line}" for line in _log(log) if view.everything or log_is_behind(log)),
         ]
-        self.slices = [
-            (
-                _instant(part["start_ms"]),
-                _duration(part["width_ms"] / 1_000),
-                f"{part['entries']:,}",
-                one_line(part["state"]),
-            )
-            for part in one["slices"]
-        ]
-        self.slices_omitted = int(one["slices_omitted"])
+        if view.slices:
+            self.below += _slices(one)
 
-    def lines(self) -> list[str]:
-        """The row as text, its slices indented below."""
-        said = [
-            f"{self.topic}:{self.subscription}  {self.held} held, {self.in_flight} in flight, "
-            f"{self.staged} staged, overdue {self.overdue}, next due {self.next_due}, "
-            f"slices {self.width}, broker {self.broker}",
-            *(
-                f"  {start}, {width}: {entries} entries, {state}"
-                for start, width, entries, state in self.slices
-            ),
-        ]
-        said += [f"  {remark}" for remark in self.remarks]
-        if self.slices_omitted:
-            said.append(f"  … {self.slices_omitted} more slices")
-        return said
+
+def _slices(one: dict[str, Any]) -> list[str]:
+    said = [f"  slices are {_width(one)} wide, {one['staged']:,} entries in none on disk yet"]
+    said += [
+        f"  {_instant(part['start_ms'])}, {_duration(part['width_ms'] / 1_000)}: "
+        f"{part['entries']:,} entries, {one_line(part['state'])}"
+        for part in one["slices"]
+    ]
+    if one["slices_omitted"]:
+        said.append(f"  … {one['slices_omitted']} more slices")
+    return said
 
 
 def _is_paced(one: dict[str, Any]) -> bool:
     pace = one.get("pace")  # absent from an older daemon
     return pace is not None and any(pace.values())
-
-
-def _fits(table: Table, console: Console) -> bool:
-    if not console.is_terminal:
-        return False
-    options = console.options.update(max_width=_ANY_WIDTH)
-    return Measurement.get(console, options, table).maximum <= console.width
-
-
-def _table(rows: list[_Row]) -> Table:
-    table = Table(title="Subscriptions", title_justify="left")
-    for name in ("topic", "subscription", "broker"):
-        table.add_column(name)
-    for name in ("held", "in flight", "staged", "overdue", "next due", "slices"):
-        table.add_column(name, justify="right")
-    for row in rows:
-        names = (row.topic, row.subscription, row.broker)
-        figures = (row.held, row.in_flight, row.staged, row.overdue, row.next_due, row.width)
-        table.add_row(*map(Text, (*names, *figures)))
-    return table
-
-
-def _slice_table(row: _Row) -> Table:
-    title = Text(f"Slices of {row.topic} {row.subscription}", style="table.title")
-    table = Table(title=title, title_justify="left")
-    table.add_column("from")
-    for name in ("width", "entries"):
-        table.add_column(name, justify="right")
-    table.add_column("state")
-    for one in row.slices:
-        table.add_row(*map(Text, one))
-    if row.slices_omitted:
-        table.add_row(f"… {row.slices_omitted} more", "", "", "")
-    return table
 
 
 def _instant(at_ms: int) -> str:

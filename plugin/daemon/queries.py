@@ -22,13 +22,21 @@ from tidegate.plugin.api.problem import ProblemError
 from tidegate.plugin.daemon import report, width
 from tidegate.plugin.daemon.audit_log import IDS_MAX, UNFINISHED, AuditLog
 from tidegate.plugin.daemon.cancelling import Cancelling, with_state
+from tidegate.plugin.daemon.glob import STAR
 from tidegate.plugin.daemon.ingestion import Ingestion, refusal
 from tidegate.plugin.daemon.looking import Looking
 from tidegate.plugin.daemon.pacing import Pacing
 from tidegate.plugin.daemon.peeking import PAGE_MAX, Peeking, sought_of
 from tidegate.plugin.daemon.recorder import Recorder
 from tidegate.plugin.daemon.rescheduling import Rescheduling
-from tidegate.plugin.daemon.selection import name_of, named, of_partition, partition_of, partitions_of
+from tidegate.plugin.daemon.selection import (
+    matching,
+    name_of,
+    named,
+    of_partition,
+    partition_of,
+    partitions_of,
+)
 from tidegate.plugin.daemon.stream import Link
 from tidegate.plugin.errors import NotNowError, UserError
 from tidegate.plugin.shared.message_ids import message_id
@@ -397,7 +405,16 @@ class Queries:
         limit = request.get("subscriptions_max", report.SUBSCRIPTIONS_MAX)
         if not isinstance(limit, int) or limit < 0:
             raise UserError("subscriptions_max must be a number, 0 or more")
-        yield await report.status(self._asked, min(limit, report.SUBSCRIPTIONS_MAX))
+        sort = request.get("sort", "held")
+        if sort not in {"held", "due"}:
+            raise UserError("sort must be held or due")
+        topic, subscription = name_of(request, optional=True)
+        among = None
+        if (topic, subscription) != (STAR, STAR):
+            among = matching(self._asked.catalog, topic, subscription)
+        yield await report.status(
+            self._asked, min(limit, report.SUBSCRIPTIONS_MAX), by_due=sort == "due", among=among
+        )
 
     def _width(self, connection: Link, query: dict[str, object], reply: Tell) -> None:
         request = width.WidthRequest.of(query)

@@ -16,7 +16,7 @@ from tidegate.index import Catalog, Clock, DelayIndex, SubscriptionName
 from tidegate.plugin.shared.moments import AT_ONCE_MS
 from tidegate.plugin.telemetry.health import Health
 from tidegate.plugin.telemetry.metrics import BypassGauge, Gauges, SubscriptionGauges
-from tidegate.plugin.telemetry.survey import MOST_HELD, Surveyor, in_turns
+from tidegate.plugin.telemetry.survey import MOST_HELD, Surveyor, first_due, in_turns, most_held
 from tidegate.plugin.wire.frames import LENGTH_MAX
 from tidegate.plugin.wire.messages import BYPASSED_MAX
 from tidegate.plugin.wire.release_pace import ReleasePace
@@ -121,13 +121,26 @@ class Daemon(Protocol):
         ...
 
 
-async def status(daemon: Daemon, subscriptions_max: int, *, by_due: bool = False) -> bytes:
+async def status(
+    daemon: Daemon,
+    subscriptions_max: int,
+    *,
+    by_due: bool = False,
+    among: Sequence[DelayIndex] | None = None,
+) -> bytes:
     """The output of ``tidegate status --json``, as JSON.
 
-    At most ``subscriptions_max`` subscriptions, those with most held first, or those due first.
+    At most ``subscriptions_max`` subscriptions, those with most held first, or those due first; of ``among``,
+    or of all.
     """
     survey = await daemon.surveyor.survey()
-    names = survey.first_due if by_due else survey.most_held
+    if among is None:
+        count = survey.totals.subscriptions
+        names = survey.first_due if by_due else survey.most_held
+    else:
+        count = len(among)
+        each = [index.stats()._replace(slices=[]) async for index in in_turns(among)]
+        names = first_due(each) if by_due else most_held(each)
     now_ms = daemon.clock.now_ms()
     answer = {
         "schema": SCHEMA,
@@ -180,7 +193,7 @@ async def status(daemon: Daemon, subscriptions_max: int, *, by_due: bool = False
         answer,
         found,
         lambda index: _subscription(daemon, index, now_ms),
-        survey.totals.subscriptions,
+        count,
     )
 
 

@@ -7,7 +7,7 @@ those that the daemon has. In a pattern a scalable topic, ``topic://``, means it
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from tidegate.index import DelayIndex, SubscriptionName
 from tidegate.plugin.daemon import width
@@ -19,6 +19,7 @@ from tidegate.plugin.wire.messages import NAME_BYTES_MAX
 
 __all__ = [
     "matching",
+    "meaning",
     "message_id",
     "name_of",
     "named",
@@ -52,19 +53,26 @@ def matching(indexes: Iterable[DelayIndex], topic: str, subscription: str) -> li
     """All indexes that a topic and a subscription mean, ``*`` for anything, by name. Raises ``UserError``."""
     if (topic, subscription) == (STAR, STAR):
         return sorted(indexes, key=lambda index: index.name)
-    if max(topic.count(STAR), subscription.count(STAR)) > width.STARS_MAX:
-        raise UserError(f"a topic or subscription has at most {width.STARS_MAX} *")
-    topics, subscriptions = (Glob(topic), Glob(f"{topic}-partition-{STAR}")), Glob(subscription)
+    means = meaning(topic, subscription)
     known = list(indexes)
-    found = [
-        index
-        for index in known
-        if subscriptions.matches(index.name.subscription)
-        and any(one.matches(text) for one in topics for text in _spellings(index.name.topic))
-    ]
+    found = [index for index in known if means(index.name)]
     if not found:
         width.find(known, f"{topic}:{subscription}")  # its error names similar ones
     return sorted(found, key=lambda index: index.name)
+
+
+def meaning(topic: str, subscription: str) -> Callable[[SubscriptionName], bool]:
+    """A test of names: True for those that a topic and a subscription mean. Raises ``UserError``."""
+    if max(topic.count(STAR), subscription.count(STAR)) > width.STARS_MAX:
+        raise UserError(f"a topic or subscription has at most {width.STARS_MAX} *")
+    topics, subscriptions = (Glob(topic), Glob(f"{topic}-partition-{STAR}")), Glob(subscription)
+
+    def means(name: SubscriptionName) -> bool:
+        return subscriptions.matches(name.subscription) and any(
+            one.matches(text) for one in topics for text in _spellings(name.topic)
+        )
+
+    return means
 
 
 def _spellings(topic: str) -> list[str]:

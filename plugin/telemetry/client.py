@@ -21,14 +21,20 @@ ANSWER_BYTES_MAX = 16 * 2**20
 _OPENER = build_opener(ProxyHandler({}))
 
 
-def ask_http(url: str, token: str | None = None, timeout_s: float = TIMEOUT_SECONDS) -> dict[str, Any]:
-    """The daemon's status from its HTTP address. Raises ``UserError``."""
+def ask_http(
+    url: str, token: str | None = None, timeout_s: float = TIMEOUT_SECONDS, *, by_due: bool = False
+) -> dict[str, Any]:
+    """The daemon's status from its HTTP address. Raises ``UserError``.
+
+    by_due: the subscriptions that are due first, not the fullest.
+    """
     base = (url if "://" in url else f"http://{url}").rstrip("/")
     if not base.startswith(("http://", "https://")):
         raise UserError(f"{base} is not an HTTP address: check --http")
+    url = f"{base}/status?sort=due" if by_due else f"{base}/status"
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     try:
-        with _OPENER.open(Request(f"{base}/status", headers=headers), timeout=timeout_s) as response:  # noqa: S310
+        with _OPENER.open(Request(url, headers=headers), timeout=timeout_s) as response:  # noqa: S310
             body = response.read(ANSWER_BYTES_MAX)
     except HTTPError as error:
         raise UserError(f"{base} {_refusal(error.code, token)}") from error

@@ -83,10 +83,8 @@ class Surveyor:
                 began_s = time.perf_counter()
                 each.append(index.stats()._replace(slices=[]))
                 took_s += time.perf_counter() - began_s
-        fullest = heapq.nsmallest(MOST_HELD, each, key=lambda one: (-one.held, one.name))
-        soonest = heapq.nsmallest(MOST_HELD, each, key=_urgency)
         totals = self._catalog.stats(each, disk_bytes)
-        survey = Survey(totals, _names(fullest), _names(soonest), damaged_bytes, added_up(each))
+        survey = Survey(totals, most_held(each), first_due(each), damaged_bytes, added_up(each))
         return survey, took_s
 
     def _look_at_disk(self) -> tuple[int, int, float]:
@@ -120,6 +118,16 @@ def added_up(each: Iterable[IndexStats]) -> list[ScalableSum]:
 def _urgency(one: IndexStats) -> tuple[float, int, SubscriptionName]:
     """Least for the subscription that is overdue longest; then the next due, then the fullest."""
     return math.inf if one.next_due_ms is None else one.next_due_ms, -one.held, one.name
+
+
+def most_held(each: Iterable[IndexStats]) -> list[SubscriptionName]:
+    """The names of the fullest, at most ``MOST_HELD``."""
+    return _names(heapq.nsmallest(MOST_HELD, each, key=lambda one: (-one.held, one.name)))
+
+
+def first_due(each: Iterable[IndexStats]) -> list[SubscriptionName]:
+    """The names of the first due, at most ``MOST_HELD``."""
+    return _names(heapq.nsmallest(MOST_HELD, each, key=_urgency))
 
 
 def _names(each: Iterable[IndexStats]) -> list[SubscriptionName]:

@@ -5,8 +5,13 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
+import signal
+import sys
 import time
+from asyncio.subprocess import PIPE
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -18,8 +23,10 @@ from tests.support.waiting import LOOK_AGAIN_S, until
 from tidegate.index.log.memory_home import World
 from tidegate.index.names import SubscriptionName
 from tidegate.plugin.commands.status import attachment
-from tidegate.plugin.commands.status_view import render
+from tidegate.plugin.commands.status_rows import Sort
+from tidegate.plugin.commands.status_view import View, render
 from tidegate.plugin.errors import DaemonAwayError, ErrorCode, UserError
+from tidegate.plugin.local.daemon import without_settings
 from tidegate.plugin.telemetry.client import ask_http
 from tidegate.plugin.wire.client import ask_socket
 from tidegate.plugin.wire.codec import encode
@@ -28,16 +35,151 @@ from tidegate.plugin.wire.messages import Role
 
 TOPIC = "persistent://public/default/orders"
 HOUR_MS = 3_600_000
+NO_PACE = {"paused": False, "rate": None, "spread_ms": None}
 
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def shown(answer: dict[str, object], width: int = 200, *, terminal: bool = True) -> str:
+def shown(
+    answer: dict[str, Any], width: int = 200, *, terminal: bool = True, view: View | None = None
+) -> str:
     out = io.StringIO()
-    render(answer, Console(file=out, width=width, force_terminal=terminal, color_system=None))
+    render(answer, Console(file=out, width=width, force_terminal=terminal, color_system=None), view)
     return out.getvalue()
+
+
+def one_of(name: str, **differing: object) -> dict[str, Any]:
+    """A subscription of an answer."""
+    plain = {"topic": f"persistent://public/default/{name}", "subscription": "billing", "broker": "broker-1"}
+    figures = {"credit": 10, "held": 5, "in_flight": 0, "acknowledged": 0, "staged": 5, "overdue_ms": 0}
+    width = {"slice_width_ms": HOUR_MS, "slice_width_auto": True, "slices": [], "slices_omitted": 0}
+    rest = {"pace": NO_PACE, "index_log": None, "next_due_ms": 2 * HOUR_MS}
+    return {**plain, **figures, **width, **rest, **differing}
+
+
+def answer_of(*subscriptions: dict[str, Any], brokers: int = 1) -> dict[str, Any]:
+    """An answer with these subscriptions, at the time of one hour."""
+    totals = {"held": 0, "in_flight": 0, "staged": 1_000, "slices_in_memory": 0, "slices_on_disk": 0}
+    sizes = {"memory_bytes": 0, "disk_bytes": 0, "uncommitted_entries": 0}
+    names = [f"broker-{number}" for number in range(1, brokers + 1)]
+    return {
+        "daemon": {"product": "tidegate 1", "uptime_seconds": 9.0, "ready": True, "now_ms": HOUR_MS},
+        "brokers": [{"name": name, "product": "pulsar 4.0.8", "streams": 1} for name in names],
+        "totals": totals | sizes,
+        "subscriptions": list(subscriptions),
+        "subscriptions_omitted": 0,
+    }
+
+
+def listed(text: str) -> list[str]:
+    """The topics of the table, from the top."""
+    return [line.split()[-1].partition(":")[0] for line in text.splitlines() if line.endswith(":billing")]
+
+
+LOG = {"home": "bookkeeper", "ledger_id": 7, "waiting_bytes": 2_048, "lag_seconds": 90.0, "failure": ""}
+WORST = (
+    one_of("overdue", overdue_ms=90_000, next_due_ms=HOUR_MS - 90_000),
+    one_of("paused", pace=NO_PACE | {"paused": True}, overdue_ms=900_000, next_due_ms=HOUR_MS - 900_000),
+    one_of("disconnected", broker=None, credit=None, pace=None),
+    one_of("bypassed"),
+    one_of("behind", index_log=LOG),
+    one_of("sooner", next_due_ms=HOUR_MS + 5_000),
+    one_of("later"),
+)
+BYPASSED = {
+    "dispatchers": 1,
+    "named": [one_of("bypassed") | {"broker": "broker-1", "delayed": 3, "reason": "another factory"}],
+}
+
+
+def test_the_worst_comes_first() -> None:
+    answer = answer_of(*reversed(WORST)) | {"bypassed": BYPASSED}
+    text = shown(answer, 100)
+    names = ["overdue", "paused", "disconnected", "bypassed", "behind", "sooner", "later"]
+    assert listed(text) == names
+    assert [line.split("  ")[0] for line in text.splitlines() if line.endswith(":billing")] == [
+        "overdue",
+        "paused",
+        "no broker",
+        "bypassed",
+        "log behind",
+        "ok",
+        "ok",
+    ]
+    assert "  index log in bookkeeper ledger 7, 90.0 s and 2.0 KiB behind" in text
+    assert "no broker: nothing of it is read. No consumer has come since" in text
+    assert "no broker: " not in shown(answer_of(one_of("a")))
+    assert listed(shown(answer, view=View(Sort.NAME))) == sorted(names)
+    assert listed(shown(answer, view=View(Sort.DUE)))[:3] == ["paused", "overdue", "sooner"]
+    fullest = answer_of(one_of("few", held=1), one_of("many", held=9))
+    assert listed(shown(fullest, view=View(Sort.HELD))) == ["many", "few"]
+
+
+def test_a_line_fits_a_terminal() -> None:
+    large = {"held": 123_456_789, "in_flight": 1_000_000, "overdue_ms": 90_000}
+    text = shown(answer_of(one_of("orders-of-the-night-partition-17", **large)), 100, terminal=False)
+    assert all(len(line) <= 100 for line in text.splitlines()), text
+    assert "  orders-of-the-night-partition-17:billing" in text
+    assert "staged" not in text, "nobody can tell what 0 held and 1,000 staged mean"
+
+
+def test_idle_subscriptions_are_one_line() -> None:
+    idle = [one_of(f"idle-{number}", held=0, next_due_ms=None, broker=None) for number in range(3)]
+    answer = answer_of(*idle, one_of("busy"), one_of("stuck", held=0, index_log=LOG))
+    text = shown(answer)
+    assert listed(text) == ["stuck", "busy"]
+    assert "3 idle subscriptions hold nothing: --all shows them" in text
+    text = shown(answer, view=View(everything=True))
+    assert listed(text) == ["stuck", "busy", "idle-0", "idle-1", "idle-2"]
+    assert "--all" not in text
+
+
+def test_a_broker_is_named_where_there_are_several() -> None:
+    assert "broker-1  orders:billing" in shown(answer_of(one_of("orders"), brokers=2))
+    assert "broker-1  orders" not in shown(answer_of(one_of("orders")))
+
+
+async def test_a_pattern_chooses_topics(start: StartDaemon, socket_path: Path) -> None:
+    async with start(http="127.0.0.1:0") as daemon, await ShimClient.connect(socket_path) as client:
+        for number, name in enumerate(("orders-1", "orders-2", "other")):
+            stream = await client.open(f"persistent://public/default/{name}", "billing")
+            stream.add(entries(number + 1, now_ms() + HOUR_MS))
+            await stream.durable()
+        request = {"what": "status", "topic": "orders-*", "subscriptions_max": 1}
+        answer = await asyncio.to_thread(ask_socket, socket_path, request)
+        assert [one["held"] for one in answer["subscriptions"]] == [2]
+        assert answer["subscriptions_omitted"] == 1
+        for where in (("--socket", str(socket_path)), ("--http", f"127.0.0.1:{daemon.http_port}")):
+            done = await asyncio.to_thread(run, "status", "orders-*", *where, "--sort", "held")
+            assert listed(done.stdout) == ["orders-2", "orders-1"], done.stderr
+        done = await asyncio.to_thread(run, "status", "no", "--socket", str(socket_path))
+        assert_one_line(done, "no subscription 'no:*'", 1)
+        with pytest.raises(UserError, match="sort must be held or due"):
+            await asyncio.to_thread(ask_socket, socket_path, {"what": "status", "sort": "size"})
+
+
+async def test_watching_goes_on_until_ctrl_c(start: StartDaemon, socket_path: Path) -> None:
+    command = [sys.executable, "-m", "tidegate.plugin.cli", "status", "--socket", str(socket_path)]
+    watching = await asyncio.create_subprocess_exec(
+        *command, "--watch", "0.1", stdout=PIPE, stderr=PIPE, env=without_settings(os.environ)
+    )
+    assert watching.stdout is not None
+    async with asyncio.timeout(TIMEOUT_S):
+        assert b"no daemon answers on" in await watching.stdout.readline()
+        async with start():
+            for _ in range(2):
+                while b", ready" not in await watching.stdout.readline():
+                    pass
+            watching.send_signal(signal.SIGINT)
+            _, error = await watching.communicate()
+    assert (watching.returncode, error) == (130, b"")
+
+
+def test_watching_has_no_json(socket_path: Path) -> None:
+    done = run("status", "--socket", str(socket_path), "--watch", "1", "--json")
+    assert_one_line(done, "--watch is for people", 2)
 
 
 async def test_the_segments_of_a_scalable_topic_are_added_up(start: StartDaemon, socket_path: Path) -> None:
@@ -98,12 +240,12 @@ async def test_the_answer_and_how_it_is_shown(start: StartDaemon, socket_path: P
     text = shown(answer)
     assert "broker broker-1 (pulsar 4.0.8) connected, 1 streams" in text
     assert "1,006 held" in text
-    overdue, in_time = (line for line in text.splitlines() if TOPIC in line and "│" in line)
-    assert overdue.split("│")[7].strip().endswith(" s")
-    assert in_time.split("│")[7].strip() == "-"
-    assert in_time.split("│")[9].strip() == "1h auto"
-    assert "billing" in text
-    assert text.count("billing  its broker takes no more for now") == 1
+    overdue, in_time = (line for line in text.splitlines() if "  orders" in line)
+    assert overdue.startswith("overdue  ")
+    assert overdue.split()[2] == "s"
+    assert overdue.endswith("  orders:billing")
+    assert in_time.split()[:4] == ["no", "broker", "-", "in"]
+    assert text.count("\n  its broker takes no more for now") == 1
     assert "DAMAGE" not in text
     assert "its broker takes no more" in shown(answer, terminal=False)
     answer["totals"] |= {"lost_commits": 2, "corrupt_records": 1}
@@ -127,7 +269,8 @@ async def test_it_says_where_the_index_log_is_and_how_far_behind(
                     if what in done.stdout:
                         return done.stdout
 
-        await told("  index log in bookkeeper ledger 1, up to date")
+        await told("1 index logs, up to date")
+        await told("  index log in bookkeeper ledger 1, up to date", "--all")
         world.away = True
         stream.add(entries(5, now_ms() + HOUR_MS, ledger_id=2))
         said = await told("behind: nobody is there")
@@ -141,7 +284,7 @@ async def test_it_says_where_the_index_log_is_and_how_far_behind(
         await told(", up to date")
         client.logs = None
         await client.open(TOPIC, epoch=2)
-        assert "index log" not in await told(TOPIC)
+        assert "index log" not in await told("  orders:sub")
 
 
 async def test_a_store_that_compacts_nothing_any_more_is_told_of(
@@ -174,17 +317,20 @@ async def test_no_name_is_cut_wherever_it_is_shown(start: StartDaemon, socket_pa
         await stream.durable()
         daemon.engine.catalog.persist(SubscriptionName(topic, "a subscription of some length"))
         answer = await asyncio.to_thread(ask_socket, socket_path, {"what": "status"})
-        piped = await asyncio.to_thread(run, "status", "--socket", str(socket_path), COLUMNS="80")
-    for text in (shown(answer, 80), shown(answer, 80, terminal=False), piped.stdout):
+        piped = await asyncio.to_thread(run, "status", "--slices", "--socket", str(socket_path), COLUMNS="80")
+    sliced = View(slices=True)
+    for text in (
+        shown(answer, 80, view=sliced),
+        shown(answer, 80, terminal=False, view=sliced),
+        piped.stdout,
+    ):
         (line,) = (line for line in text.splitlines() if topic in line)
-        assert line.startswith(f"{topic}:a subscription of some length  3 held, 0 in flight, ")
-        assert line.endswith("slices 1h auto, broker broker-1")
+        assert line.startswith("ok ")
+        assert line.endswith(f"  3          0  {topic}:a subscription of some length")
         slices = [line for line in text.splitlines() if line.startswith("  ")]
-        assert [line.split(": ")[1] for line in slices] == ["1 entries, stored"] * 3
-        assert "│" not in text
-    assert "│" in shown(answer, 300)
-    assert topic in shown(answer, 300)
-    assert "│" not in shown(answer, 300, terminal=False), "a pipe gets lines, however wide"
+        assert slices[0] == "  slices are 1h auto wide, 0 entries in none on disk yet"
+        assert [line.split(": ")[1] for line in slices[1:]] == ["1 entries, stored"] * 3
+    assert "slices are" not in shown(answer)
 
 
 async def test_times_that_no_calendar_has(start: StartDaemon, socket_path: Path) -> None:
@@ -196,7 +342,7 @@ async def test_times_that_no_calendar_has(start: StartDaemon, socket_path: Path)
         daemon.engine.catalog.persist(SubscriptionName(TOPIC, "sub"))
         answer = await asyncio.to_thread(ask_socket, socket_path, {"what": "status"})
     assert len(answer["subscriptions"][0]["slices"]) == 3
-    assert shown(answer).count("beyond year 9999") == 2
+    assert shown(answer, view=View(slices=True)).count("beyond year 9999") == 2
 
 
 async def test_not_ready_is_shown(start: StartDaemon, socket_path: Path) -> None:
