@@ -171,6 +171,11 @@ class Claim:
         self._refusals = 0
         self._again_ms = 0
 
+    def follows(self, former: Claim) -> bool:
+        """True if nobody has owned the subscription since that claim and before this one."""
+        known, then = self._known, former.owner
+        return former.owned and (known.epoch, known.claims) == (then.epoch, then.claims)
+
     def lost(self) -> None:
         """Somebody has claimed a greater epoch: claim anew, which succeeds only for the owner."""
         self.owned = False

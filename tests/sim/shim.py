@@ -721,7 +721,8 @@ class Tracker:
         if former.claim.owner.incarnation == self.claim.owner.incarnation:
             if former.seal.generation != self.seal.generation:
                 former.outbox.drop_acknowledgements()
-            self.seal.adopt(former.seal)
+            if self.claim.follows(former.claim):
+                self.seal.adopt(former.seal)
             self.inherited += former.outbox.pending_entries
             self.outbox.adopt(former.outbox)
 

@@ -59,6 +59,11 @@ public final class Claim {
         return owned;
     }
 
+    /** True if nobody has owned the subscription since that claim and before this one. */
+    boolean follows(Claim former) {
+        return former.owned && known.epoch() == former.ownership.epoch() && known.claims().equals(former.ownership.claims());
+    }
+
     /** Adopts the epoch that is there already, for a caller that only has a last word about the subscription. */
     public void take() {
         owned = true;

@@ -112,7 +112,10 @@ public final class Seal {
         unheard = NONE;
     }
 
-    /** Another tracker of the same broker follows before the daemon has said it: now this one is to ask for that. */
+    /**
+     * Another tracker of the same broker follows before the daemon has said it: now this one is to ask for that. Not if anybody
+     * has owned the subscription in between: the daemon may have heard of the present seal then, and would forget what it knows.
+     */
     void adopt(Seal former) {
         if (former.generation == generation && former.unheard != NONE && unheard != NONE) {
             unheard = former.unheard;

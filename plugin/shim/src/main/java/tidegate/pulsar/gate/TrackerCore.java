@@ -95,7 +95,9 @@ public final class TrackerCore {
                     if (theirs.seal.generation() != parts.seal.generation()) {
                         theirs.outbox.dropAcknowledgements();
                     }
-                    parts.seal.adopt(theirs.seal);
+                    if (parts.claim.follows(theirs.claim)) {
+                        parts.seal.adopt(theirs.seal);
+                    }
                     parts.outbox.adopt(theirs.outbox);
                     parts.gate.account();
                 }

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.HashSet;
 import java.util.List;
+import java.util.Random;
 import java.util.Set;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
@@ -167,6 +168,23 @@ class ForwardMovesTest extends TrackerScenario {
         assertEquals(List.of(), delivered());
         assertEquals(world.broker.seal(), index().generation);
         assertTrue(world.broker.isFullyAcknowledged());
+    }
+
+    /** Another broker of the same daemon has had the topic meanwhile, and opened the index under the present seal. */
+    @Test
+    void theNextTrackerAsksUnderThePresentSealIfAnotherOwnerHas() {
+        theNextOwnerAsks();
+        world.broker.clearBacklog(new Position(1, 0));
+        world.core().monitor().look();
+        world.unload(0);
+        long seal = world.broker.seal();
+        world.broker.recreate(world.broker.ownership().next(true, new Random(3)));
+        world.broker.putSeal(seal);
+        index().generation = seal;
+        world.broker.connect();
+        world.settle();
+        goOn(Moment.OPENING);
+        assertEquals(List.of(), delivered());
     }
 
     @Test
