@@ -12,22 +12,21 @@ from tests.sim.__main__ import main
 from tests.sim.campaign import Failure
 from tests.sim.generator import generate
 from tests.sim.history import History
-from tests.sim.plants import (
-    PLANTS,
-    Plant,
-    acknowledgements_not_put_back,
-    brings_what_was_dropped,
+from tests.sim.planted_broker import (
     given_back_in_eighths,
-    landed_without_a_mark,
-    lost_claim_not_told,
     moves_taken_for_resets,
-    names_no_ledger_before,
-    nobody_commits_upkeep,
     refused_and_left,
     sealed_amid_a_reset,
-    taken_for_foreign,
     told_once,
 )
+from tests.sim.planted_daemon import (
+    acknowledgements_not_put_back,
+    lost_claim_not_told,
+    nobody_commits_upkeep,
+    taken_for_foreign,
+)
+from tests.sim.planted_logs import brings_what_was_dropped, landed_without_a_mark, names_no_ledger_before
+from tests.sim.plants import PLANTS, Plant
 from tests.sim.player import Outcome, play
 from tests.sim.report import command, explain
 

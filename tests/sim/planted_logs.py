@@ -1,0 +1,182 @@
+"""Bugs to plant in what ships and reads index logs. See `plants`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+from tests.sim.replaced import replaced
+from tidegate.index.catalog.chains import Chains
+from tidegate.index.format import keys
+from tidegate.index.format.chain import Chain
+from tidegate.index.log.home import AwayError, NoLedgerError
+from tidegate.index.log.landing import Landing
+from tidegate.index.log.object_home import ObjectHome
+from tidegate.index.log.tap import Noted
+from tidegate.index.log.waiting import Waiting
+from tidegate.index.log.writer import LogWriter
+from tidegate.index.store import Batch
+from tidegate.index.subscription.delay_index import DelayIndex
+from tidegate.plugin.daemon.index_logs import restorer
+from tidegate.plugin.daemon.index_logs.fetching import BlockFetch
+from tidegate.plugin.daemon.index_logs.index_logs import IndexLogs
+from tidegate.plugin.daemon.index_logs.last_words import LastWords
+
+
+class _AnyChain(Chain):
+    """Says of every log that the local data has all of it."""
+
+    def has(self, ledger_id: int, home: str) -> bool:
+        return True
+
+
+@contextmanager
+def pointer_not_compared() -> Iterator[None]:
+    """A daemon that has an index goes on with it, although another one has written its log since."""
+
+    def chain(self: Any, index: DelayIndex) -> Chain | None:
+        found = original(self, index)
+        return None if found is None else _AnyChain(*found)
+
+    original = Chains.get
+    with replaced(Chains, "get", chain):
+        yield
+
+
+@contextmanager
+def names_no_ledger_before() -> Iterator[None]:
+    """Until this was found, the local data named no log before its pointer was known to be written."""
+
+    async def may_count(self: Any, index: DelayIndex, ledger_id: int, home: str) -> None:
+        """Tell nobody."""
+
+    with replaced(IndexLogs, "_may_count", may_count):
+        yield
+
+
+@contextmanager
+def waiting_counts() -> Iterator[None]:
+    """Records that wait for an index log count as being in it."""
+    with replaced(LogWriter, "since_ns", property(lambda self: self._dirty_ns)):
+        yield
+
+
+@contextmanager
+def forgotten_beside_a_snapshot() -> Iterator[None]:
+    """Changes during the snapshot of an index log are missing in the log."""
+
+    def note(self: Any, noted: Noted) -> None:
+        if self._next_waiting is None:
+            original(self, noted)
+
+    original = LogWriter.note
+    with replaced(LogWriter, "note", note):
+        yield
+
+
+@contextmanager
+def waits_without_a_bound() -> Iterator[None]:
+    """However much waits for an index log, it is kept."""
+
+    def put(self: Any, noted: Noted) -> None:
+        self._noted.append(noted)
+        self.size_bytes += noted.size_bytes
+
+    with replaced(Waiting, "put", put):
+        yield
+
+
+@contextmanager
+def landed_without_a_mark() -> Iterator[None]:
+    """The simulator's own find: blocks of a log that was being read at a crash stayed on the disk."""
+
+    def init(self: Any, *args: Any, **more: Any) -> None:
+        original(self, *args, **more)
+        self._batch = Batch()
+
+    original = Landing.__init__
+    with replaced(Landing, "__init__", init):
+        yield
+
+
+@contextmanager
+def end_of_another_append() -> Iterator[None]:
+    """The simulator's own find: in a store of objects, an append that was abandoned took its end from the one
+    before it, for which it waited."""
+
+    async def append(self: Any, ledger_id: int, entry: bytes) -> int:
+        written = self._written.get(ledger_id)
+        if written is None:
+            raise NoLedgerError(f"ledger {ledger_id} is not written here")
+        number, written.count = written.count, written.count + 1
+        before, ended = written.last, asyncio.get_running_loop().create_future()
+        written.last = ended
+        try:
+            await self._make(self._entry(ledger_id, number), entry)
+            if before is not None:
+                await before
+            if written.failure is not None:
+                raise AwayError("an append has failed")
+        except BaseException as error:
+            written.failure = error
+            raise
+        finally:
+            ended.set_result(None)
+        return cast("int", number)
+
+    with replaced(ObjectHome, "append", append):
+        yield
+
+
+@contextmanager
+def last_object_not_read() -> Iterator[None]:
+    """The last entry of an index log in a store of objects passes for the fence after it."""
+
+    async def open_log(self: Any, ledger_id: int) -> int:
+        return await original(self, ledger_id) - 1
+
+    original = ObjectHome.open
+    with replaced(ObjectHome, "open", open_log):
+        yield
+
+
+@contextmanager
+def acknowledgements_gone() -> Iterator[None]:
+    """An index that gave way to its log, which was behind, took along what it knew acknowledged."""
+    with replaced(restorer, "last_words", lambda former, index, request: LastWords()):
+        yield
+
+
+@contextmanager
+def looked_for_elsewhere() -> Iterator[None]:
+    """The simulator's own fault: indexes were restored from another store than the one their logs are in."""
+
+    async def open_log(self: Any, ledger_id: int) -> int:
+        raise NoLedgerError(f"there is no ledger {ledger_id}")
+
+    with replaced(ObjectHome, "open", open_log):
+        yield
+
+
+@contextmanager
+def chain_must_be_readable() -> Iterator[None]:
+    """A disk that cannot be read just then ended the connection of a broker that opened a subscription."""
+
+    def chain(self: Any, index: DelayIndex) -> Chain | None:
+        known = self._set.get(index)
+        if known is not None:
+            return cast("Chain", known)
+        value = self._store.get(keys.subscription_key(keys.CHAIN, index.own_journal.subscription_id))
+        return None if value is None else Chain.decode(value)
+
+    with replaced(Chains, "get", chain):
+        yield
+
+
+@contextmanager
+def brings_what_was_dropped() -> Iterator[None]:
+    """The simulator's own find: a fetch went on with blocks that were dropped while the bookies were away."""
+    with replaced(BlockFetch, "_still_absent", lambda self, blocks: list(blocks)):
+        yield
