@@ -9,7 +9,7 @@ import pytest
 
 from tests.broker.test_92_waiting import OUTCOMES, listed, tell, wait_listed
 from tests.support.cluster import Cluster
-from tests.support.inbox import Arrival, Inbox, Sent
+from tests.support.inbox import Arrival, Inbox, Sent, assert_exactly
 from tests.support.lane import MINUTES_10_MS, Lane, now_ms
 
 pytestmark = [pytest.mark.tidegate_only, pytest.mark.usefixtures("repaired")]
@@ -89,6 +89,29 @@ def test_the_new_times_survive_kill_9_of_both(lane: Lane, cluster: Cluster, *, a
     if alone:
         cluster.daemon.start()
     lane.wait_stats(lambda now: now.backlog == 0, "everything is acknowledged")
+
+
+def test_a_chunk_that_is_released_alone_holds_nothing_up(lane: Lane, cluster: Cluster) -> None:
+    """Pulsar gives it to nobody, and reads nothing else, before it has met the first chunk."""
+    inbox = Inbox()
+    lane.subscribe(inbox)
+    producer = lane.producer(chunking_enabled=True)
+    lane.send_in(MINUTES_10_MS, producer=producer, payload=bytes(6 * 1024 * 1024))
+    wait_listed(cluster, lane, 2)
+    change(cluster, lane, "release", ids_of(cluster, lane)[1:])
+    plain = lane.send_in(*[None] * 10)
+    inbox.wait_for(plain)
+    assert_exactly(inbox.arrivals, plain)
+
+
+def test_a_chunked_message_is_released_with_all_its_chunks(lane: Lane, cluster: Cluster) -> None:
+    inbox = Inbox()
+    lane.subscribe(inbox)
+    producer = lane.producer(chunking_enabled=True)
+    sent = lane.send_in(MINUTES_10_MS, producer=producer, payload=bytes(6 * 1024 * 1024))
+    wait_listed(cluster, lane, 2)
+    change(cluster, lane, "release", ids_of(cluster, lane))
+    inbox.wait_for(sent)
 
 
 def test_the_new_times_survive_an_unload(lane: Lane, cluster: Cluster) -> None:
