@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 from collections.abc import Iterator
@@ -13,16 +14,22 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from tidegate.plugin.api.known_form import known_form
 from tidegate.plugin.attach import conf_file
-from tidegate.plugin.attach.attachment import shim_jar
+from tidegate.plugin.attach.attachment import inspect, shim_jar
 from tidegate.plugin.attach.broker_keys import Wanted
 from tidegate.plugin.attach.plan import Change, Plan, carry_out, plan_attach, plan_detach
 from tidegate.plugin.attach.pulsar_home import CONF_NAMES
+from tidegate.plugin.commands.detach_plan import steps
 from tidegate.plugin.commands.options import Socket
+from tidegate.plugin.errors import ConfigError, DaemonAwayError
 from tidegate.plugin.shared.environment import own_default_socket
 from tidegate.plugin.shared.shown import one_line
 from tidegate.plugin.shared.users import user_name
+from tidegate.plugin.wire.client import ask_socket
 
+DAEMON_WAIT_S = 10
+"""The shim's default."""
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
@@ -89,13 +96,34 @@ def attach(  # noqa: PLR0917 the flags
     _carry_out_and_show(plan, dry_run, as_json)
 
 
-def detach(pulsar_home: Home, dry_run: DryRun = False, as_json: Json = False) -> None:
+def detach(
+    pulsar_home: Home,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+    roll: Annotated[
+        bool,
+        typer.Option("--plan", help="Print the way back of all brokers of the daemon, and change nothing."),
+    ] = False,
+) -> None:
     """Take Tidegate out of PULSAR_HOME.
 
     The conf files become byte for byte as they were; what somebody has edited in them since stays. Takes
     effect when the broker is restarted.
     """
-    _carry_out_and_show(plan_detach(pulsar_home.absolute()), dry_run, as_json)
+    home = pulsar_home.absolute()
+    if not roll:
+        _carry_out_and_show(plan_detach(home), dry_run, as_json)
+        return
+    if as_json:
+        raise ConfigError("--plan is for people: give --dry-run --json for the changes of one broker")
+    sockets = {conf.socket for conf in inspect(home).confs if conf.socket}
+    socket = Path(sockets.pop()) if len(sockets) == 1 else own_default_socket()
+    answer = None
+    with contextlib.suppress(DaemonAwayError):
+        answer = ask_socket(socket, {"what": "status"})
+    with known_form():
+        for line in steps(str(home), str(socket), answer):
+            typer.echo(one_line(line))
 
 
 def register(app: typer.Typer) -> None:
@@ -167,6 +195,10 @@ def _summary(plan: Plan, dry_run: bool) -> Iterator[str]:
             user = serving_user(plan.home.owner)
             serve = f"tidegate serve --data DIR --socket {plan.settings.socket}"
             yield f"next: as {user}: {serve}, then restart the broker"
+            yield (
+                f"a subscription that opens while no daemon answers waits up to {DAEMON_WAIT_S} s "
+                "(tidegateDaemonWaitMillis); messages due later wait for the daemon"
+            )
         else:
             yield "next: restart the broker"
 

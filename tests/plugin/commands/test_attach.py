@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tidegate.plugin.commands.attach import serving_user
+from tests.support.daemons import StartDaemon
+from tests.support.shim_client import ShimClient, entries
+from tidegate.plugin.commands.attach import DAEMON_WAIT_S, serving_user
 
+ROOT = Path(__file__).parents[3]
 SOCKET = "/run/tidegate/t.sock"
 
 
@@ -49,6 +54,7 @@ def test_attach_says_what_it_did_and_what_comes_next(home: Path) -> None:
     assert done.stdout.startswith(f"attached {home} (Pulsar 4.0.8): ")
     assert f"tidegate serve --data DIR --socket {SOCKET}, then restart the broker" in done.stdout
     assert "--tune-acks does it" in done.stdout
+    assert "waits up to 10 s (tidegateDaemonWaitMillis)" in done.stdout
     assert "is attached already: nothing to do" in tidegate("attach", home).stdout
     assert tidegate("detach", home, "--dry-run").stdout.endswith("would be detached; nothing was changed\n")
     assert tidegate("detach", home).stdout.endswith("next: restart the broker\n")
@@ -65,6 +71,38 @@ def test_attach_names_the_user_of_another_ones_home(home: Path) -> None:
     for path in (home, *home.rglob("*")):
         os.chown(path, 123_456, -1)
     assert "next: as 123456: tidegate serve" in tidegate("attach", home, "--socket", SOCKET).stdout
+
+
+async def test_the_way_back_names_each_broker(home: Path, start: StartDaemon, socket_path: Path) -> None:
+    assert tidegate("attach", home, "--socket", socket_path).returncode == 0
+    before = contents(home)
+    async with (
+        start(),
+        await ShimClient.connect(socket_path, "broker-1") as client,
+        await ShimClient.connect(socket_path, "broker-2"),
+    ):
+        stream = await client.open("persistent://public/default/orders")
+        stream.add(entries(5, 4_000_000_000_000))
+        await stream.durable()
+        said = (await asyncio.to_thread(tidegate, "detach", home, "--plan")).stdout
+    assert contents(home) == before
+    assert "5 delayed messages: Pulsar's tracker reads their topics again" in said
+    assert [line for line in said.splitlines() if line[0].isdigit()][1:4] == [
+        "1. broker-1, on its machine:",
+        "2. broker-2, on its machine:",
+        "3. Stop the daemon when its status says: no broker is connected.",
+    ]
+    assert said.count(f"   tidegate detach {home}\n") == 2
+    away = tidegate("detach", home, "--plan")
+    assert (away.returncode, away.stderr) == (0, "")
+    assert f"No daemon answers on {socket_path}: each broker that it served" in away.stdout
+    assert "1. each broker, on its machine:" in away.stdout
+    assert tidegate("detach", home, "--plan", "--json").returncode == 2
+
+
+def test_the_wait_is_the_shims() -> None:
+    source = ROOT / "plugin/shim/src/main/java/tidegate/pulsar/ShimConfig.java"
+    assert re.search(rf"DAEMON_WAIT, {DAEMON_WAIT_S}_000\b", source.read_text("utf-8"))
 
 
 def test_json_is_one_object(home: Path) -> None:
