@@ -13,7 +13,7 @@ from tests.support.lane import MINUTES_10_MS, SHARED, Lane, now_ms
 from tests.support.metadata import MetadataWriter
 from tests.support.two_brokers import MOVING, TwoBrokers
 from tests.support.waiting import wait_until
-from tidegate.pipeline.rebuild.orphans import BookieLedgers, LogLedger, Named, find_orphans
+from tidegate.pipeline.rebuild.orphans import OVERRIDES, BookieLedgers, LogLedger, Named, find_orphans
 from tidegate.pipeline.topic.access import Access
 from tidegate.pipeline.topic.admin import Admin
 from tidegate.pipeline.topic.names import TopicName
@@ -264,25 +264,34 @@ def test_a_log_that_is_left_behind_is_named_by_verify(two: TwoBrokers, lane: Lan
     lane.send_in(*[MINUTES_10_MS] * 100)
     lane.wait_delayed(100)
     two.wait_logged(two.a, lane.topic, 100)
+    with Client(socket=two.a.daemon.socket_path) as client:
+        ids = [one.message_id for one in client.waiting(lane.topic, "sub")][:10]
+        assert client.reschedule(lane.topic, "sub", ids=ids, at_ms=now_ms() + 2 * MINUTES_10_MS).all_done
     ledger_id = two.log(two.a, lane.topic)["ledger_id"]
     lane.disconnect()
     assert _look_for_orphans(two, lane) == (0, [])
     lane.admin.set_namespace_delayed_delivery(MOVING, active=False)
     try:
         lane.admin.unload(lane.topic)  # who loads it knows that
+        (times_id,) = [one.ledger_id for one in _ledgers_of(two, lane) if one.component == OVERRIDES]
+        assert _look_for_orphans(two, lane) == (0, [])
         lane.admin.delete_subscription(lane.topic, "sub")
     finally:
         lane.admin.call("DELETE", f"/namespaces/{MOVING}/delayedDelivery")
-    orphan = {
-        "home": BOOKKEEPER,
-        "ledger_id": ledger_id,
-        "topic": f"persistent://{lane.topic}",
-        "subscription": "sub",
-        "component": "index-log",
-    }
-    assert _look_for_orphans(two, lane) == (1, [orphan])
-    assert _look_for_orphans(two, lane, "--repair") == (0, [orphan])
+    left = [
+        {
+            "home": BOOKKEEPER,
+            "ledger_id": one,
+            "topic": f"persistent://{lane.topic}",
+            "subscription": "sub",
+            "component": component,
+        }
+        for one, component in ((ledger_id, "index-log"), (times_id, OVERRIDES))
+    ]
+    assert _look_for_orphans(two, lane) == (1, left)
+    assert _look_for_orphans(two, lane, "--repair") == (0, left)
     assert _is_gone(two, ledger_id)
+    assert _is_gone(two, times_id)
 
 
 def test_a_bookie_that_was_killed_is_there_again(two: TwoBrokers, lane: Lane) -> None:
@@ -295,6 +304,10 @@ def test_a_bookie_that_was_killed_is_there_again(two: TwoBrokers, lane: Lane) ->
     two.cluster.bookie.start()  # while ZooKeeper still believes that the former one is there
     sent += lane.send_in(*[2_000] * 100)
     lane.finish(inbox, sent)
+
+
+def _ledgers_of(two: TwoBrokers, lane: Lane) -> list[LogLedger]:
+    return [one for one in BookieLedgers(two.cluster.bookie_url).list() if one.topic.endswith(lane.topic)]
 
 
 def _is_gone(two: TwoBrokers, ledger_id: int) -> bool:
