@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -51,14 +51,22 @@ class Copy:
     @contextmanager
     def mutated(self, mutant: Mutant) -> Iterator[None]:
         """A module is another one for a while."""
-        module = self.folder / mutant.path
-        kept = module.with_suffix(".kept")
-        shutil.copy2(module, kept)
-        module.write_bytes(mutant.applied(kept.read_bytes()))
+        source = (self.folder / mutant.path).read_bytes()
+        with self.rewritten({mutant.path: mutant.applied(source)}):
+            yield
+
+    @contextmanager
+    def rewritten(self, sources: Mapping[str, bytes]) -> Iterator[None]:
+        """Modules have other texts for a while."""
+        modules = {self.folder / path: source for path, source in sources.items()}
+        for module, source in modules.items():
+            shutil.copy2(module, module.with_suffix(".kept"))
+            module.write_bytes(source)
         try:
             yield
         finally:
-            kept.replace(module)
+            for module in modules:
+                module.with_suffix(".kept").replace(module)
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -2,45 +2,80 @@
 
 from __future__ import annotations
 
+import resource
 import signal
-import sys
 import time
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from tests.mutation.probes import counts
+
 _HISTORY_S = 60.0
 """Processor time after which a history counts as one that does not end: others take a second or two."""
+
+
+_MEMORY_BYTES = 4 << 30
+"""A mutant may ask for any amount: more is refused, so that only the mutant suffers."""
 
 
 class _EndlessError(BaseException):
     """Not an Exception: nothing that is simulated may catch it."""
 
 
-def hunt(first_seed: int, processor_s: float) -> dict[str, Any]:
-    """Play new histories until one fails or so much processor time is used; what failed and when."""
-    began_s = time.process_time()
-    steps = 0
+def hunt(seeds: list[int], processor_s: float) -> dict[str, Any]:
+    """Play these histories until one fails or so much processor time is used; what failed and when."""
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     signal.signal(signal.SIGVTALRM, _too_long)
-    seed = first_seed
+    began_s = time.process_time()
+    steps = played = 0
+    seed: int | None = None
     failure: str | None = None
     try:
         from tests.sim.generator import generate  # noqa: PLC0415 the copy's, once there is one
         from tests.sim.player import play  # noqa: PLC0415 the copy's, once there is one
 
-        while failure is None and time.process_time() - began_s < processor_s:
+        for seed in seeds:
             signal.setitimer(signal.ITIMER_VIRTUAL, _HISTORY_S)
             outcome = play(generate(seed))
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
             steps += outcome.steps
+            played += 1
             failure = outcome.failure
-            seed += 1
+            if failure is not None or time.process_time() - began_s > processor_s:
+                break
     except _EndlessError:
         failure = "a history does not end"
     except BaseException as error:
         failure = f"{type(error).__name__}: {error}"
     used_s = round(time.process_time() - began_s, 1)
-    return {"failure": _line(failure), "histories": seed - first_seed, "steps": steps, "processor_s": used_s}
+    found_by = seed if failure is not None else None
+    return {
+        "failure": _line(failure),
+        "seed": found_by,
+        "played": played,
+        "steps": steps,
+        "processor_s": used_s,
+    }
+
+
+def reached(seed: int) -> dict[str, Any]:
+    """Play a history of a copy with `probes`: how often it comes to each of them, and its processor time."""
+    from tests.sim.generator import generate  # noqa: PLC0415 the copy's, once there is one
+    from tests.sim.player import play  # noqa: PLC0415 the copy's, once there is one
+
+    marks = counts()
+    began_s = time.process_time()
+    outcome = play(generate(seed))
+    used_s = round(time.process_time() - began_s, 3)
+    met = {str(number): count for number, count in sorted(marks.items())}
+    marks.clear()
+    return {"seed": seed, "processor_s": used_s, "failure": _line(outcome.failure), "met": met}
+
+
+def reached_by(seeds: list[int]) -> list[dict[str, Any]]:
+    """`reached` of each."""
+    counts()
+    return [reached(seed) for seed in seeds]
 
 
 def run_tests(folder: str, tests: list[str], left_out: list[str], hang_s: int) -> str | None:
@@ -68,29 +103,6 @@ def run_tests(folder: str, tests: list[str], left_out: list[str], hang_s: int) -
     if first.name is None and code not in (0, 5):
         return f"pytest ends with {int(code)}"
     return first.name
-
-
-def reached(first_seed: int, count: int, folder: str) -> set[tuple[str, int]]:
-    """Functions that a few histories call: path, and the line of the function's code."""
-    from tests.sim.generator import generate  # noqa: PLC0415 the copy's, once there is one
-    from tests.sim.player import play  # noqa: PLC0415 the copy's, once there is one
-
-    found: set[tuple[str, int]] = set()
-
-    def trace(frame: FrameType, event: str, argument: object) -> None:
-        found.add((frame.f_code.co_filename, frame.f_code.co_firstlineno))
-
-    sys.settrace(trace)
-    try:
-        for seed in range(first_seed, first_seed + count):
-            play(generate(seed))
-    finally:
-        sys.settrace(None)
-    root = Path(folder).resolve()
-    paths = {name: Path(name).resolve() for name, _ in found}
-    return {
-        (str(paths[name].relative_to(root)), line) for name, line in found if paths[name].is_relative_to(root)
-    }
 
 
 class _FirstFailure:

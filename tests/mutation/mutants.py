@@ -300,18 +300,3 @@ def _is_log(node: ast.expr) -> bool:
 
 def _has_names(target: ast.Tuple) -> bool:
     return any(isinstance(each, ast.Name) for each in target.elts)
-
-
-def functions_of(source: bytes, line: int) -> list[int]:
-    """The lines that the innermost function around a line may begin at, to Python: its own, or its first
-    decorator's. Empty if there is none."""
-    around = [
-        node
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.body[0].lineno <= line <= (node.end_lineno or 0)
-    ]
-    if not around:
-        return []
-    inner = max(around, key=lambda node: node.lineno)
-    return [inner.lineno, *(each.lineno for each in inner.decorator_list)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,9 @@ REASONS = Path(__file__).parent / "unchanged.json"
 
 @dataclass
 class Result:
-    """`number`: its place in the sample. `simulator`: see `judges.hunt`, of no histories if none comes to it;
-    None if it was not asked. `test`: which one failed first, None if none did. `tested`: how many files or
-    tests were asked, 0 if none; `tests_s`: their processor time in seconds."""
+    """`number`: its place in the sample. `simulator`: see `hunts`; None if it was not asked. `test`: the one
+    that failed first, None if none did. `tested`: how many files or tests were asked, 0 if none; `tests_s`:
+    their processor time in seconds."""
 
     number: int
     mutant: Mutant
@@ -36,11 +37,13 @@ class Result:
         """True if anything has."""
         return self.by_simulator or self.test is not None
 
-    def is_judged(self, by: str) -> bool:
-        """True if nothing is left to ask of the simulator, the tests, both, or either until one finds it."""
-        if by == "either" and self.killed:
-            return True
-        return (by == "tests" or self.simulator is not None) and (by == "simulator" or self.tested > 0)
+    def is_tested(self) -> bool:
+        """True if nothing is left to ask of the tests."""
+        return self.tested > 0
+
+    def is_hunted(self, histories: int) -> bool:
+        """True if the simulator has found it, or was asked about so many histories."""
+        return self.simulator is not None and (self.by_simulator or self.simulator["histories"] >= histories)
 
     def with_more(self, later: Result) -> Result:
         """The results of both, of one mutant; where both have one, the later."""
@@ -100,25 +103,36 @@ def table(results: list[Result], reasons: dict[str, str]) -> str:
     alive = [each for each in real if not each.killed]
     if alive:
         text += "\nFound by nothing:\n\n" + "".join(f"- {_cell(each)}\n" for each in alive)
+    passed = [each for each in real if each.simulator is not None and not each.by_simulator]
+    if passed:
+        text += "\nNot found by the simulator:\n\n"
+        text += "".join(f"- {each.number} {_cell(each)}: {_reach(each)}\n" for each in passed)
     return text
+
+
+def _reach(result: Result) -> str:
+    hunt = result.simulator
+    assert hunt is not None
+    if not hunt["played"]:
+        return f"no history of {hunt['histories']} comes to it"
+    return f"passed {hunt['played']} of {hunt['histories']} histories"
 
 
 def _asked(results: list[Result]) -> str:
     """How each judge was asked, in a line."""
     tested = [each for each in results if each.tested]
-    hunted = [each.simulator for each in results if each.simulator is not None]
-    fairly = any(each.simulator is not None and each.test is not None for each in results)
     used_s = sum(each.tests_s for each in tested)
     text = f"Asked: the tests, about {len(tested)}, {used_s:.0f} s of processor time"
-    if not hunted:
+    hunts = [each.simulator for each in results if each.simulator is not None]
+    if not hunts:
         return f"{text}; not the simulator."
-    whom = "" if fairly else ", none of which a test had found"
-    passed_s = [each["processor_s"] for each in hunted if each["failure"] is None and each["histories"]]
-    unreached = sum(each["failure"] is None and not each["histories"] for each in hunted)
-    text += f"; the simulator, about {len(hunted)}{whom}"
-    if passed_s:
-        text += f", and where it found nothing for {min(passed_s):.0f} to {max(passed_s):.0f} s"
-    return f"{text}; of these it never comes to {unreached}."
+    passed = [each for each in hunts if each["failure"] is None]
+    unreached = sum(not each["played"] for each in passed)
+    text += f"; the simulator, about {len(hunts)}, {sum(each['processor_s'] for each in hunts):.0f} s"
+    for histories, number in sorted(Counter(each["histories"] for each in passed).items()):
+        budget_s = max(each["stands_for_s"] for each in passed if each["histories"] == histories)
+        text += f"; {number} passed {histories} histories ({budget_s:.0f} s)"
+    return f"{text}; of these none comes to {unreached}."
 
 
 def _cell(result: Result) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.mutation.chosen_tests import stages
-from tests.mutation.mutants import Mutant, every_mutant, functions_of, mutants_of, sample
+from tests.mutation.mutants import Mutant, every_mutant, mutants_of, sample
 from tests.mutation.results import Result, load, table
 
 ROOT = Path(__file__).parents[2]
@@ -94,14 +95,6 @@ def test_a_mutant_of_another_text_is_refused() -> None:
         mutant.applied(b"xyz = min(a, b)\n")
 
 
-def test_a_function_begins_at_its_own_line_or_its_first_decorators() -> None:
-    source = b"x = 1\n\n@a\n@b\ndef f():\n    def g():\n        return 1\n    return 2\n"
-
-    assert functions_of(source, 1) == []
-    assert functions_of(source, 7) == [6]
-    assert functions_of(source, 8) == [5, 3, 4]
-
-
 def test_the_tests_of_a_module_come_first_and_the_simulator_never() -> None:
     mutant = Mutant("index/journal/journal.py", 1, 0, 0, "constant", "1", "0")
     found = stages(ROOT, mutant)
@@ -113,15 +106,22 @@ def test_the_tests_of_a_module_come_first_and_the_simulator_never() -> None:
     assert not any(name.startswith("tests/sim/") for name in files)
 
 
+def hunted(failure: str | None, histories: int = 150, played: int = 3) -> dict[str, Any]:
+    """A hunt's answer."""
+    return {
+        **{"failure": failure, "seed": None, "histories": histories, "played": played},
+        **{"steps": 9, "processor_s": 1.0, "stands_for_s": 40.0},
+    }
+
+
 def test_the_table_counts_who_has_found_what(tmp_path: Path) -> None:
-    mutants = [Mutant("index/a.py", line, 0, 1, "constant", "1", "0") for line in range(4)]
-    found: dict[str, object] = {"failure": "lost", "histories": 3, "steps": 9, "processor_s": 1.0}
-    passed: dict[str, object] = {**found, "failure": None}
+    mutants = [Mutant("index/a.py", line, 0, 1, "constant", "1", "0") for line in range(5)]
     results = [
-        Result(0, mutants[0], found, "test_a", 1),
-        Result(1, mutants[1], passed, "test_a", 1),
+        Result(0, mutants[0], hunted("lost"), "test_a", 1),
+        Result(1, mutants[1], hunted(None), "test_a", 1),
         Result(2, mutants[2], None, None, 9),
         Result(3, mutants[3], None, None, 9),
+        Result(4, mutants[4], hunted(None, played=0), "test_b", 1),
     ]
     path = tmp_path / "results.jsonl"
     path.write_text("\n".join(each.to_json() for each in reversed(results)), encoding="utf-8")
@@ -129,38 +129,26 @@ def test_the_table_counts_who_has_found_what(tmp_path: Path) -> None:
     assert load(path) == results
     text = table(load(path), {str(mutants[2]): "it is a text"})
 
-    assert "| index/ | 4 | 1 | 2 of 3 | 1 of 2 | 2 of 3 |" in text
-    assert "the tests, about 4, 0 s of processor time; the simulator, about 2, and where it" in text
+    assert "| index/ | 5 | 1 | 3 of 4 | 1 of 3 | 3 of 4 |" in text
+    assert "about 3, 3 s; 2 passed 150 histories (40 s); of these none comes to 1." in text
     assert text.index("it is a text") < text.index("Found by nothing") < text.index(f"- {mutants[3]}")
+    assert f"- 1 {mutants[1]}: passed 3 of 150 histories" in text
+    assert f"- 4 {mutants[4]}: no history of 150 comes to it" in text
 
 
-def test_a_mutant_is_judged_when_everybody_was_asked(tmp_path: Path) -> None:
+def test_a_mutant_is_judged_when_each_judge_was_asked(tmp_path: Path) -> None:
     mutant = Mutant("index/a.py", 1, 0, 1, "constant", "1", "0")
-    hunted = Result(5, mutant, {"failure": None, "histories": 3, "steps": 9, "processor_s": 1.0})
-    tested = Result(5, mutant, test="test_a", tested=2)
+    passed = Result(5, mutant, hunted(None))
+    tested = Result(5, mutant, test="test_a", tested=2, tests_s=3.0)
     path = tmp_path / "results.jsonl"
-    path.write_text(f"{hunted.to_json()}\n{tested.to_json()}\n", encoding="utf-8")
+    path.write_text(f"{passed.to_json()}\n{tested.to_json()}\n", encoding="utf-8")
 
-    assert hunted.is_judged("simulator")
-    assert not hunted.is_judged("both")
-    assert not tested.is_judged("both")
+    assert not passed.is_tested()
+    assert not tested.is_hunted(150)
     (both,) = load(path)
-    assert both.is_judged("both")
+    assert both.is_tested()
+    assert both.is_hunted(150)
+    assert not both.is_hunted(151)
     assert both.killed
     assert not both.by_simulator
-
-
-def test_a_mutant_that_a_test_has_found_is_not_asked_of_the_simulator() -> None:
-    mutant = Mutant("index/a.py", 1, 0, 1, "constant", "1", "0")
-    found = Result(5, mutant, test="test_a", tested=2, tests_s=3.0)
-    passed = Result(6, mutant, tested=2, tests_s=4.0)
-    hunted = Result(6, mutant, {"failure": None, "histories": 3, "steps": 9, "processor_s": 60.0})
-
-    assert found.is_judged("either")
-    assert not passed.is_judged("either")
-    both = passed.with_more(hunted)
-    assert both.is_judged("either")
-    assert (
-        "the tests, about 2, 7 s of processor time; the simulator, about 1, none of which a test had found, "
-        "and where it found nothing for 60 to 60 s; of these it never comes to 0."
-    ) in table([found, both], {})
+    assert both.with_more(Result(5, mutant, hunted("lost"))).is_hunted(151)
