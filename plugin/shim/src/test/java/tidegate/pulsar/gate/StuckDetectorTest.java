@@ -127,7 +127,8 @@ class StuckDetectorTest extends TrackerScenario {
         start();
         publish(0, DELAY_MS);
         world.runUntil(world.now() + DELAY_MS - 60);
-        world.broker.asksTwice = () -> world.clock.set(world.now() + 61);
+        world.broker.isClassic = true;
+        world.broker.beforeAsking = () -> world.clock.set(world.now() + 61);
         world.broker.readRequested = true;
         world.runBroker();
         assertEquals(List.of(), delivered(), "it was due between the questions");

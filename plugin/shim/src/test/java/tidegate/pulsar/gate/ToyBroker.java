@@ -140,8 +140,10 @@ public class ToyBroker implements TrackerContext {
     private final Set<Position> knownForStuck = new HashSet<>();
     /** No consumer could take anything of the last replay: the next round reads normally. */
     private boolean looksAhead;
-    /** Runs once, before the dispatcher asks again for due entries and then reads normally, as the classic one does. */
-    Runnable asksTwice;
+    /** The classic dispatcher asks again for due entries right before it reads normally. */
+    boolean isClassic;
+    /** Runs once, before a classic dispatcher asks again. */
+    Runnable beforeAsking = () -> { };
     /** How many rounds the dispatcher has begun. */
     int rounds;
     public int readBatch = 5;
@@ -187,6 +189,7 @@ public class ToyBroker implements TrackerContext {
     /** The topic as the next owner, whose clock that is, loads it. */
     ToyBroker next(VirtualClock itsClock) {
         ToyBroker next = new ToyBroker(itsClock, disk, log, deliveries);
+        next.isClassic = isClassic;
         next.permits = permits;
         next.readBatch = readBatch;
         next.chunks = chunks;
@@ -762,9 +765,10 @@ public class ToyBroker implements TrackerContext {
             }
             return true;
         }
-        if (asksTwice != null && core != null) {
-            asksTwice.run();
-            asksTwice = null;
+        if (isClassic && core != null) {
+            Runnable first = beforeAsking;
+            beforeAsking = () -> { };
+            first.run();
             if (core.queue().hasDue()) {
                 core.queue().popDue(1, (ledgerId, entryId) -> redelivery.add(new Position(ledgerId, entryId)));
             }

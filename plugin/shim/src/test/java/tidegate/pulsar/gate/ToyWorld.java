@@ -243,7 +243,7 @@ public final class ToyWorld {
             if (broker.wakeMs > now()) {
                 next = Math.min(next, broker.wakeMs);
             }
-            clock.set(next);
+            clock.reach(next);
             settle();
         }
     }

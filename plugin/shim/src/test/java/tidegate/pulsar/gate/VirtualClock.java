@@ -5,10 +5,13 @@ import java.time.Instant;
 import java.time.ZoneId;
 import java.time.ZoneOffset;
 
-/** A clock that stands still until it is told to go on. */
+/** A clock that stands still until it is told to go on, or was read so many times. */
 public final class VirtualClock extends Clock {
     private volatile long nowMs;
     private volatile long monotonicMs;
+    /** After so many more readings it is {@link #jumpMs}; 0: never. */
+    private int readingsLeft;
+    private long jumpMs;
 
     public VirtualClock(long nowMs) {
         this.nowMs = nowMs;
@@ -25,6 +28,24 @@ public final class VirtualClock extends Clock {
         nowMs += ms;
     }
 
+    /** As {@link #set}, never back. */
+    void reach(long timeMs) {
+        if (timeMs > nowMs) {
+            set(timeMs);
+        }
+    }
+
+    /** After so many more readings it is that time, as if the machine had paused there. */
+    void jumpAfter(int readings, long toMs) {
+        readingsLeft = readings;
+        jumpMs = toMs;
+    }
+
+    /** True if a jump is still to come. */
+    boolean isToJump() {
+        return readingsLeft > 0;
+    }
+
     public void advance(long ms) {
         set(nowMs + ms);
     }
@@ -36,7 +57,11 @@ public final class VirtualClock extends Clock {
 
     @Override
     public long millis() {
-        return nowMs;
+        long readMs = nowMs;
+        if (readingsLeft > 0 && --readingsLeft == 0) {
+            reach(jumpMs);
+        }
+        return readMs;
     }
 
     @Override
