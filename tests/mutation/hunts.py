@@ -54,7 +54,7 @@ class Hunts:
                 say(f"reach: seed {seeds[-1]}")
 
     def price_s(self, number: int, former: dict[str, Any], histories: int) -> float:
-        """Processor time of the histories that are left for a mutant."""
+        """Processor time of a mutant's remaining histories."""
         return sum(each.processor_s for each in self._left(number, former, histories))
 
     def hunt(self, number: int, mutant: Mutant, former: dict[str, Any], histories: int) -> dict[str, Any]:

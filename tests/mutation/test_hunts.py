@@ -117,7 +117,7 @@ def test_the_mutants_of_a_commit_are_those_of_its_files(tmp_path: Path) -> None:
 
 
 def history(seed: int, met: dict[str, int], failure: str | None = None, s: float = 1.0) -> dict[str, Any]:
-    """What `judges.reached` answers."""
+    """An answer of `judges.reached`."""
     return {"seed": seed, "processor_s": s, "failure": failure, "met": met}
 
 

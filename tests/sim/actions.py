@@ -10,7 +10,7 @@ from typing import Any
 from tests.sim.bookkeeper import NO_DELAY
 from tests.sim.client import Client
 from tests.sim.history import Step
-from tests.sim.kernel import NS_PER_MS
+from tests.sim.kernel import NS_PER_MS, Violation
 from tests.sim.lateness import FOREVER_NS
 from tests.sim.log_home import Fate, LogDamage, Spoiling, Trap
 from tests.sim.objects import URL
@@ -423,8 +423,16 @@ def width(world: World, daemon: int, width_ms: int) -> None:
     connections = [wire.connection for wire in life.wires if wire.daemon_open and wire.connection is not None]
     request: dict[str, Any] = {"what": "width", "subscription": "*"}
     request |= {"auto": True} if width_ms == 0 else {"width_ms": width_ms}
+    life.widths += 1
+    asked = life.widths
+
+    def check(reply: bytes) -> None:
+        is_last = life.widths == asked
+        if width_ms and is_last and b'"changed"' in reply and b'"slice_width_auto":true' in reply:
+            raise Violation(f"a width of {width_ms} ms was set, and an automatic one is answered: {reply!r}")
+
     for connection in connections[:1]:
-        life.loop.call_soon(life.engine.queries.ask, connection, request, lambda reply: None)
+        life.loop.call_soon(life.engine.queries.ask, connection, request, check)
 
 
 # ---- what others put into an index

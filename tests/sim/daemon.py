@@ -58,6 +58,7 @@ ANOTHER_HISTORY = tuple(reason.said for reason in Break)
 # The broker's settings are others than when the log was written, or its bookies have been away for long.
 MAY_BE_UNREACHED = re.compile(r"which is not where this broker keeps its own|^not within ", re.ASCII)
 ABSENT = re.compile(r"there is no ledger ([0-9]+)", re.ASCII)
+CORRUPT = re.compile(r"entry [0-9]+|ledger [0-9]+ ends|its snapshot", re.ASCII)
 LEDGER = re.compile(r"ledger ([0-9]+)", re.ASCII)
 _RETRY_STOP_NS = NS_PER_MS
 _OVER_BUDGET_NS = 3_000 * NS_PER_MS
@@ -97,7 +98,8 @@ class _Log:
             self._on_bug(f"{text}: {values}")
         elif text.startswith((RESTORED, *UNREADABLE, CUT, LOST_BLOCKS, UNREACHED, *ANOTHER_HISTORY)):
             name = SubscriptionName(str(values["topic"]), str(values["subscription"]))
-            self._on_log(text, name, str(values.get("reason", values.get("error", ""))))
+            why = values.get("reason", values.get("error", values.get("damage", "")))
+            self._on_log(text, name, str(why))
 
     debug = info = warning = error = _say
 
@@ -179,6 +181,7 @@ class Life:
         self.engine: DaemonEngine | None = None
         self.quarantine_bytes = 0  # as the catalog was opened with
         self.stopping = False
+        self.widths = 0  # how often somebody has set them
         kernel.after(kernel.between_ns(0, options.start_ns), self.process, self._start)
 
     def _start(self) -> None:
@@ -252,9 +255,12 @@ class Life:
             absent = ABSENT.fullmatch(reason)
             if absent is not None and self._host.objects.has_ledger(int(absent[1])):
                 raise Violation(f"{self._host.name} says that {reason}, but it is where it was made")
+            if CORRUPT.match(reason):
+                self._require_damage(reason)
             promises.log_unreadable(name.subscription)
             return
         if text.startswith(CUT):
+            self._require_damage(reason)
             self._cut.add(name)
             return
         if text.startswith(LOST_BLOCKS):
@@ -283,6 +289,12 @@ class Life:
         assert chain is not None, "what was restored says from where"
         promises.restored(name.subscription, chain.ledger_id, cut=name in self._cut)
         self._cut.discard(name)
+
+    def _require_damage(self, reason: str) -> None:
+        """Raises Violation if no log has been damaged: whatever was written can be read."""
+        promises = self._host.promises
+        if not (promises.logs.have_damage or promises.histories):
+            raise Violation(f"{self._host.name} cannot read an index log that nobody has damaged: {reason}")
 
     def _check_own_log(self, restored: Restored) -> None:
         """Raises Violation if the daemon takes its own log for another owner's: what it has been told since
@@ -500,6 +512,14 @@ class DaemonHost:
         if self.life is not None and self.life.logs is not None:
             for log in self.life.logs._by_id.values():
                 log.writer.check()
+
+    def check_connections(self) -> None:
+        """Raises Violation if a broker has two connections: the older one ends as the newer one greets."""
+        wires = [] if self.life is None else self.life.wires
+        found = [each.connection for each in wires if each.daemon_open and not each.transport.is_closing()]
+        names = [each.peer_name for each in found if each is not None and each.is_broker]
+        if len(set(names)) < len(names):
+            raise Violation(f"{self.name} has more than one connection of a broker: {names}")
 
     def check_quarantine(self) -> None:
         """Require the damaged data kept aside to be within its limit, or one value. Raises Violation."""

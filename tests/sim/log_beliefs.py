@@ -37,6 +37,7 @@ class LogBeliefs:
     """All ledgers, whoever wrote them. A writer is a daemon's disk (`Promises`)."""
 
     def __init__(self) -> None:
+        self.have_damage = False  # some ledger has
         self.others_put_in = False  # somebody else than a broker has put something into an index
         self._readers: dict[int, set[object]] = {}  # daemons that went on from a ledger
         self.asked_ms: dict[str, dict[tuple[int, int], set[int]]] = {}  # times asked for, by subscription
@@ -60,6 +61,7 @@ class LogBeliefs:
 
     def damaged(self, ledger_id: int) -> None:
         """Something of the ledger may be missing, from some point on."""
+        self.have_damage = True
         log = self._logs.get(ledger_id)
         if log is not None:
             log.damaged = True

@@ -63,6 +63,15 @@ from tests.sim.planted_logs import (
     waiting_counts,
     waits_without_a_bound,
 )
+from tests.sim.planted_upkeep import (
+    journal_stays,
+    log_in_no_grammar,
+    log_never_begun,
+    nothing_is_merged,
+    put_in_but_for_the_first,
+    reads_on,
+    repaired_for_ever,
+)
 
 
 @dataclass(frozen=True)
@@ -97,6 +106,8 @@ _MUCH_IN_BLOCKS = {
     "daemon_start_ms": 1,
 }
 """Hardly anything stays in the journal."""
+_OFTEN = {"persist_age_ms": 200}
+_MANY_RUNS = {**_OFTEN, "slice_width_ms": 3_600_000, "merge_runs": 2, "staging_budget_bytes": 240}
 _MUCH_CREDIT = {"credit_max": 1_000_000}
 """What is due is handed out at once, so that the check that is named meets the plant first."""
 
@@ -430,5 +441,31 @@ PLANTS = (
         ("backup", "consumer"),
         {},
         or_says=("DUE says", "which the topic does not have"),
+    ),
+    Plant("the journal only grows", journal_stays, "records of its journal", ("consumer",), _OFTEN),
+    Plant("nothing is merged", nothing_is_merged, "crowded for more than", ("consumer",), _MANY_RUNS),
+    Plant("an index log is never begun", log_never_begun, "out of its index log", ("consumer",), _LOG),
+    Plant(
+        "nobody can read an index log",
+        log_in_no_grammar,
+        "cannot read an index log that nobody has damaged",
+        ("move",),
+        _LOG,
+    ),
+    Plant(
+        "a rebuild leaves an entry out",
+        put_in_but_for_the_first,
+        "does not hold them",
+        ("rebuild",),
+    ),
+    Plant(
+        "a connection is read on though its peer is full",
+        reads_on,
+        "takes no answers",
+        ("consumer",),
+        {"write_buffer_bytes": 100, "socket_capacity": 64},
+    ),
+    Plant(
+        "what was repaired is repaired again", repaired_for_ever, "repairs nothing of", ("persist",), _OFTEN
     ),
 )

@@ -275,6 +275,16 @@ class Promises:
         for stream in found.streams:
             stream.taken_in([add])
 
+    def may_lose(self, name: str) -> bool:
+        """True if the daemon was told to let positions of the subscription go, or may have lost some."""
+        found = self._subscriptions.get(name)
+        return (
+            found is None
+            or self.disk.damaged
+            or bool(found.disowned or found.away)
+            or any(isinstance(each, Clear) for each, _ in found.told)
+        )
+
     # ---- what somebody cancels or moves
 
     def times_asked(self, name: str) -> dict[Position, set[int]]:

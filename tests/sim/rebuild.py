@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -14,7 +14,9 @@ from tests.sim.kernel import Kernel, Process, Violation
 from tests.sim.promises import Promises
 from tests.sim.wire import Wire
 from tidegate.index.entries.entry import Entries
-from tidegate.index.format import encode_block
+from tidegate.index.format import decode_block, encode_block
+from tidegate.index.state.positions import PositionSet
+from tidegate.index.subscription.delay_index import DelayIndex
 from tidegate.plugin.wire.codec import decode, encode
 from tidegate.plugin.wire.control_messages import Ingest, Query, Reply, json_body
 from tidegate.plugin.wire.frames import VERSION_MAX, VERSION_MIN, FrameDecoder
@@ -29,7 +31,7 @@ class Rebuild:
     """One run of it, over one connection. Implements `wire.ClientEnd`.
 
     blocks: what is put in, a block at a time. let_go: of what the index need not answer any more; asked for
-    when all is in.
+    when all is in. index: the daemon's, for a look when it says that a block is in.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class Rebuild:
         name: tuple[str, str],
         blocks: Sequence[Sequence[tuple[int, int, int]]],
         let_go: Sequence[Position],
+        index: Callable[[], DelayIndex | None],
     ) -> None:
         self.process = process
         self.over = False
@@ -49,6 +52,10 @@ class Rebuild:
         self._left: deque[Ingest] = deque(self._put(block) for block in blocks if block)
         if let_go:
             self._left.append(self._disown(let_go))
+        self._let_go = PositionSet.of(let_go)
+        self._index = index
+        self._sent: deque[tuple[PositionSet, object]] = deque()
+        """Positions without an answer, and the history of the index then."""
         self._unanswered = 0
         self._taken = False
         self._last_seq = 0
@@ -112,6 +119,7 @@ class Rebuild:
             return
         if self._taken:
             self._unanswered -= 1
+            self._check_is_in(*self._sent.popleft())
         elif "known" not in reply:
             raise Violation(f"the daemon answers take-in with {reply}")
         self._taken = True
@@ -119,9 +127,28 @@ class Rebuild:
             self._unanswered += 1
             message = self._left.popleft()
             self._promises.taken_in(self._subscription, message)
+            positions = (
+                PositionSet() if message.disown else PositionSet.of_entries(decode_block(message.block))
+            )
+            self._sent.append((positions.difference(self._let_go), self._history()))
             self._send(message)
         if not self._unanswered:
             self.end()
+
+    def _history(self) -> object:
+        index = self._index()
+        return None if index is None else (index, index.state.generation, index.state.claim)
+
+    def _check_is_in(self, positions: PositionSet, then: object) -> None:
+        """The daemon says that these are in: it holds them, unless they are acknowledged, or a reset, a CLEAR
+        or damage came between. Raises Violation."""
+        index = self._index()
+        if index is None or then != self._history() or self._promises.may_lose(self._subscription):
+            return
+        left = positions.difference(index.state.held).difference(index.state.acknowledged)
+        left.discard_up_to(*index.state.mark)
+        if left:
+            raise Violation(f"the daemon says that it has taken in {list(left)[:8]}, and does not hold them")
 
     def _send(self, message: Message, seq: int | None = None) -> None:
         if seq is None:

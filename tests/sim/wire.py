@@ -14,7 +14,7 @@ import asyncio
 import socket
 from typing import Any, Protocol
 
-from tests.sim.kernel import Event, Kernel, Process
+from tests.sim.kernel import Event, Kernel, Process, Violation
 from tests.sim.loop import VirtualLoop
 from tidegate.plugin.daemon.connection import Connection
 
@@ -268,6 +268,8 @@ class DaemonTransport(asyncio.Transport):
         if len(self._buffer) > self._high and not self._writing_paused:
             self._writing_paused = True
             self._protocol().pause_writing()
+            if not (self.reading_paused or self._closing):
+                raise Violation("a connection is read on though its peer takes no answers")
 
     def pause_reading(self) -> None:
         self.reading_paused = True

@@ -27,6 +27,8 @@ from tests.sim.operator import Changer, Operator
 from tests.sim.promises import Promises
 from tests.sim.rebuild import Rebuild
 from tests.sim.store import Disk, Trouble
+from tests.sim.upkeep import UpkeepWatch
+from tidegate.index.subscription.delay_index import DelayIndex
 
 _ZOMBIE_MS = 400
 _LOAD_NS = 20 * NS_PER_MS
@@ -63,6 +65,7 @@ class World:
             self.daemons.append(
                 DaemonHost(kernel, f"daemon-{number}", clock, disk, options, promises, self.objects)
             )
+        self._upkeep = [UpkeepWatch(daemon) for daemon in self.daemons]
         self.owner: Broker | None = None
         self._owner_process: Process | None = None
         self._loading: Event | None = None
@@ -150,7 +153,11 @@ class World:
         ]
         blocks = [entries[at : at + block_entries] for at in range(0, len(entries), block_entries)]
         process = Process("rebuild")
-        rebuild = Rebuild(self.kernel, process, daemon.promises, (TOPIC, wanted.name), blocks, wrong)
+
+        def index() -> DelayIndex | None:
+            return next((each for each in daemon.indexes() if each.name.subscription == wanted.name), None)
+
+        rebuild = Rebuild(self.kernel, process, daemon.promises, (TOPIC, wanted.name), blocks, wrong, index)
         wire = daemon.connect(rebuild, process, self.config.broker_options().wire)
         if wire is not None:
             rebuild.begin(wire)
@@ -419,6 +426,7 @@ class World:
     def _check_budgets(self) -> None:
         for daemon in self.daemons:
             daemon.check_budget()
+            daemon.check_connections()
             daemon.check_quarantine()
         for broker in self.brokers:
             broker.check_budgets()
@@ -486,6 +494,7 @@ class World:
             self._keep_up()
             self._resume()
             self._check_budgets()
+            self._check_upkeep()
             if any(served.dispatcher.waits_for_traffic for served in self.served()):
                 self.publish([NO_DELAY])
             if not any(self._owed(each) for each in self.subscriptions):
@@ -505,8 +514,15 @@ class World:
         for served in self.served():
             served.cursor.flush()
         # Requests to absent bookies have their answers once they are back.
-        kernel.run_until(max(kernel.now_ns, self._log_answers_ns) + _SETTLE_NS)
+        end_ns = max(kernel.now_ns, self._log_answers_ns) + _SETTLE_NS
+        while kernel.now_ns < end_ns:
+            kernel.run_until(min(end_ns, kernel.now_ns + _FINISH_STEP_NS))
+            self._check_upkeep()
         self._check_empty()
+
+    def _check_upkeep(self) -> None:
+        for watch in self._upkeep:
+            watch.look()
 
     def _have_consumers(self) -> None:
         """One comes where there is none. Whoever is there stays: a reconnection has everything read again,
