@@ -14,8 +14,8 @@ from tidegate.pipeline.errors import OptionError
 
 FIRST_COLUMN = "wrong"
 """Of offending messages, and of no record of what was sent or received."""
-_DATA = "part-"
-_BY_SPARK = re.compile(r"part-.+|_SUCCESS|_temporary|\.(part-.+|_SUCCESS)\.crc")
+DATA = "part-"
+BY_SPARK = re.compile(r"part-.+|_SUCCESS|_temporary|\.(part-.+|_SUCCESS)\.crc")
 
 
 def check_replaceable(spark: SparkSession, where: str) -> None:
@@ -25,13 +25,18 @@ def check_replaceable(spark: SparkSession, where: str) -> None:
     if not files.exists(path):
         return
     names = [one.getPath().getName() for one in files.listStatus(path)]
-    is_ours = files.getFileStatus(path).isDirectory() and all(map(_BY_SPARK.fullmatch, names))
-    if is_ours and any(name.startswith(_DATA) for name in names):
+    is_ours = files.getFileStatus(path).isDirectory() and all(map(BY_SPARK.fullmatch, names))
+    if is_ours and any(name.startswith(DATA) for name in names):
         try:
             is_ours = spark.read.parquet(where).columns[0] == FIRST_COLUMN
         except PySparkException:
             is_ours = False
     if not is_ours:
-        raise OptionError(
-            f"{where} has what no audit has written, and would be emptied: choose another --offending"
-        )
+        raise not_ours(where)
+
+
+def not_ours(where: str) -> OptionError:
+    """The refusal to replace others' files."""
+    return OptionError(
+        f"{where} has what no audit has written, and would be emptied: choose another --offending"
+    )

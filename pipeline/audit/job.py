@@ -1,5 +1,7 @@
 """The audit's job: two records in, figures, a report and the offending messages out.
 
+Small records on this machine are judged in this process, by ``local``; others on Spark:
+
 sent ───► checked ─┐  by message, in groups            ┌► figures by subscription ─► result, report
                    ├───────────► judged (kept on disk) ┤
 received ► checked ┘                                   └► by key, in groups ► out of order ─► offending
@@ -16,15 +18,19 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from tidegate.pipeline.audit import records, tables
+from tidegate.pipeline.audit import local, records, tables
 from tidegate.pipeline.audit.folder import check_replaceable
 from tidegate.pipeline.audit.judge import Verdict
+from tidegate.pipeline.audit.local import LocalRecords, LocalRows
 from tidegate.pipeline.audit.options import AuditOptions
+from tidegate.pipeline.audit.records import Counted
 from tidegate.pipeline.audit.report import EXAMPLE_COLUMNS, EXAMPLES, Findings, make_report
 from tidegate.pipeline.audit.summary import Figures, Summary
+from tidegate.pipeline.audit.tables import LateTable
 from tidegate.pipeline.errors import TraceError
 from tidegate.pipeline.job.failures import room_for
 from tidegate.pipeline.job.progress import phase
+from tidegate.pipeline.job.request import HERE, SPARK
 from tidegate.pipeline.job.runner import Context
 from tidegate.plugin.shared.shown import without_passwords
 
@@ -39,6 +45,32 @@ def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]
         from tidegate.pipeline.audit.stream import run_stream  # noqa: PLC0415
 
         return run_stream(context, wanted)
+    small = None if context.wants_spark else local.read_records(wanted)
+    return _on_spark(context, wanted) if small is None else _here(context, wanted, small)
+
+
+def _here(context: Context, wanted: AuditOptions, records: LocalRecords) -> tuple[dict[str, Any], int]:
+    rows = records.of_sent.rows + records.of_received.rows
+    context.note(f"{rows:,} rows: judging them here, without Spark")
+    _check_rows(context, wanted, records.of_sent, records.of_received)
+    subscriptions = wanted.subscriptions or _sorted(records.subscriptions())
+    if wanted.dry_run:
+        return _planned(records.of_sent, records.of_received, subscriptions, 1) | {"engine": HERE}, 0
+    if wanted.offending is not None:
+        local.check_replaceable(wanted.offending)
+    judged = LocalRows(records, list(subscriptions), wanted.until_ms)
+    summary = summed(judged.figures(wanted.gap_ms), subscriptions)
+    bad = judged.offending()
+    if wanted.offending is not None:
+        local.write_offending(bad, wanted.offending)
+    findings = None
+    if wanted.report is not None:
+        late = judged.lateness_by(tables.MINUTE_MS), judged.lateness_by(wanted.slice_width_ms)
+        findings = _findings(wanted, summary, *late, local.examples(bad))
+    return _result(context, wanted, summary, findings, records.of_received) | {"engine": HERE}, _code(summary)
+
+
+def _on_spark(context: Context, wanted: AuditOptions) -> tuple[dict[str, Any], int]:
     spark = context.spark
     if wanted.offending is not None:
         check_replaceable(spark, wanted.offending)
@@ -48,22 +80,41 @@ def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]
     with phase(spark, "reading what was received"):
         received = records.read(spark, wanted.received, records.RECEIVED, wanted.pulsar)
         of_received = records.count(received, records.RECEIVED, wanted.received)
+    _check_rows(context, wanted, of_sent, of_received)
+    subscriptions = wanted.subscriptions or _subscriptions(spark, received)
+    groups = tables.groups_for(of_sent.rows + of_received.rows, spark.sparkContext.defaultParallelism)
+    if wanted.dry_run:
+        return _planned(of_sent, of_received, subscriptions, groups) | {"engine": SPARK}, 0
+    summary, findings = judge_all(Work(spark, sent, received, subscriptions, groups), wanted)
+    return _result(context, wanted, summary, findings, of_received) | {"engine": SPARK}, _code(summary)
+
+
+def _check_rows(context: Context, wanted: AuditOptions, of_sent: Counted, of_received: Counted) -> None:
     if not of_sent.rows:
         raise TraceError(f"sent: there are no rows in {wanted.sent.where}")
     if not of_received.rows:
         context.note("nothing was received at all: is that the right record?")
-    subscriptions = wanted.subscriptions or _subscriptions(spark, received)
-    groups = tables.groups_for(of_sent.rows + of_received.rows, spark.sparkContext.defaultParallelism)
-    if wanted.dry_run:
-        planned = {
-            "dry_run": True,
-            "sent_rows": of_sent.rows,
-            "received_rows": of_received.rows,
-            "subscriptions": list(subscriptions),
-            "groups": groups,
-        }
-        return planned, 0
-    summary, findings = judge_all(Work(spark, sent, received, subscriptions, groups), wanted)
+
+
+def _planned(
+    of_sent: Counted, of_received: Counted, subscriptions: Sequence[str], groups: int
+) -> dict[str, Any]:
+    return {
+        "dry_run": True,
+        "sent_rows": of_sent.rows,
+        "received_rows": of_received.rows,
+        "subscriptions": list(subscriptions),
+        "groups": groups,
+    }
+
+
+def _result(
+    context: Context,
+    wanted: AuditOptions,
+    summary: Summary,
+    findings: Findings | None,
+    of_received: Counted,
+) -> dict[str, Any]:
     result = summary.as_json()
     if findings is not None and wanted.report is not None:
         path = Path(wanted.report) / REPORT_NAME
@@ -72,7 +123,29 @@ def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]
     result["offending"] = findings.offending if findings is not None else wanted.offending
     if of_received.last_ms is not None and wanted.until_ms is None:
         _warn_of_the_end(context, summary, of_received.last_ms)
-    return result, 0 if summary.passed else 1
+    return result
+
+
+def _code(summary: Summary) -> int:
+    return 0 if summary.passed else 1
+
+
+def _findings(
+    wanted: AuditOptions,
+    summary: Summary,
+    by_minute: dict[str, LateTable],
+    by_slice: dict[str, LateTable],
+    examples: Sequence[Sequence[object]],
+) -> Findings:
+    return Findings(
+        summary,
+        without_passwords(wanted.sent.where),
+        without_passwords(wanted.received.where),
+        by_minute,
+        by_slice,
+        examples,
+        None if wanted.offending is None else without_passwords(wanted.offending),
+    )
 
 
 @dataclass(frozen=True)
@@ -108,14 +181,12 @@ def judge_all(work: Work, wanted: AuditOptions) -> tuple[Summary, Findings | Non
         if wanted.report is None:
             return summary, None
         with phase(work.spark, "measuring lateness over time"):
-            findings = Findings(
+            findings = _findings(
+                wanted,
                 summary,
-                without_passwords(wanted.sent.where),
-                without_passwords(wanted.received.where),
                 tables.lateness_by(rows, tables.MINUTE_MS),
                 tables.lateness_by(rows, wanted.slice_width_ms),
                 [tuple(row) for row in bad.select(*EXAMPLE_COLUMNS).limit(EXAMPLES).collect()],
-                None if wanted.offending is None else without_passwords(wanted.offending),
             )
         return summary, findings
     finally:
@@ -138,6 +209,10 @@ def _subscriptions(spark: SparkSession, received: DataFrame) -> tuple[str, ...]:
     with phase(spark, "looking for subscriptions"):
         column = sf.coalesce("subscription", sf.lit("")).alias("name")
         names = [row[0] for row in received.select(column).distinct().limit(SUBSCRIPTIONS_MAX + 1).collect()]
+    return _sorted(names)
+
+
+def _sorted(names: Sequence[str]) -> tuple[str, ...]:
     if len(names) > SUBSCRIPTIONS_MAX:
         raise TraceError(
             f"received has more than {SUBSCRIPTIONS_MAX:,} subscriptions: name those to be judged"

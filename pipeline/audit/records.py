@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -76,7 +76,7 @@ def read(spark: SparkSession, record: Record, columns: Columns, pulsar: Pulsar |
             case Format.JSON:
                 names = _names_of_json(spark, record)
                 if names is not None:
-                    _check_names(names, columns, record)
+                    check_names(names, columns, record)
                 found = spark.read.json(
                     record.where, schema=_text_schema(columns), columnNameOfCorruptRecord=_CORRUPT
                 )
@@ -118,9 +118,7 @@ class Counted(NamedTuple):
 
 def count(frame: DataFrame, columns: Columns, record: Record) -> Counted:
     """Read a record once and check it. Raises ``TraceError``."""
-    time = TIME[columns.name]
-    times = [name for name in columns.types if name.endswith("_at_ms")]
-    spans = [of(name).alias(f"{word}_{name}") for name in times for word, of in _ENDS.items()]
+    spans = [of(name).alias(f"{word}_{name}") for name in times_of(columns) for word, of in _ENDS.items()]
     nulls = [sf.count_if(sf.col(name).isNull()).alias(f"no_{name}") for name in columns.needed]
     broken = sf.count_if(sf.col(BROKEN).isNotNull()).alias("broken")
     sample = sf.first(sf.col(BROKEN), ignorenulls=True).alias("sample")
@@ -132,6 +130,13 @@ def count(frame: DataFrame, columns: Columns, record: Record) -> Counted:
         *nulls,
     ).first()
     assert row is not None  # noqa: S101 an aggregate without groups has one row
+    return checked(row.asDict(), columns, record)
+
+
+def checked(row: Mapping[str, Any], columns: Columns, record: Record) -> Counted:
+    """The count of a record by its `rows`, `broken` ones with a `sample`, and for each column what `no_`,
+    `least_` and `most_` say. Raises ``TraceError``.
+    """
     if row["broken"]:
         raise TraceError(
             f"{columns.name}: {row['broken']:,} rows of {record.where} have a value that does not fit its "
@@ -140,9 +145,15 @@ def count(frame: DataFrame, columns: Columns, record: Record) -> Counted:
     for name in columns.needed:
         if row[f"no_{name}"]:
             raise TraceError(f"{columns.name}: {row[f'no_{name}']:,} rows of {record.where} have no {name}")
-    for name in times:
+    for name in times_of(columns):
         check_unit(f"{columns.name}: {name} in {record.where}", row[f"least_{name}"], row[f"most_{name}"])
+    time = TIME[columns.name]
     return Counted(row["rows"], row[f"least_{time}"], row[f"most_{time}"])
+
+
+def times_of(columns: Columns) -> list[str]:
+    """The names of the columns with times."""
+    return [name for name in columns.types if name.endswith("_at_ms")]
 
 
 BROKEN = "broken"
@@ -151,7 +162,7 @@ BROKEN = "broken"
 
 def _typed(found: DataFrame, columns: Columns, record: Record) -> DataFrame:
     """The columns with their types, and ``broken``."""
-    _check_names(found.columns, columns, record)
+    check_names(found.columns, columns, record)
     typed, problems = [], []
     for name, wanted in columns.types.items():
         if name not in found.columns:
@@ -174,7 +185,8 @@ def _typed(found: DataFrame, columns: Columns, record: Record) -> DataFrame:
     return found.select(*typed, sf.coalesce(*problems, sf.lit(None)).cast(_TEXT).alias(BROKEN))
 
 
-def _check_names(names: Sequence[str], columns: Columns, record: Record) -> None:
+def check_names(names: Sequence[str], columns: Columns, record: Record) -> None:
+    """The record has all columns but optional ones. Raises ``TraceError``."""
     missing = [name for name in columns.types if name not in names and name not in columns.optional]
     if missing:
         has = ", ".join(name[:40] for name in names[:20]) or "none"

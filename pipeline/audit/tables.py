@@ -19,9 +19,9 @@ from tidegate.plugin.checks import Gaps, Lateness, gaps
 
 ROWS_PER_GROUP = 400_000
 MINUTE_MS = 60_000
-_SECOND_MS = 1_000
-_EXACT_MS = 10_000
-_BAD = (Verdict.LOST, Verdict.REPEATED, Verdict.UNKNOWN)
+SECOND_MS = 1_000
+EXACT_MS = 10_000
+BAD = (Verdict.LOST, Verdict.REPEATED, Verdict.UNKNOWN)
 _DDL = (
     "message_id string, topic string, `key` string, sent_at_ms bigint, deliver_at_ms bigint, "
     "subscription string, received_at_ms bigint, redelivery_count bigint, verdict tinyint, early boolean, "
@@ -85,7 +85,7 @@ def figures(rows: DataFrame, gap_ms: int | None) -> dict[str, Figures]:
 
 def all_gaps(rows: DataFrame, gap_ms: int) -> dict[str, Gaps]:
     """The gaps of each subscription; receipts at both ends are exact to a second."""
-    second = sf.floor(sf.col("received_at_ms") / _SECOND_MS)
+    second = sf.floor(sf.col("received_at_ms") / SECOND_MS)
     ready = sf.greatest(sf.col("deliver_at_ms"), sf.col("sent_at_ms"))
     table = (
         rows.filter(_is(Verdict.DELIVERED))
@@ -97,10 +97,17 @@ def all_gaps(rows: DataFrame, gap_ms: int) -> dict[str, Gaps]:
         )
         .toArrow()
     )
+    return gaps_by_subscription(table, gap_ms)
+
+
+def gaps_by_subscription(table: pa.Table, gap_ms: int) -> dict[str, Gaps]:
+    """The gaps of each subscription, from the ``first`` and ``last`` receipt of each of its seconds, and the
+    earliest time at which one of these was ``due``.
+    """
     found = {}
     for name, part in _by_subscription(table):
         first, last, due = _columns(part, "first", "last", "due")
-        found[name] = gaps(first, last, due, max(gap_ms, _SECOND_MS))
+        found[name] = gaps(first, last, due, max(gap_ms, SECOND_MS))
     return found
 
 
@@ -115,9 +122,13 @@ def lateness_by(rows: DataFrame, width_ms: int) -> dict[str, LateTable]:
     """Lateness by interval of ``width_ms``, for each subscription. Beyond 10 s it is exact to 0.1 %."""
     late = sf.col("late_ms")
     step = sf.pow(sf.lit(10), sf.floor(sf.log10(sf.abs(late))) - 2)
-    rounded = sf.when(sf.abs(late) < _EXACT_MS, late).otherwise((sf.floor(late / step) * step).cast("bigint"))
+    rounded = sf.when(sf.abs(late) < EXACT_MS, late).otherwise((sf.floor(late / step) * step).cast("bigint"))
     interval = sf.floor(sf.col("deliver_at_ms") / width_ms)
-    table = _lateness(rows, rounded, interval.alias("interval")).toArrow()
+    return late_tables(_lateness(rows, rounded, interval.alias("interval")).toArrow(), width_ms)
+
+
+def late_tables(table: pa.Table, width_ms: int) -> dict[str, LateTable]:
+    """Of each subscription, from the number of ``messages`` for each ``interval`` and ``late_ms``."""
     found = {}
     for name, part in _by_subscription(table):
         number, late_ms, messages = _columns(part.sort_by("interval"), "interval", "late_ms", "messages")
@@ -131,7 +142,7 @@ def lateness_by(rows: DataFrame, width_ms: int) -> dict[str, LateTable]:
 
 def offending(rows: DataFrame, late: DataFrame | None) -> DataFrame:
     """Every offending row, with its offence."""
-    bad = rows.filter(_is(*_BAD) | sf.col("early"))
+    bad = rows.filter(_is(*BAD) | sf.col("early"))
     together = bad if late is None else bad.unionByName(late)
     names = sf.create_map([sf.lit(x) for one in Verdict for x in (int(one), one.name.lower())])
     wrong = sf.when(_is(Verdict.DELIVERED), sf.lit("early")).otherwise(names[sf.col("verdict").cast("int")])

@@ -215,6 +215,7 @@ def _show(result: dict[str, Any]) -> None:
             f"{result['sent_rows']:,} rows of sent, {result['received_rows']:,} of received, subscriptions "
             f"{', '.join(result['subscriptions'])}; nothing was judged",
             markup=False,
+            soft_wrap=True,
         )
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -227,11 +228,11 @@ def _show(result: dict[str, Any]) -> None:
         cells = [_judged(column, one[column]) for column in columns]
         times = [f"{late[key]:,.0f} ms" if late["count"] else "" for key in ("p50", "p99", "max")]
         table.add_row(Text(_printable(name) or "(none)"), *cells, *times)
-    console.print(table)
+    common.print_table(table)
     verdict = "nothing was lost or early" if result["passed"] else "messages were lost or early"
     console.print(
         Text(
-            f"{result['sent']:,} sent; {verdict}; {result['seconds']:.1f} s",
+            f"{result['sent']:,} sent; {verdict}; {result['seconds']:.1f} s{common.engine_words(result)}",
             "green" if result["passed"] else "red",
         )
     )

@@ -11,15 +11,18 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
 from tidegate.pipeline.errors import OptionError
 from tidegate.pipeline.job.launch import launch
-from tidegate.pipeline.job.request import LOCAL, Request, SparkSettings
+from tidegate.pipeline.job.request import HERE, LOCAL, SPARK, Request, SparkSettings
 from tidegate.pipeline.job.view import View, make_view
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 _BEGIN_BYTES = 1 << 16
+_WIDE = 10_000
 start_job: Callable[[Request, View], tuple[dict[str, Any], int]] = launch
 
 
@@ -58,9 +61,11 @@ class Spark:
         for path in files:
             if not path.is_file():
                 raise OptionError(f"--file {path}: there is no such file")
+        if self.package is not None and not self.package.is_file():
+            raise OptionError(f"there is no package {self.package}: make it with tidegate spark-package")
         return SparkSettings(
             master=self.master or LOCAL,
-            asked_for=bool(self.master or settings),
+            asked_for=bool(self.master or settings or self.package),
             conf=settings,
             package=None if self.package is None else str(self.package),
             files=tuple(str(path) for path in files),
@@ -79,6 +84,18 @@ def run_job(command: str, options: dict[str, Any], spark: SparkSettings) -> tupl
 def print_json(result: dict[str, Any]) -> None:
     """Print the result on standard output."""
     typer.echo(json.dumps(result, indent=2, ensure_ascii=False))
+
+
+def engine_words(result: dict[str, Any]) -> str:
+    """The engine that did the work, to be put behind the time that it took."""
+    return {SPARK: ", on Spark", HERE: ", without Spark"}.get(str(result.get("engine")), "")
+
+
+def print_table(table: Table) -> None:
+    """Print a table whole, however narrow the terminal: a pipe, or another program, has 80 columns."""
+    console = Console()
+    needed = console.measure(table, options=console.options.update(max_width=_WIDE)).maximum
+    (console if needed <= console.width else Console(width=needed)).print(table)
 
 
 def absolute(where: str) -> str:

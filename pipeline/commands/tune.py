@@ -194,7 +194,7 @@ def _show(result: dict[str, Any], applied: str | None) -> None:
             f"{one['cost']:.2g}",
             style="bold green" if one["width_ms"] == best["width_ms"] else "",
         )
-    console.print(table)
+    common.print_table(table)
     console.print(f"recommended: {best['width']}: {best['reason']}", highlight=False, soft_wrap=True)
     for one in result["calibration"]["runs"]:
         errors = ", ".join(
@@ -202,6 +202,7 @@ def _show(result: dict[str, Any], applied: str | None) -> None:
         )
         told = f"model at {one['predicted']['width']} against the real index: {errors}"
         console.print(told, highlight=False, soft_wrap=True)
+    console.print(f"{result['seconds']:.1f} s{common.engine_words(result)}", highlight=False)
     if applied is not None:
         console.print(f"applied to {applied}", markup=False, highlight=False)
     if result.get("report"):

@@ -17,6 +17,9 @@ LINE_MAX_BYTES = 64 * 1024 * 1024
 LOCAL = "local[*]"
 """Spark's name for this machine."""
 
+HERE, SPARK = "python", "spark"
+"""The engine that did the work, as a result names it: the job's own process, or Spark."""
+
 
 class SparkSettings(BaseModel):
     """Spark's place and settings.

@@ -1,8 +1,8 @@
 """The job's process: ``python -m tidegate.pipeline.job.runner EVENTS_FD``, with the request on its input.
 
 Spark starts beside the job, which waits where it needs it: the job looks at a topic, and reads some of its
-backlog, before Spark is up. On this machine, a job in plain Python starts Spark only if it has enough to do,
-or the user has asked for it.
+backlog, before Spark is up. On this machine, a job starts Spark only if it has enough to do, or the user has
+asked for it.
 
 Invariants: it reports one result or one error, then ends; it ends by itself, and Spark with it, when its
 parent is gone (its input is closed); a signal ends Spark before the process.
@@ -50,7 +50,6 @@ JOBS = {
     "rebuild": "tidegate.pipeline.rebuild.job",
     "verify": "tidegate.pipeline.rebuild.verify",
 }
-_PYTHON_DOES_THE_WORK = frozenset({"rebuild", "verify"})
 _STOP_S = 8.0
 _STARTED_BY = os.getppid()
 _JOB_FOLDER = "tidegate-job-"
@@ -68,6 +67,11 @@ class Context(Protocol):
     @property
     def spark_is_up(self) -> bool:
         """True if the session is available without waiting."""
+        ...
+
+    @property
+    def wants_spark(self) -> bool:
+        """True if the user has said where or how Spark runs: then it does the work, however little."""
         ...
 
     def start_spark(self) -> None:
@@ -109,12 +113,7 @@ class RunningJob:
     def __enter__(self) -> Self:
         """Start Spark, unless the job decides about that."""
         self._watch.__enter__()
-        if (
-            self._request.command not in _PYTHON_DOES_THE_WORK
-            or self._submitted
-            or self._request.spark.asked_for
-            or not self._request.spark.is_local
-        ):
+        if self.wants_spark:
             self.start_spark()
         return self
 
@@ -135,9 +134,17 @@ class RunningJob:
         self.start_spark()
         return self._up.result()
 
+    @property
+    def wants_spark(self) -> bool:
+        """See ``Context``."""
+        settings = self._request.spark
+        return self._submitted or settings.asked_for or not settings.is_local
+
     def start_spark(self) -> None:
         """See ``Context``."""
         if self._thread is None:
+            if not self._submitted:
+                self.note("starting Spark")
             # Here, not in the thread: of two threads that import PySpark at once, one finds it half-made. And
             # not at the top of the file: it takes a while, and not every job needs it.
             importlib.import_module("tidegate.pipeline.job.session")

@@ -5,7 +5,8 @@
         └─► entries by spill and slice, for each width ─► what the slices do ─► activity ─┐
         └─► a part of it ─► the real index, short runs ─► what things cost ┴──────────────┴► predictions
 
-For very narrow widths, with as many slices as entries, a sample of the slices stands for all.
+For very narrow widths, with as many slices as entries, a sample of the slices stands for all. A small trace
+on this machine is followed in this process, by ``local``; others on Spark.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,14 +26,16 @@ from pyspark.sql import functions as sf
 from tidegate.index import WIDTHS_MS, IndexOptions
 from tidegate.pipeline.errors import TraceError
 from tidegate.pipeline.job.progress import phase
+from tidegate.pipeline.job.request import HERE, SPARK
 from tidegate.pipeline.job.runner import Context
-from tidegate.pipeline.times import check_unit
-from tidegate.pipeline.tune import traces
-from tidegate.pipeline.tune.calibrate import SAMPLE_MAX, Calibration, Trace, calibrate
+from tidegate.pipeline.tune import local, traces
+from tidegate.pipeline.tune.calibrate import SAMPLE_MAX, Calibration, Played, Trace, calibrate
+from tidegate.pipeline.tune.local import LocalTrace
 from tidegate.pipeline.tune.model import Activity, Costs, Prediction, predict, recommend
 from tidegate.pipeline.tune.options import TuneOptions
 from tidegate.pipeline.tune.report import make_report
 from tidegate.pipeline.tune.slices import Changes, Filled, Fullest, History, Time, follow
+from tidegate.pipeline.tune.span import Ends, Span, checked
 from tidegate.pipeline.tune.spills import Spills, choose_step_ms, classes, find_spills
 from tidegate.plugin.shared.durations import duration
 
@@ -40,39 +43,56 @@ REPORT_NAME = "report.html"
 _HISTORY_MAX = 100_000
 """Slices and spills that are followed of one width; of more, only a part of the slices is looked at."""
 _SHARES = 1_000_000
-_SAMPLE_AGES = 24
 _PARTS = 16
 _SECOND_MS = 1_000
 _CHANGED = "spill bigint, " + ", ".join(f"{name} double" for name in Changes._fields)
 _DDL = f"width_ms bigint, kind tinyint, {_CHANGED}"
-_SPAN_MAX_DAYS = 366
-_DAY_MS = 86_400_000
-"""Longer ones are a mistake, and would take memory for each of their steps."""
-
-
-class Span(NamedTuple):
-    """The number of a trace's entries, and the first and last arrival."""
-
-    entries: int
-    first_ms: int
-    last_ms: int
 
 
 def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
     """Run a tuning; (result, exit code). Raises ``PipelineError``."""
     wanted = TuneOptions.model_validate(options)
-    spark, index = context.spark, IndexOptions(staging_budget_bytes=wanted.staging_bytes)
+    index = IndexOptions(staging_budget_bytes=wanted.staging_bytes)
+    small = None if context.wants_spark else local.read_trace(wanted)
+    found = _on_spark(context, wanted, index) if small is None else _here(context, wanted, index, small)
+    return found | {"engine": SPARK if small is None else HERE}, 0
+
+
+def _here(context: Context, wanted: TuneOptions, index: IndexOptions, small: LocalTrace) -> dict[str, Any]:
+    where = wanted.trace or "the topic"
+    span = checked(small.ends(), where)
+    context.note(f"{span.entries:,} messages: following them here, without Spark")
+    if wanted.dry_run:
+        return _planned(span)
+    trace = local.changed(small.trace(), wanted.scale, wanted.delays, span.last_ms - span.first_ms)
+    if not len(trace):
+        raise TraceError(f"--scale {wanted.scale:g} leaves nothing of {where}")
+    span = Span(len(trace), int(trace.arrival_ms[0]), int(trace.arrival_ms[-1]))
+    with tempfile.TemporaryDirectory(prefix="tidegate-tune-") as folder:
+        calibration = calibrate(Path(folder), local.part_of(trace, *span.sample(index)), context.note)
+    played = Played(trace, index)
+    activities = [played.activity(width_ms, calibration.costs) for width_ms in WIDTHS_MS]
+    predictions = [predict(one, calibration.costs, index) for one in activities]
+    return _result(wanted, span, predictions, calibration, index)
+
+
+def _planned(span: Span) -> dict[str, Any]:
+    return {
+        "dry_run": True,
+        "entries": span.entries,
+        "span_ms": span.last_ms - span.first_ms,
+        "widths": [duration(width_ms) for width_ms in WIDTHS_MS],
+    }
+
+
+def _on_spark(context: Context, wanted: TuneOptions, index: IndexOptions) -> dict[str, Any]:
+    spark = context.spark
     where = wanted.trace or "the topic"
     with phase(spark, "reading the trace"):
         trace = traces.read(spark, wanted)
         span = _span(trace, where)
     if wanted.dry_run:
-        return {
-            "dry_run": True,
-            "entries": span.entries,
-            "span_ms": span.last_ms - span.first_ms,
-            "widths": [duration(width_ms) for width_ms in WIDTHS_MS],
-        }, 0
+        return _planned(span)
     trace = traces.changed(trace, wanted.scale, wanted.delays, span.last_ms - span.first_ms)
     # Persisted, since a random draw must be the same each time it is read.
     trace = trace.persist(StorageLevel.MEMORY_AND_DISK)
@@ -90,7 +110,7 @@ def run(context: Context, options: dict[str, Any]) -> tuple[dict[str, Any], int]
         trace.unpersist()
     activities = [Activity.of(width_ms, spills, filled[width_ms]) for width_ms in WIDTHS_MS]
     predictions = [predict(one, calibration.costs, index) for one in activities]
-    return _result(wanted, span, predictions, calibration, index), 0
+    return _result(wanted, span, predictions, calibration, index)
 
 
 def _result(
@@ -138,20 +158,7 @@ def _span(trace: DataFrame, where: str) -> Span:
         sf.max("deliver_at_ms"),
         sf.count_if(sf.col("deliver_at_ms") > sf.col("arrival_ms")),
     ).collect()[0]
-    if not row[0]:
-        raise TraceError(f"there are no delayed messages in {where}")
-    if row[1]:
-        raise TraceError(f"{row[1]:,} rows of {where} lack a time, or have one that is no number")
-    check_unit(f"arrival_ms in {where}", row[2], row[3])
-    check_unit(f"deliver_at_ms in {where}", row[4], row[5])
-    if not row[6]:
-        raise TraceError(f"nothing in {where} is delayed: no deliver_at_ms is later than its arrival_ms")
-    days = (row[3] - row[2]) / _DAY_MS
-    if days > _SPAN_MAX_DAYS:
-        raise TraceError(
-            f"{where} is {days:,.0f} days long, from {row[2]} to {row[3]} ms: give {_SPAN_MAX_DAYS} at most"
-        )
-    return Span(row[0], row[2], row[3])
+    return checked(Ends(*row), where)
 
 
 def _spills(trace: DataFrame, span: Span, index: IndexOptions) -> Spills:
@@ -262,11 +269,7 @@ def _of_table(told: pa.Table, spills: int, times: float) -> Filled:
 
 
 def _sample(trace: DataFrame, span: Span, index: IndexOptions) -> Trace:
-    """A complete span in the middle of the trace, so that the real index meets it unthinned."""
-    length_ms = min(span.last_ms - span.first_ms + 1, _SAMPLE_AGES * index.persist_age_ms)
-    share = SAMPLE_MAX / max(span.entries, 1)
-    length_ms = max(min(length_ms, int((span.last_ms - span.first_ms + 1) * share)), 1)
-    begin_ms = span.first_ms + (span.last_ms - span.first_ms + 1 - length_ms) // 2
+    begin_ms, length_ms = span.sample(index)
     part = trace.filter((sf.col("arrival_ms") >= begin_ms) & (sf.col("arrival_ms") < begin_ms + length_ms))
     found = part.limit(SAMPLE_MAX).toArrow()
     if not found.num_rows:

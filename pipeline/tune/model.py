@@ -259,22 +259,34 @@ class Recommendation(NamedTuple):
     reason: str
 
 
+_AS_GOOD = 2.0
+"""The index's own choice changes no width for less (`SWITCH_RATIO`): where slices begin decides as much."""
+
+
 def recommend(predictions: Sequence[Prediction], options: IndexOptions) -> Recommendation:
-    """The width of the least cost. ``predictions`` must not be empty."""
+    """The narrowest width that costs as little as any, which opens and restarts fastest.
+
+    ``predictions``: ascending by width, at least one.
+    """
     if not any(one.spills for one in predictions):
         return Recommendation(
             options.slice_width_ms,
             "nothing of this trace is ever spilled, for it is short or little: every width costs the same, "
             "and this is the default; take a longer trace, or ask what if with --scale",
         )
-    best = min(predictions, key=lambda one: (one.cost, -one.width_ms))
-    near = [one for one in predictions if one.cost <= 2 * best.cost]
-    low, high = min(one.width_ms for one in near), max(one.width_ms for one in near)
-    valley = f"; from {duration(low)} to {duration(high)} costs at most twice that" if low < high else ""
+    least = min(one.cost for one in predictions)
+    will_do = [one.cost <= _AS_GOOD * least for one in predictions]
+    at = end = will_do.index(True)
+    while end + 1 < len(predictions) and will_do[end + 1]:
+        end += 1
+    chosen, widest = predictions[at], predictions[end]
+    others = ""
+    if end > at:
+        others = f"; any width from {duration(chosen.width_ms)} to {duration(widest.width_ms)} will do"
     return Recommendation(
-        best.width_ms,
-        f"a spill puts about {best.block_entries:,.0f} entries into a slice, the fullest slice comes to "
-        f"{best.fullest_entries:,} (at most {slice_entries_max(options):,} wanted){valley}",
+        chosen.width_ms,
+        f"a spill puts about {chosen.block_entries:,.0f} entries into a slice, the fullest slice comes to "
+        f"{chosen.fullest_entries:,} (at most {slice_entries_max(options):,} wanted){others}",
     )
 
 

@@ -31,7 +31,7 @@ def read(spark: SparkSession, wanted: TuneOptions) -> DataFrame:
     if wanted.trace is None:
         raise OptionError("say which trace: a file, or --from-topic")
     try:
-        if wanted.trace.rstrip("/*").lower().endswith(_CSV):
+        if form_of(wanted.trace) == "csv":
             found = spark.read.option("header", "true").csv(wanted.trace)
         else:
             found = spark.read.parquet(wanted.trace)
@@ -39,6 +39,11 @@ def read(spark: SparkSession, wanted: TuneOptions) -> DataFrame:
     except (PySparkException, Py4JJavaError) as error:
         raise TraceError(_not_read(wanted.trace, str(error))) from error
     return found.select(arrival.alias("arrival_ms"), due.alias("deliver_at_ms"))
+
+
+def form_of(where: str) -> str:
+    """The format of a trace: ``csv`` or ``parquet``."""
+    return "csv" if where.rstrip("/*").lower().endswith(_CSV) else "parquet"
 
 
 def changed(trace: DataFrame, scale: float, delays: Sequence[Delays], span_ms: int) -> DataFrame:
@@ -74,10 +79,7 @@ def _scaled(trace: DataFrame, scale: float, span_ms: int) -> DataFrame:
 
 
 def _number(found: DataFrame, names: Sequence[str], where: str) -> Column:
-    name = next((one for one in names if one in found.columns), None)
-    if name is None:
-        has = ", ".join(one[:40] for one in found.columns[:20]) or "none"
-        raise TraceError(f"{where} has no column {names[0]}; its columns: {has}")
+    name = column_of(found.columns, names, where)
     kind = found.schema[name].dataType
     if not isinstance(kind, (NumericType, StringType)):
         raise TraceError(
@@ -85,6 +87,15 @@ def _number(found: DataFrame, names: Sequence[str], where: str) -> Column:
         )
     text = sf.trim(sf.col(name).cast("string"))
     return sf.coalesce(text.try_cast("bigint"), whole(text.try_cast("double")))
+
+
+def column_of(columns: Sequence[str], names: Sequence[str], where: str) -> str:
+    """The first of ``names`` that is a column. Raises ``TraceError``."""
+    name = next((one for one in names if one in columns), None)
+    if name is None:
+        has = ", ".join(one[:40] for one in columns[:20]) or "none"
+        raise TraceError(f"{where} has no column {names[0]}; its columns: {has}")
+    return name
 
 
 def _not_read(where: str, text: str) -> str:

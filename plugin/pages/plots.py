@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from tidegate.plugin.shared.durations import in_words
 
@@ -34,6 +34,16 @@ _BY_SCHEME = {
 _FONTS = "font-family: system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif"
 _STYLE: Any = {"font.family": "DejaVu Sans", "font.size": 9, "svg.fonttype": "none"}
 _DPI = 130
+_S, _MIN, _H, _D = 1_000, 60_000, 3_600_000, 86_400_000
+_FAR_APART_MS = (
+    1, 10, 100, _S, 10 * _S, _MIN, 10 * _MIN, _H, 10 * _H, *(days * _D for days in (1, 10, 100, 1_000)),
+)  # fmt: skip
+_ROUND_MS = (
+    *(1, 2, 5, 10, 20, 50, 100, 200, 500),
+    *(count * unit for unit in (_S, _MIN) for count in (1, 2, 5, 10, 20, 30)),
+    *(count * _H for count in (1, 2, 3, 6, 12)),
+    *(count * _D for count in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000)),
+)
 _TICKS_MS = (1, 10, 100, 1_000, 10_000, 100_000)
 # Linear below a millisecond, the resolution of deliver_at, logarithmic above; early ones are below zero.
 _LINEAR_BELOW_MS = 1.0
@@ -99,9 +109,24 @@ def dress(axes: Axes) -> None:
 
 
 def milliseconds_axis(axis: Any) -> None:
-    """Label an axis of milliseconds in common units."""
+    """Label a logarithmic axis of milliseconds in common units, at round ones: 10 s, 1 min, not 1.67 min."""
+    times = round_times(*sorted(axis.get_view_interval()))
+    if len(times) > 1:
+        axis.set_major_locator(FixedLocator(times))
     axis.set_major_formatter(FuncFormatter(lambda value, _: in_words(value)))
     axis.set_minor_locator(NullLocator())
+
+
+def round_times(low_ms: float, high_ms: float) -> list[int]:
+    """Round times in ms between two, few where these are far apart; below zero as above."""
+    floor_ms = 10 if low_ms <= 0 else 1  # the axis is linear near zero, and has no room there
+    for wanted in (_FAR_APART_MS, _ROUND_MS):
+        above = [one for one in wanted if floor_ms <= one <= high_ms]
+        below = [-one for one in reversed(wanted) if floor_ms <= one <= -low_ms]
+        found = [one for one in [*below, 0, *above] if low_ms <= one <= high_ms]
+        if len(found) > 2:
+            break
+    return found
 
 
 def lateness_axis(axes: Axes, lowest_ms: float, highest_ms: float) -> None:

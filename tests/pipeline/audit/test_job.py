@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.request import urlopen
 
 import pyarrow as pa
@@ -64,10 +64,40 @@ def write(rows: list[dict[str, Any]], path: Path) -> str:
 def audit(
     spark: SparkSession, sent: str, received: str, **options: Any
 ) -> tuple[dict[str, Any], int, list[str]]:
-    context = Notes(spark)
+    """The audit on Spark, which says what one in this process says, in figures and in errors."""
     wanted = AuditOptions(sent=Record.of(sent, None), received=Record.of(received, None), **options)
-    result, exit_code = job.run(context, wanted.model_dump(mode="json"))
+    here = None if wanted.stream else _outcome(wanted, Notes(spark, wants_spark=False))
+    found = _outcome(wanted, Notes(spark))
+    if here is not None:
+        assert _compared(here) == _compared(found)
+    if isinstance(found, PipelineError):
+        raise found
+    return found
+
+
+def _outcome(wanted: AuditOptions, context: Notes) -> tuple[dict[str, Any], int, list[str]] | PipelineError:
+    try:
+        result, exit_code = job.run(context, wanted.model_dump(mode="json"))
+    except PipelineError as error:
+        return error
+    if wanted.report is not None and not wanted.dry_run:
+        result["page"] = _without_examples((Path(wanted.report) / job.REPORT_NAME).read_text())
+    if wanted.offending is not None:
+        result["bad"] = sorted(map(str, pq.read_table(wanted.offending).to_pylist()))
     return result, exit_code, context.told
+
+
+def _without_examples(page: str) -> str:
+    """The page but for the examples, whose order is Spark's."""
+    return page.partition("Offending messages")[0]
+
+
+def _compared(outcome: tuple[dict[str, Any], int, list[str]] | PipelineError) -> object:
+    if isinstance(outcome, PipelineError):
+        return type(outcome), str(outcome)
+    result, exit_code, told = outcome
+    same = {name: value for name, value in result.items() if name not in {"engine", "groups"}}
+    return same, exit_code, [line for line in told if "without Spark" not in line]
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl"])
@@ -338,6 +368,18 @@ def test_a_subscription_that_is_named_twice_is_judged_once(spark: SparkSession, 
         60,
         ["audit", "billing"],
     )
+
+
+def test_small_records_are_judged_without_spark(tmp_path: Path) -> None:
+    sent = sent_rows(30)
+    wanted = AuditOptions(
+        sent=Record.of(write(sent, tmp_path / "s.csv"), None),
+        received=Record.of(write(receipts(sent), tmp_path / "r.jsonl"), None),
+    )
+    context = Notes(cast(SparkSession, None), wants_spark=False)
+    result, exit_code = job.run(context, wanted.model_dump(mode="json"))
+    assert (exit_code, result["engine"], result["delivered"]) == (0, "python", 30)
+    assert context.told == ["60 rows: judging them here, without Spark"]
 
 
 def test_a_dry_run_judges_nothing(spark: SparkSession, tmp_path: Path) -> None:

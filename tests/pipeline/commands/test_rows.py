@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.table import Table
 
-from tidegate.pipeline.commands.common import check_rows
+from tidegate.pipeline.commands.common import check_rows, print_table
 from tidegate.pipeline.errors import OptionError
 from tidegate.pipeline.job.progress import _event
 
@@ -65,3 +66,14 @@ class Stage:
 def test_a_stage_that_nobody_named_has_no_call_site() -> None:
     assert _event(Stage("csv at NativeMethodAccessorImpl.java:0")).name == "Spark: csv"
     assert _event(Stage("reading the trace")).name == "reading the trace"
+
+
+def test_a_table_is_printed_whole_into_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table(box=None, pad_edge=False)
+    names = [f"a rather long heading {number}" for number in range(12)]
+    for name in names:
+        table.add_column(name)
+    table.add_row(*["1"] * len(names))
+    print_table(table)
+    header, _ = capsys.readouterr().out.splitlines()
+    assert all(name in header for name in names)

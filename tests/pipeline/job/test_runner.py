@@ -14,13 +14,14 @@ from tidegate.pipeline.job.runner import RunningJob
     [
         ("rebuild", None, [], False),
         ("verify", None, [], False),
-        ("audit", None, [], True),
+        ("audit", None, [], False),
+        ("audit", "local[2]", [], True),
         ("rebuild", "local[2]", [], True),
         ("rebuild", None, ["spark.task.maxFailures=8"], True),
         ("verify", "spark://somewhere:7077", [], True),
     ],
 )
-def test_spark_is_started_at_once_for_spark_s_work_and_for_who_asks_for_it(
+def test_spark_is_started_at_once_for_who_asks_for_it_only(
     command: str, master: str | None, conf: list[str], starts: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[RunningJob] = []

@@ -24,11 +24,12 @@ from tests.support.pipeline.commands import SMALL_SPARK, Notes, assert_one_line,
 from tests.support.waiting import wait_until
 from tidegate.index import WIDTHS_MS, IndexOptions
 from tidegate.pipeline.errors import TraceError
-from tidegate.pipeline.tune import job, traces
+from tidegate.pipeline.tune import job, local, traces
 from tidegate.pipeline.tune.calibrate import Played, Trace
 from tidegate.pipeline.tune.model import Activity
 from tidegate.pipeline.tune.options import TuneOptions, parse_delays
 from tidegate.pipeline.tune.record import record
+from tidegate.pipeline.tune.span import checked
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.wire.client import ask_socket
 from tidegate.plugin.wire.session import DaemonSession
@@ -127,8 +128,11 @@ class TestWhatIf:
 def test_traces_that_do_not_fit(spark: SparkSession, tmp_path: Path, table: pa.Table, words: str) -> None:
     path = tmp_path / "trace.parquet"
     pq.write_table(table, path)
-    with pytest.raises(TraceError, match=words):
-        job.run(Notes(spark), TuneOptions(trace=str(path)).model_dump(mode="json"))
+    for wants_spark in (True, False):
+        with pytest.raises(TraceError, match=words):
+            job.run(
+                Notes(spark, wants_spark=wants_spark), TuneOptions(trace=str(path)).model_dump(mode="json")
+            )
 
 
 def test_no_trace(spark: SparkSession, tmp_path: Path) -> None:
@@ -141,7 +145,54 @@ def test_a_dry_run_only_looks_at_the_trace(spark: SparkSession, tmp_path: Path) 
     options = TuneOptions(trace=path, report=str(tmp_path / "report"), dry_run=True)
     found, code = job.run(Notes(spark), options.model_dump(mode="json"))
     assert (code, found["dry_run"], found["entries"], len(found["widths"])) == (0, True, 200, len(WIDTHS_MS))
+    here, _ = job.run(Notes(spark, wants_spark=False), options.model_dump(mode="json"))
+    assert here == found | {"engine": "python"}
     assert [one.name for one in tmp_path.iterdir()] == ["trace.parquet"]
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_a_small_trace_is_read_here_as_on_spark(spark: SparkSession, tmp_path: Path, suffix: str) -> None:
+    sent = uniform(3_000, 2 * HOUR_MS, 24 * HOUR_MS)
+    mixed = Trace(*(times[np.random.default_rng(1).permutation(len(sent))] for times in sent))
+    wanted = TuneOptions(trace=write(mixed, tmp_path / f"trace{suffix}"))
+    found = local.read_trace(wanted)
+    assert found is not None
+    there = traces.read(spark, wanted)
+    span = checked(found.ends(), "the trace")
+    assert span == job._span(there, "the trace")
+    part = local.part_of(found.trace(), *span.sample(IndexOptions()))
+    for mine, its in zip(part, job._sample(there, span, IndexOptions()), strict=True):
+        assert sorted(mine.tolist()) == sorted(its.tolist())
+
+
+def test_a_trace_that_takes_python_long_is_left_to_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(uniform(200, HOUR_MS, 6 * HOUR_MS), tmp_path / "trace.parquet")
+    assert local.read_trace(TuneOptions(trace=path)) is not None
+    monkeypatch.setattr(local, "ENTRIES_MAX", 300)
+    assert local.read_trace(TuneOptions(trace=path)) is not None
+    assert local.read_trace(TuneOptions(trace=path, scale=2.0)) is None
+
+
+class TestWhatIfHere:
+    sent = uniform(5_000, HOUR_MS, 6 * HOUR_MS)
+
+    @pytest.mark.parametrize("scale", [0.3, 2.0, 3.5])
+    def test_more_and_less_traffic(self, scale: float) -> None:
+        made = local.changed(self.sent, scale, (), HOUR_MS)
+        assert len(made) == pytest.approx(5_000 * scale, rel=0.1)
+        assert (made.deliver_at_ms - made.arrival_ms).min() >= 1_000
+        assert (np.diff(made.arrival_ms) >= 0).all()
+        assert len(set(zip(*(times.tolist() for times in made), strict=True))) > 0.95 * len(made)
+
+    def test_another_mix_of_delays(self) -> None:
+        made = local.changed(self.sent, 1.0, parse_delays("50%:30m,30%:1h,20%:2h-3h"), HOUR_MS)
+        delays = (made.deliver_at_ms - made.arrival_ms).tolist()
+        long = [one for one in delays if 2 * HOUR_MS <= one <= 3 * HOUR_MS]
+        found = [delays.count(30 * 60_000), delays.count(HOUR_MS), len(long)]
+        assert found == pytest.approx([2_500, 1_500, 1_000], rel=0.15)
+        assert len(set(long)) > 900
 
 
 def test_a_bulk_that_arrives_in_one_instant(spark: SparkSession, tmp_path: Path) -> None:

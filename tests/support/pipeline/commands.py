@@ -32,12 +32,13 @@ SMALL_SPARK = [
 class Notes:
     """A job's tools, without a process around it.
 
-    spark_is_up: whether the job leaves what it can to Spark's workers.
+    spark_is_up: whether the job leaves what it can to Spark's workers. wants_spark: whether it has to.
     """
 
     spark: SparkSession
     spark_is_up: bool = True
     spark_is_here: bool = True
+    wants_spark: bool = True
     started: bool = False
     told: list[str] = field(default_factory=list)
     stages: list[StageEvent] = field(default_factory=list)
