@@ -123,6 +123,9 @@ def _result(
     result["offending"] = findings.offending if findings is not None else wanted.offending
     if of_received.last_ms is not None and wanted.until_ms is None:
         _warn_of_the_end(context, summary, of_received.last_ms)
+    verdicts = summary.together().verdicts
+    if verdicts[Verdict.PENDING] and not verdicts[Verdict.DELIVERED] + verdicts[Verdict.LOST]:
+        context.note("nothing was due by --until, so that nothing could be lost: is that the right time?")
     return result
 
 

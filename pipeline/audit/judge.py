@@ -89,8 +89,8 @@ def judge(
 ) -> pa.Table:
     """A table as ``JUDGED`` from tables as ``SENT`` and ``RECEIVED``.
 
-    subscriptions: those that should receive everything. until_ms: a missing message due later is pending;
-    None: every message should have come.
+    subscriptions: those that should receive everything. until_ms: a missing message that was due or sent
+    later is pending; None: every message should have come.
     """
     return judgement(sent, received, subscriptions, until_ms).table
 
@@ -106,8 +106,8 @@ def judgement(
     known = int(max(message.max(initial=-1), of_receipt.max(initial=-1))) + 1
     place = np.full(known, NONE, np.int64)
     place[numbers] = np.arange(len(numbers))
-    due = ints(sent["deliver_at_ms"])[rows]
-    expected = np.ones(len(due), np.bool_) if until_ms is None else due <= until_ms
+    ready = np.maximum(ints(sent["deliver_at_ms"]), ints(sent["sent_at_ms"]))[rows]
+    expected = np.ones(len(ready), np.bool_) if until_ms is None else ready <= until_ms
     matched = _Matched(rows, expected, place[of_receipt], ints(received["received_at_ms"]))
     again = np.setdiff1d(np.arange(len(message)), rows)
     parts = [_Rows(again, _nothing(again), Verdict.SENT_TWICE, NONE)]

@@ -5,7 +5,7 @@ Exit codes: 0 nothing was lost or early, 1 something was, 2 no verdict.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +20,7 @@ from tidegate.pipeline.errors import OptionError
 from tidegate.pipeline.topic.access import check_no_password
 from tidegate.plugin.commands.groups import with_groups
 from tidegate.plugin.shared.durations import milliseconds
+from tidegate.plugin.shared.moments import moment
 
 _DEFAULT_REPORT = Path("run/audit")
 _EXAMPLE = "Example: tidegate audit --sent sent.parquet --received 'received/*.parquet' --report run/audit"
@@ -62,7 +63,7 @@ def audit(  # noqa: PLR0917 the flags
         str | None,
         typer.Option(
             metavar="TIME",
-            help="What was due later need not have come: 2026-11-21T08:00Z, or milliseconds since the epoch.",
+            help="What was due or sent later need not have come: 2026-11-21T08:00Z, or ms since 1970.",
         ),
     ] = None,
     slice_width: Annotated[str, typer.Option("--slice", help="How wide slices are in the report.")] = "1h",
@@ -190,19 +191,18 @@ def _ms(flag: str, text: str) -> int:
 
 
 def _time(text: str) -> int:
-    if text.isdecimal() and len(text) <= 15:
-        return int(text)
     try:
-        moment = datetime.fromisoformat(text)
+        return moment(text, time.time_ns() // 1_000_000)
     except ValueError as error:
-        raise OptionError(f"--until {text[:40]!r} is no time: write 2026-11-21T08:00Z") from error
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+        # Seconds, taken for milliseconds, would be before all messages: no one would count as lost.
+        raise OptionError(f"--until: {error}") from error
 
 
 def _address(text: str | None) -> tuple[str, int] | None:
     if text is None:
         return None
     host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isdecimal() or int(port) > 65535:
         raise OptionError(f"--metrics {text[:40]!r}: write IP:PORT, as in 127.0.0.1:9465")
     return host, int(port)

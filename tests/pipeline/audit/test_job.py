@@ -253,6 +253,19 @@ def test_one_of_two_subscriptions_got_nothing(spark: SparkSession, tmp_path: Pat
     assert result["subscriptions"]["billing"]["lost"] == 0
 
 
+def test_a_time_before_all_messages_judges_nothing_and_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    sent = sent_rows(30)
+    written = write(sent, tmp_path / "sent.parquet")
+    one = write(receipts(sent)[:1], tmp_path / "one.parquet")
+    result, exit_code, told = audit(spark, written, one, until_ms=BASE_MS - 1)
+    assert (exit_code, result["pending"]) == (0, 29)
+    assert not any("nothing was due" in line for line in told)
+    strange = [{**receipts(sent)[0], "message_id": "x"}]
+    result, _, told = audit(spark, written, write(strange, tmp_path / "x.parquet"), until_ms=BASE_MS - 1)
+    assert result["pending"] == 30
+    assert any("nothing was due by --until" in line for line in told)
+
+
 def test_order_and_gaps(spark: SparkSession, tmp_path: Path) -> None:
     sent = [row for row in sent_rows() if row["deliver_at_ms"] is not None]
     received = receipts(sent)

@@ -72,6 +72,18 @@ class TestJudge:
             ("z", Verdict.LOST): 1,
         }
 
+    def test_what_was_sent_later_is_not_lost_either(self) -> None:
+        sent = sent_table(
+            [("a", None, 40, None), ("b", None, 60, None), ("c", None, 60, 50), ("d", None, 40, 50)]
+        )
+        table = judge(sent, received_table([]), ["s"], until_ms=50)
+        assert {row["message_id"]: row["verdict"] for row in table.to_pylist()} == {
+            "a": Verdict.LOST,
+            "b": Verdict.PENDING,
+            "c": Verdict.PENDING,
+            "d": Verdict.LOST,
+        }
+
     def test_nothing_was_received(self) -> None:
         table = judge(sent_table([("a", None, 1, 10)]), received_table([]), [""])
         assert counts(table) == {("", Verdict.LOST): 1}

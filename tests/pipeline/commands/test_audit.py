@@ -97,7 +97,8 @@ def test_without_the_extra(records: tuple[str, str], tmp_path: Path, missing: st
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--until", "soon"], "is no time: write 2026-"),
+        (["--until", "soon"], "--until: 'soon' is no time: write a duration"),
+        (["--until", "1763804587"], "--until: 1763804587 ms is in the early 1970s: give milliseconds"),
         (["--gap", "long"], "--gap: 'long' is not a duration"),
         (["--stream"], "--stream needs --checkpoint"),
         (["--once"], "go with --stream"),
