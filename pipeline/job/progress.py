@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 INTERVAL_S = 0.5
-_CALL_SITE = re.compile(r"\A(\w+) at \S+:\d+\Z")
-"""Spark's own name of a stage that nobody has named."""
+_CALL_SITE = re.compile(r"\A(?:(\w+)|[\w$]+) at \S+:\d+\Z")
+"""Spark's own name of a stage that nobody has named: a method, or one that Scala's compiler has made."""
 
 
 @contextlib.contextmanager
@@ -101,9 +101,11 @@ class StageWatch(Repeated):
 
 def _event(stage: Any) -> StageEvent:
     description = stage.description()
-    name = description.get() if description.isDefined() else stage.name()
+    name = (description.get() if description.isDefined() else "") or stage.name()
     # By default Spark describes a streaming query with its name, its ids and the batch, a line each.
-    name = _CALL_SITE.sub(r"Spark: \1", name.partition("\n")[0])
+    name = name.partition("\n")[0]
+    if (site := _CALL_SITE.fullmatch(name)) is not None:
+        name = f"Spark: {site[1] or 'a part of a query'}"
     entries = stage.inputRecords() or stage.shuffleReadRecords()
     return StageEvent(
         stage=stage.stageId(),

@@ -45,10 +45,11 @@ def test_what_is_elsewhere_or_no_file_is_left_to_spark(tmp_path: Path) -> None:
 
 
 class Stage:
-    """A stage as Spark's store has it, without a description."""
+    """A stage as Spark's store has it. described: None without a description."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, described: str | None = None) -> None:
         self._name = name
+        self._described = described
 
     def __getattr__(self, _: str) -> Any:
         return lambda: 0
@@ -60,12 +61,23 @@ class Stage:
         return self
 
     def isDefined(self) -> bool:  # noqa: N802 Scala's name
-        return False
+        return self._described is not None
+
+    def get(self) -> str | None:
+        return self._described
 
 
 def test_a_stage_that_nobody_named_has_no_call_site() -> None:
     assert _event(Stage("csv at NativeMethodAccessorImpl.java:0")).name == "Spark: csv"
     assert _event(Stage("reading the trace")).name == "reading the trace"
+    made = Stage("$anonfun$withThreadLocalCaptured$7 at FutureTask.java:264")
+    assert _event(made).name == "Spark: a part of a query"
+
+
+def test_an_empty_description_is_none() -> None:
+    """The description of one after its block."""
+    assert _event(Stage("count at records.py:9", "")).name == "Spark: count"
+    assert _event(Stage("count at records.py:9", "reading what was sent")).name == "reading what was sent"
 
 
 def test_a_table_is_printed_whole_into_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
