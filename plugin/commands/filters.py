@@ -15,7 +15,7 @@ import typer
 from tidegate.plugin.api.changes import Query
 from tidegate.plugin.api.known_form import known_form
 from tidegate.plugin.client.reaches import Reach
-from tidegate.plugin.shared.durations import duration
+from tidegate.plugin.shared.durations import in_words
 
 _SAMPLE = 128
 _KIB = 1_024
@@ -68,5 +68,5 @@ def tell_cost(reach: Reach, asked: Query) -> None:
     if read:
         of_all = entries / read
         kib, time_ms = round(of_all * read_bytes / _KIB), round(of_all * took_s * 1_000)
-        said += f", about {kib:,} KiB in {duration(time_ms)}"
+        said += f", about {kib:,} KiB in {in_words(time_ms)}"
     print(f"tidegate: {said}", file=sys.stderr)

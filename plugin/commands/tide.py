@@ -14,7 +14,7 @@ from tidegate.plugin.api.known_form import known_form
 from tidegate.plugin.commands.groups import with_groups
 from tidegate.plugin.commands.moments import utc
 from tidegate.plugin.commands.options import Asked
-from tidegate.plugin.shared.durations import duration, milliseconds
+from tidegate.plugin.shared.durations import in_words, milliseconds
 
 _BAR = 40
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -81,7 +81,8 @@ def _span(text: str | None, option: str) -> int | None:
 
 def forecast(answer: dict[str, Any], drain_per_second: float) -> dict[str, Any]:
     """The lateness of due messages at ``drain_per_second``: an upper bound, as if a whole bucket were due
-    with its first message.
+    with its first message, and as if what is overdue were due now: nobody knows since when it is. It
+    does without the messages after the last bucket, ``later``.
     """
     queued = float(answer["overdue"])
     now_ms = last_ms = answer["now_ms"]
@@ -122,9 +123,12 @@ def lines(answer: dict[str, Any]) -> list[str]:
         )
     if "forecast" in answer:
         late = answer["forecast"]
+        what = "all but the later ones is" if answer["later"] else "all of this is"
+        overdue = ", from now for what is overdue" if answer["overdue"] else ""
         said.append(
-            f"at {late['drain_per_second']:g} a second: late by {duration(late['late_max_ms'])} at most, "
-            f"around {utc(late['late_max_at_ms'])}; all of this is taken by {utc(late['drained_at_ms'])}"
+            f"at {late['drain_per_second']:g} a second: "
+            f"late by {in_words(late['late_max_ms'])} at most{overdue}, "
+            f"around {utc(late['late_max_at_ms'])}; {what} taken by {utc(late['drained_at_ms'])}"
         )
     return said
 

@@ -279,6 +279,24 @@ def test_a_burst_is_late_by_what_it_takes_to_drain() -> None:
     assert late["drained_at_ms"] == buckets[3]["from_ms"] + 200_000
 
 
+def test_a_forecast_says_what_it_leaves_out() -> None:
+    answer: dict[str, Any] = {
+        "overdue": 0,
+        "later": 7,
+        "entries": 17,
+        "subscriptions": 1,
+        "subscriptions_away": 0,
+    }
+    answer |= {"inexact_entries": 0, "now_ms": 0, "buckets": [{"from_ms": 1, "until_ms": 2, "entries": 600}]}
+    said = lines({**answer, "forecast": forecast(answer, 5)})[-1]
+    assert "late by 2 min at most, around" in said
+    assert "all but the later ones is taken by" in said
+    answer |= {"overdue": 5, "later": 0}
+    said = lines({**answer, "forecast": forecast(answer, 5)})[-1]
+    assert "at most, from now for what is overdue, around" in said
+    assert "all of this is taken by" in said
+
+
 def test_a_tide_as_text() -> None:
     answer = {"overdue": 5, "later": 0, "entries": 15, "subscriptions": 2, "subscriptions_away": 1}
     answer |= {"inexact_entries": 3, "now_ms": 0}
