@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.daemons import assert_one_line, run
 
-HELP = "Show what the daemon holds."
+HELP = "Show what the daemon holds, the worst first."
 
 
 @pytest.fixture

@@ -500,7 +500,7 @@ def test_without_a_word_it_helps() -> None:
         (("serve", "--data"), "; see `tidegate serve --help`"),
         (("attach",), "; see `tidegate attach --help`"),
         (("attach", "home", "--horizon-ms", "soon"), "; see `tidegate attach --help`"),
-        (("status", "now"), "; see `tidegate status --help`"),
+        (("status", "orders", "now"), "; see `tidegate status --help`"),
         (("width",), "; see `tidegate width --help`"),
         (
             ("width", "orders:late", "ten"),
