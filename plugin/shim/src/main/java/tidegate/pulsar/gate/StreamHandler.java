@@ -14,7 +14,6 @@ import tidegate.pulsar.wire.Position;
 import tidegate.pulsar.wire.PositionBitmaps;
 import tidegate.pulsar.wire.ProtocolException;
 import tidegate.pulsar.wire.Records;
-import tidegate.pulsar.wire.ReleasePace;
 
 /**
  * The handler of a tracker's stream: tells the daemon about the tracker and acts on the daemon's frames, one method for each.
@@ -25,8 +24,6 @@ import tidegate.pulsar.wire.ReleasePace;
  * many positions.
  */
 public final class StreamHandler {
-    private static final String LETS_GO = "the broker lets the topic go, or opens it anew";
-
     private final Object lock;
     private final TrackerContext context;
     private final Clock clock;
@@ -53,8 +50,6 @@ public final class StreamHandler {
     @GuardedBy("lock")
     private final Pacer pacer;
     @GuardedBy("lock")
-    private final PaceUpdates paceUpdates;
-    @GuardedBy("lock")
     private final Alarm alarm;
     @GuardedBy("lock")
     private final Intake intake;
@@ -67,9 +62,6 @@ public final class StreamHandler {
     private final Cancellations cancellations;
     @GuardedBy("lock")
     private final Moves moves;
-    /** Answered when the pace asked last is stored, or was not. */
-    @GuardedBy("lock")
-    private CompletableFuture<?> lastPace = CompletableFuture.completedFuture(null);
 
     StreamHandler(TrackerParts parts, Intake intake, LostPositions lost, Lifecycle lifecycle) {
         lock = parts.lock;
@@ -87,7 +79,6 @@ public final class StreamHandler {
         readAhead = parts.readAhead;
         gate = parts.gate;
         pacer = parts.pacer;
-        paceUpdates = parts.paceUpdates;
         alarm = parts.alarm;
         this.intake = intake;
         this.lost = lost;
@@ -368,114 +359,6 @@ public final class StreamHandler {
         CompletableFuture<Frame.Peeked> answer = new CompletableFuture<>();
         context.peek(peek, answer::complete);
         return answer;
-    }
-
-    // ---- the pace of release --------------------------------------------------------------------------------------
-
-    /** Tells the pace in force, for a stream that has just opened; null if everything leaves as it comes. */
-    public Frame.Paced tellPace() {
-        synchronized (lock) {
-            return paceUpdates.isDue() ? paceUpdates.take() : null;
-        }
-    }
-
-    /** A PACED has gone out on the stream. */
-    public void onPacedSent(Frame.Paced paced) {
-        boolean signal;
-        synchronized (lock) {
-            paceUpdates.sent(paced.pace());
-            signal = stream.noteAny();
-        }
-        if (signal) {
-            context.framesWaiting();
-        }
-    }
-
-    /**
-     * Somebody wants another pace, or to know the one in force. It is stored first; the answer comes on any thread. Paces are stored
-     * in the order of the calls, so the last one holds.
-     */
-    public CompletableFuture<Frame.Paced> onPace(Frame.Pace asked) {
-        CompletableFuture<Frame.Paced> answer = new CompletableFuture<>();
-        CompletableFuture<?> former;
-        synchronized (lock) {
-            if (!stream.takesMore() || isLettingGo()) {
-                return CompletableFuture.completedFuture(paced(LETS_GO));
-            }
-            if (asked.ask()) {
-                return CompletableFuture.completedFuture(paced(""));
-            }
-            former = lastPace;
-            lastPace = answer;
-        }
-        former.whenComplete((nothing, error) -> storePace(asked.pace(), answer));
-        return answer;
-    }
-
-    private void storePace(ReleasePace pace, CompletableFuture<Frame.Paced> answer) {
-        Frame.Paced now = null;
-        synchronized (lock) {
-            if (!stream.takesMore() || isLettingGo()) {
-                now = paced(LETS_GO);
-            } else if (pace.equals(pacer.pace())) {
-                now = paced("");
-            }
-        }
-        if (now == null) {
-            context.putPace(pace, written -> answer.complete(onPaceWritten(pace, written)));
-        } else {
-            answer.complete(now);
-        }
-    }
-
-    private Frame.Paced onPaceWritten(ReleasePace pace, TrackerContext.Written written) {
-        if (written != TrackerContext.Written.DONE) {
-            synchronized (lock) {
-                return paced(switch (written) {
-                    case UNATTENDED -> "Pulsar has not stored the subscription yet, and stores it once a consumer is connected";
-                    case CONFLICT -> "the subscription's metadata has changed meanwhile";
-                    default -> "Pulsar could not store it";
-                });
-            }
-        }
-        Frame.Paced paced;
-        boolean isDue;
-        boolean signal;
-        synchronized (lock) {
-            if (isLettingGo()) {
-                return paced(LETS_GO);
-            }
-            // Not the one that was asked for: another may have been written since.
-            pacer.set(context.pace());
-            isDue = alarm.isDue(clock.millis());
-            paced = paced(pacer.pace().equals(pace) ? "" : "somebody has set another pace meanwhile");
-            // The stream that asked may be gone, and its successor was told the former pace.
-            signal = stream.noteAny();
-        }
-        act(isDue, signal);
-        return paced;
-    }
-
-    /** The daemon has more due entries than there is credit for: a spread counts them, too. */
-    public void onBehind(Frame.Behind told) {
-        boolean isDue;
-        synchronized (lock) {
-            pacer.tellBehind(told.entries());
-            isDue = alarm.isDue(clock.millis());
-        }
-        if (isDue) {
-            context.readMore();
-        }
-    }
-
-    /** True if the next owner may be here already: it may have read the cursor's record before a write here. */
-    private boolean isLettingGo() {
-        return lifecycle.isEnding() || context.isClosed();
-    }
-
-    @GuardedBy("lock")
-    private Frame.Paced paced(String why) {
-        return paceUpdates.frame(why);
     }
 
     /** Answers a request of the daemon about the subscription's index log. */

@@ -10,9 +10,9 @@ import tidegate.pulsar.wire.ReleasePace;
  * The delayed messages of one subscription as the broker sees them: a state machine without Pulsar types and without I/O.
  *
  * <p>Four threads call it, each its own side: the dispatcher ({@link DeliveryQueue}), the link to the daemon
- * ({@link StreamHandler}), the reader ahead ({@link Backlog}) and the watcher of the cursor ({@link TrackerMonitor}). The
- * {@link TrackerParts} have the state that they share, under one lock. The end of a tracker and its replacement by another are
- * here and in {@link Lifecycle}.
+ * ({@link StreamHandler}, {@link PaceRequests}), the reader ahead ({@link Backlog}) and the watcher of the cursor
+ * ({@link TrackerMonitor}). The {@link TrackerParts} have the state that they share, under one lock. The end of a tracker and
+ * its replacement by another are here and in {@link Lifecycle}.
  *
  * <p>Rules kept by all: skip only positions that the index surely holds; never early ({@code clock >= deliver_at}, whatever the
  * tick). A known acknowledgement is true of one {@link Seal} of the cursor: it is told to the daemon and believed under that
@@ -28,6 +28,7 @@ public final class TrackerCore {
     private final Lifecycle lifecycle;
     private final DeliveryQueue queue;
     private final StreamHandler handler;
+    private final PaceRequests paces;
     private final Backlog backlog;
     private final TrackerMonitor monitor;
 
@@ -40,6 +41,7 @@ public final class TrackerCore {
         LostPositions lost = new LostPositions(parts);
         queue = new DeliveryQueue(parts, intake, lost);
         handler = new StreamHandler(parts, intake, lost, lifecycle);
+        paces = new PaceRequests(parts, lifecycle);
         backlog = new Backlog(parts, intake, lifecycle);
         monitor = new TrackerMonitor(parts, intake, lost, lifecycle);
     }
@@ -60,6 +62,10 @@ public final class TrackerCore {
 
     public StreamHandler handler() {
         return handler;
+    }
+
+    public PaceRequests paces() {
+        return paces;
     }
 
     public Backlog backlog() {

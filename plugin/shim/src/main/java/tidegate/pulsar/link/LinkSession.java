@@ -175,7 +175,7 @@ public final class LinkSession {
             send(answer.stream(), answer.seq(), answer.frame());
             TrackerCore core = streams.get(answer.stream());
             if (core != null && answer.frame() instanceof Frame.Paced paced) {
-                contained(core, () -> core.handler().onPacedSent(paced));
+                contained(core, () -> core.paces().sent(paced));
             }
         }
         if (nowMs - askedAllMs >= ASK_AGAIN_MS) {
@@ -205,7 +205,7 @@ public final class LinkSession {
 
     /** The daemon shows it from the start, and does not blame it for late messages. */
     private void tellPace(TrackerCore core) {
-        Frame.Paced paced = core.handler().tellPace();
+        Frame.Paced paced = core.paces().tell();
         if (paced != null) {
             send(ids.get(core), 0, paced);
         }
@@ -313,11 +313,11 @@ public final class LinkSession {
         } else if (frame instanceof Frame.Reschedule reschedule) {
             answer(envelope, core.handler().onReschedule(reschedule));
         } else if (frame instanceof Frame.Pace pace) {
-            answer(envelope, core.handler().onPace(pace));
+            answer(envelope, core.paces().ask(pace));
         } else if (frame instanceof Frame.Peek peek) {
             answer(envelope, core.handler().onPeek(peek));
         } else if (frame instanceof Frame.Behind behind) {
-            core.handler().onBehind(behind);
+            core.paces().behind(behind);
         } else if (frame instanceof Frame.LogRequest request) {
             answer(envelope, core.handler().onLogRequest(request));
         } else if (frame instanceof Frame.Error error) {

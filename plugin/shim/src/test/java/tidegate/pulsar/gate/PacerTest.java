@@ -190,7 +190,7 @@ class PacerTest extends TrackerScenario {
     @Test
     void anAnswerThatComesLateIsFollowedByThePaceInForce() {
         startTracking();
-        world.core().handler().onPacedSent(inForce(ReleasePace.rate(5), 0));
+        world.core().paces().sent(inForce(ReleasePace.rate(5), 0));
         world.toDaemon();
         assertEquals(inForce(ReleasePace.NONE, 0), world.daemon.paced.get(0L));
     }
@@ -354,7 +354,7 @@ class PacerTest extends TrackerScenario {
         publishMany(400, 5_000);
         consumeAll(5_000);
         for (int second = 1; second <= 10; second++) {
-            world.core().handler().onBehind(new Frame.Behind(Math.max(0, 380 - delivered().size())));
+            world.core().paces().behind(new Frame.Behind(Math.max(0, 380 - delivered().size())));
             consumeAll(1_000);
             int got = delivered().size();
             assertTrue(Math.abs(got - 40 * second) <= 40, got + " have come after " + second + " s");
