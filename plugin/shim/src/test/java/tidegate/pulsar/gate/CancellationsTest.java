@@ -27,14 +27,6 @@ class CancellationsTest extends TrackerScenario {
         return world.daemon.cancelled.get(7L);
     }
 
-    private static PositionBitmaps positions(Position... positions) {
-        PositionBitmaps all = new PositionBitmaps();
-        for (Position position : positions) {
-            all.add(position.ledgerId(), position.entryId());
-        }
-        return all;
-    }
-
     private static void assertAnswer(Frame.Cancelled answer, PositionBitmaps cancelled, PositionBitmaps tooLate,
             PositionBitmaps acknowledged) {
         assertEquals(new Frame.Cancelled(Standing.SETTLED, cancelled, tooLate, acknowledged), answer);
@@ -49,7 +41,7 @@ class CancellationsTest extends TrackerScenario {
         world.settle();
         assertAnswer(cancel(far, near), positions(far, near), positions(), positions());
         world.core().check();
-        world.runUntil(world.now() + 90_000);
+        runFor(90_000);
         assertEquals(List.of(3L), delivered());
         assertTrue(world.broker.isDeleted(1, 1) && world.broker.isDeleted(1, 2));
         assertFalse(index().held.containsKey(far) || index().held.containsKey(near));
@@ -63,10 +55,10 @@ class CancellationsTest extends TrackerScenario {
         Position acknowledged = publish(2, 100);
         Position waits = publish(3, 60_000);
         Position plain = publish(4, -1);
-        world.runUntil(world.now() + 300);
+        runFor(300);
         ToyBroker.ToyConsumer consumer = world.broker.consumers.get(0);
         world.broker.acknowledge(consumer, acknowledged);
-        world.runUntil(world.now() + 300);
+        runFor(300);
         assertAnswer(cancel(handedOut, acknowledged, waits, plain, new Position(9, 9)),
                 positions(waits), positions(handedOut), positions(acknowledged));
         assertAnswer(cancel(waits), positions(), positions(), positions(waits));
@@ -91,7 +83,7 @@ class CancellationsTest extends TrackerScenario {
         assertTrue(world.core().queue().addMessage(1, 2, world.now() + 60_000));
         assertAnswer(ask(true, cancelled, other), positions(other), positions(), positions(cancelled));
         world.broker.permits = 20;
-        world.runUntil(world.now() + 90_000);
+        runFor(90_000);
         assertEquals(List.of(2L), delivered());
     }
 
@@ -101,7 +93,7 @@ class CancellationsTest extends TrackerScenario {
         Position waits = publish(1, 2_000);
         world.settle();
         assertAnswer(ask(true, waits), positions(waits), positions(), positions());
-        world.runUntil(world.now() + 5_000);
+        runFor(5_000);
         assertEquals(List.of(1L), delivered());
     }
 
@@ -120,7 +112,7 @@ class CancellationsTest extends TrackerScenario {
             }
             world.crashBroker();
             world.broker.connect();
-            world.runUntil(world.now() + 10_000);
+            runFor(10_000);
             assertFalse(delivered().contains(entry), "after a crash of " + (both ? "both" : "the broker"));
             assertTrue(world.broker.isDeleted(1, entry));
         }
@@ -133,7 +125,7 @@ class CancellationsTest extends TrackerScenario {
         world.settle();
         assertAnswer(cancel(waits), positions(waits), positions(), positions());
         world.crashDaemon();
-        world.runUntil(world.now() + 10_000);
+        runFor(10_000);
         assertEquals(List.of(), delivered());
         assertTrue(index().acknowledged.contains(waits) || world.broker.markDelete().compareTo(waits) >= 0);
     }
@@ -148,7 +140,7 @@ class CancellationsTest extends TrackerScenario {
         assertFalse(world.broker.isOnDisk(waits));
         assertAnswer(cancel(waits), positions(), positions(), positions(waits));
         assertTrue(world.broker.isOnDisk(waits));
-        world.runUntil(world.now() + 10_000);
+        runFor(10_000);
         assertEquals(List.of(), delivered());
     }
 
@@ -162,7 +154,7 @@ class CancellationsTest extends TrackerScenario {
         world.daemonUp = false;
         world.crashBroker();
         world.broker.connect();
-        world.runUntil(world.now() + 10_000);
+        runFor(10_000);
         assertEquals(List.of(), delivered());
     }
 
@@ -189,7 +181,7 @@ class CancellationsTest extends TrackerScenario {
         assertAnswer(cancel(waits), positions(waits), positions(), positions());
         world.crashBroker();
         world.broker.connect();
-        world.runUntil(world.now() + 10_000);
+        runFor(10_000);
         assertEquals(List.of(), delivered());
     }
 
@@ -202,7 +194,7 @@ class CancellationsTest extends TrackerScenario {
         assertEquals(Standing.UNDECIDED, cancel(waits).standing(), "the seal is gone");
         world.broker.completeReset();
         world.broker.connect();
-        world.runUntil(world.now() + 10_000);
+        runFor(10_000);
         assertEquals(List.of(1L), delivered());
     }
 
@@ -212,10 +204,10 @@ class CancellationsTest extends TrackerScenario {
         Position waits = publish(1, 3_000);
         world.settle();
         assertAnswer(cancel(waits), positions(waits), positions(), positions());
-        world.runUntil(world.now() + 1_000);
+        runFor(1_000);
         world.broker.reset(new Position(1, 0));
         world.broker.connect();
-        world.runUntil(world.now() + 10_000);
+        runFor(10_000);
         assertEquals(List.of(1L), delivered());
     }
 
@@ -223,11 +215,11 @@ class CancellationsTest extends TrackerScenario {
     void oneThatTheDaemonHasJustPushedIsCancelledAllTheSame() {
         start();
         Position waits = publish(1, 5_000);
-        world.runUntil(world.now() + 2_900);
+        runFor(2_900);
         world.clock.set(world.now() + 200);
         world.daemon.tick(world.now());
         assertAnswer(cancel(waits), positions(waits), positions(), positions());
-        world.runUntil(world.now() + 10_000);
+        runFor(10_000);
         assertEquals(List.of(), delivered());
     }
 }

@@ -43,14 +43,6 @@ class MovesTest extends TrackerScenario {
         return world.daemon.rescheduled.get(7L);
     }
 
-    private static PositionBitmaps positions(Position... positions) {
-        PositionBitmaps all = new PositionBitmaps();
-        for (Position position : positions) {
-            all.add(position.ledgerId(), position.entryId());
-        }
-        return all;
-    }
-
     private static void assertAnswer(Frame.Rescheduled answer, PositionBitmaps moved, PositionBitmaps tooLate,
             PositionBitmaps acknowledged) {
         assertEquals(new Frame.Rescheduled(Standing.SETTLED, moved, tooLate, acknowledged), answer);
@@ -65,10 +57,6 @@ class MovesTest extends TrackerScenario {
     private List<Long> times(long entryId) {
         return world.broker.deliveries.stream().filter(one -> one.position().entryId() == entryId)
                 .map(ToyBroker.Delivery::atMs).toList();
-    }
-
-    private void runFor(long ms) {
-        world.runUntil(world.now() + ms);
     }
 
     @Test

@@ -7,6 +7,7 @@ import java.util.Random;
 import org.junit.jupiter.api.AfterEach;
 import tidegate.pulsar.wire.Ownership;
 import tidegate.pulsar.wire.Position;
+import tidegate.pulsar.wire.PositionBitmaps;
 
 /** A tracker between the toy broker and the toy daemon; the daemon may find nothing to refuse, nor the tracker itself. */
 abstract class TrackerScenario {
@@ -19,6 +20,18 @@ abstract class TrackerScenario {
 
     Position publish(long entryId, long delayMs) {
         return world.broker.publish(new Position(1, entryId), delayMs < 0 ? -1 : world.now() + delayMs);
+    }
+
+    static PositionBitmaps positions(Position... positions) {
+        PositionBitmaps all = new PositionBitmaps();
+        for (Position position : positions) {
+            all.add(position.ledgerId(), position.entryId());
+        }
+        return all;
+    }
+
+    void runFor(long ms) {
+        world.runUntil(world.now() + ms);
     }
 
     List<Long> delivered() {
@@ -49,7 +62,7 @@ abstract class TrackerScenario {
         for (int entry = 1; entry < 10; entry++) {
             publish(entry, 100);
         }
-        world.runUntil(world.now() + 200);
+        runFor(200);
         ToyBroker.ToyConsumer consumer = world.broker.consumers.get(0);
         for (Position position : List.copyOf(consumer.pending)) {
             if (position.entryId() != kept) {
@@ -57,7 +70,7 @@ abstract class TrackerScenario {
             }
         }
         world.broker.persistCursor(1000);
-        world.runUntil(world.now() + 2000);
+        runFor(2000);
         world.broker.deliveries.clear();
     }
 }
