@@ -427,7 +427,9 @@ class ServedSubscription:
 
     def was_known(self, position: Position) -> bool:
         """True if the daemon surely knew that it was acknowledged when this owner asked, and nothing made
-        that doubtful: no reset, nor a move of mark-delete that no consumer has stayed for."""
+        that doubtful: no reset, done or not, nor a move of mark-delete that no consumer has stayed for."""
+        if not self.subscription.obligations.reset_to.keys() <= set(self.cursor.resets):
+            return False
         if position not in self._known or self.cursor.resets != self._loaded_resets or self._moved_alone:
             return False
         alone_ns = self.dispatcher.alone_ns
