@@ -24,6 +24,11 @@ from tidegate.plugin.local.daemon import Daemon
 
 pytestmark = pytest.mark.broker
 DELAY_MS = 1_500
+MESSAGES = 500
+WAIT_MS = 120_000
+"""Long enough for a restart of the broker on a busy machine."""
+PULSARS_TICK_MS = 1_000
+"""Pulsar's in-memory tracker delivers up to a tick early (`delayedDeliveryTickTimeMillis`)."""
 
 
 def tidegate(*arguments: str | Path) -> str:
@@ -101,6 +106,45 @@ def test_an_attached_broker_delays_with_tidegate(whole_home: Path, daemon: Daemo
     assert conf.read_text() == plain
     assert not list((whole_home / "lib").glob("tidegate*"))
     assert not (whole_home / "conf" / "tidegate").exists()
+
+
+def test_a_detached_broker_delivers_what_waited(whole_home: Path, daemon: Daemon, tmp_path: Path) -> None:
+    """The way back: Pulsar's in-memory tracker reads the topic, and the daemon is gone."""
+    log = pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(tmp_path / "client.log"))
+    tidegate("attach", whole_home, "--socket", daemon.socket_path)
+    with Broker(whole_home, tmp_path / "broker") as broker:
+        client = pulsar.Client(broker.service_url, operation_timeout_seconds=60, logger=log)
+        consumer = client.subscribe("left", "s", consumer_type=pulsar.ConsumerType.Shared)
+        producer = client.create_producer("left")
+        due_ms = {}
+        for number in range(MESSAGES):
+            due_ms[number] = now_ms() + WAIT_MS + number * 10
+            producer.send_async(str(number).encode(), lambda *_: None, deliver_at=due_ms[number])
+        producer.flush()
+        wait_until(
+            lambda: status(daemon, whole_home).get("held") == MESSAGES, "the daemon holds all messages"
+        )
+        consumer.close()
+        client.close()
+        broker.stop()
+        tidegate("detach", whole_home)
+        daemon.stop()
+        broker.start()
+        client = pulsar.Client(broker.service_url, operation_timeout_seconds=60, logger=log)
+        consumer = client.subscribe("left", "s", consumer_type=pulsar.ConsumerType.Shared)
+        came_ms: dict[int, int] = {}
+        for _ in range(MESSAGES):
+            message = consumer.receive(timeout_millis=2 * WAIT_MS)
+            came_ms[int(message.data())] = now_ms()
+            consumer.acknowledge(message)
+        client.close()
+    assert came_ms.keys() == due_ms.keys()
+    early = [number for number, at_ms in came_ms.items() if at_ms < due_ms[number] - PULSARS_TICK_MS]
+    assert not early
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def tls_only(made: certificates.Certificates) -> dict[str, str]:
