@@ -15,6 +15,7 @@ PULSAR5 ?= 5.0.1
 PULSAR ?= $(PULSAR5)
 PULSAR5_TESTS ?= tests/broker
 PULSAR_TESTS ?= $(PULSAR5_TESTS)
+SUITE_ARGS ?=
 # The oldest that pyproject.toml allows, and the newest.
 COMPATIBLE_SPARKS := 4.1.0 4.3.0
 # PySpark 4.1 leaves sockets to the garbage collector.
@@ -36,7 +37,7 @@ MUTATION_ARGS ?=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo drill test test-quick test-broker torture sim mutation test-shim shim-compat spark-compat lint format setup classes pulsar \
-	shim test-pulsar test-pulsar5 bench-peers bench-quick wheel lock docs clean
+	shim test-pulsar test-pulsar5 pulsar-suite bench-peers bench-quick wheel lock docs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -99,6 +100,11 @@ test-pulsar: setup ## the tests beside a real broker of PULSAR=5.0.1 (a JDK 21 o
 	@TIDEGATE_PULSAR=$(PULSAR) $(BIN)/python -m pytest $(PULSAR_TESTS) $(PYTEST_ARGS)
 
 test-pulsar5: test-pulsar
+
+# By hand, not in CI: Apache's tests are fetched, 8 MB.
+pulsar-suite: setup ## Pulsar's own tests of delayed delivery, with our tracker (PULSAR=4.0.8 or 4.2.4; 5.0.1: those of 4.2.4)
+	@TIDEGATE_PULSAR=$(PULSAR) $(BIN)/python -m tidegate.plugin.commands.setup
+	@TIDEGATE_PULSAR=$(PULSAR) $(BIN)/python -m tests.suite $(SUITE_ARGS)
 
 # By hand, not in CI: two Sparks of 0.4 GB each, and each runs all of it.
 spark-compat: setup $(VENV)/.spark classes ## the pipeline's tests with the oldest and the newest Spark (SPARK_TESTS=tests/pipeline)

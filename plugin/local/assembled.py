@@ -223,44 +223,61 @@ def _home(version: str, directory: Path) -> Path:
     return directory / "pulsar" / f"assembled-pulsar-{version}"
 
 
-def _assemble(home: Path, base: Path, java: Path, environment: Mapping[str, str], report: Report) -> None:
-    version = environment[VARIABLE]
-    jars = read_lock((_LOCKS / f"pulsar-{version}.lock").read_text("utf-8"))
+def copy_jars(
+    jars: list[LockedJar],
+    name: str,
+    to: Path,
+    directory: Path,
+    environment: Mapping[str, str],
+    *,
+    report: Report = lambda _what, _done, _total: None,
+) -> None:
+    """Have Maven copy the jars of ``name`` ("Pulsar 5.0.1") to ``to``, each checked, and named as in a home.
+
+    Downloads are below ``directory`` meanwhile, stay there if it is interrupted, and go at the end.
+    Raises ``SetupError`` if Maven, the network, the disk or a jar fails.
+    """
     total = sum(jar.size_bytes for jar in jars)
-    require_disk(home.parent, 3 * total)
+    require_disk(directory, 3 * total)
     maven = toolchain.find_maven(environment)
     if isinstance(maven, toolchain.Problem):
         raise SetupError(maven.text)
+    # Its own, so that no other build reads these poms.
+    repository = directory / "download" / f"maven-{name.lower().replace(' ', '-')}"
+    write_poms(jars, repository)
+    pom = repository / "pom.xml"
+    pom.write_text(pom_of(jars, to), "utf-8")
+    what, log_path = f"fetching the {len(jars)} jars of {name}", directory / "maven.log"
+    command = [
+        str(maven.path), "-B", "-ntp", f"-Dmaven.repo.local={repository}",
+        "-f", str(pom), f"{DEPENDENCY_PLUGIN}:copy",
+    ]  # fmt: skip
+    exit_code = run_watched(
+        command,
+        environment,
+        log_path,
+        lambda: report(what, sum(one.stat().st_size for one in to.glob("*.jar")), total),
+    )
+    if exit_code != 0:
+        raise SetupError(
+            f"Maven could not fetch the jars of {name}: {first_error(log_path)}; check the "
+            f"network and Maven's mirrors, then run the same command again (Maven's log: {log_path})"
+        )
+    report(what, total, total)
+    _check(jars, to, repository)
+    shutil.rmtree(repository.parent, ignore_errors=True)
+
+
+def _assemble(home: Path, base: Path, java: Path, environment: Mapping[str, str], report: Report) -> None:
+    version = environment[VARIABLE]
+    jars = read_lock((_LOCKS / f"pulsar-{version}.lock").read_text("utf-8"))
     temporary = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=home.parent))
     try:
         lib = temporary / "home" / "lib"
         lib.mkdir(parents=True)
-        (temporary / "pom.xml").write_text(pom_of(jars, lib), "utf-8")
-        # Its own, so that no other build reads these poms; it stays if the fetch is interrupted.
-        repository = home.parent / "download" / f"maven-{version}"
-        write_poms(jars, repository)
-        what, log_path = f"fetching the {len(jars)} jars of Pulsar {version}", home.parent / "maven.log"
-        goal = ":".join((DEPENDENCY_PLUGIN, "copy"))
-        command = [
-            str(maven.path), "-B", "-ntp", f"-Dmaven.repo.local={repository}",
-            "-f", str(temporary / "pom.xml"), goal,
-        ]  # fmt: skip
-        exit_code = run_watched(
-            command,
-            environment,
-            log_path,
-            lambda: report(what, sum(one.stat().st_size for one in lib.glob("*.jar")), total),
-        )
-        if exit_code != 0:
-            raise SetupError(
-                f"Maven could not fetch the jars of Pulsar {version}: {first_error(log_path)}; check the "
-                f"network and Maven's mirrors, then run the same command again (Maven's log: {log_path})"
-            )
-        report(what, total, total)
-        _check(jars, lib, repository)
+        copy_jars(jars, f"Pulsar {version}", lib, home.parent, environment, report=report)
         _furnish(temporary / "home", base, java)
         (temporary / "home").rename(home)
-        shutil.rmtree(repository.parent, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

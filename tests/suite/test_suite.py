@@ -1,0 +1,27 @@
+"""The command's tests are locked, and known by their full names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.suite.__main__ import HERE, TESTS, full_name
+from tidegate.plugin.errors import SetupError
+from tidegate.plugin.local.assembled import read_lock
+
+
+@pytest.mark.parametrize("lock", sorted((HERE / "jars").glob("*.lock")), ids=lambda lock: lock.stem)
+def test_every_jar_is_locked_once_and_pulsars_tests_are_among_them(lock: Path) -> None:
+    jars = read_lock(lock.read_text("utf-8"))
+    assert len({jar.name_in_home for jar in jars}) == len(jars)
+    assert [jar.version for jar in jars if jar.classifier == "tests"] == [lock.stem.removeprefix("pulsar-")]
+
+
+def test_tests_are_known_by_their_classes() -> None:
+    assert full_name("DelayedDeliveryTest#testOrderingDispatch") == (
+        "org.apache.pulsar.broker.service.persistent.DelayedDeliveryTest#testOrderingDispatch"
+    )
+    assert len({full_name(test) for test in TESTS}) == len(TESTS)
+    with pytest.raises(SetupError, match="OtherTest is none of DelayedDeliveryTest, "):
+        full_name("OtherTest#testIt")
