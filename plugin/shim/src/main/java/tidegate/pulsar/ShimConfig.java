@@ -25,11 +25,13 @@ import tidegate.pulsar.indexlog.LogLedgers;
  *     ({@code tidegateReadAheadEntries})
  * @param readAheadPerSecond entries of the broker that are read ahead in a second at most
  *     ({@code tidegateReadAheadPerSecond})
+ * @param prefetchEntries entries of a subscription that are read into the broker's cache before they are handed out, at
+ *     most; 0: none ({@code tidegatePrefetchEntries})
  * @param indexLog the home of index logs: {@code bookkeeper}, a URL or {@code none} ({@code tidegateIndexLog})
  */
 record ShimConfig(Path socket, Optional<String> brokerName, int horizonMs, int credit, long nearMaxEntries,
                   long maxPendingEntries, int ackPollMs, long daemonWaitMs, boolean readAhead, long readAheadEntries, long readAheadPerSecond,
-                  String indexLog) {
+                  int prefetchEntries, String indexLog) {
     static final String SOCKET = "tidegateSocket";
     static final String BROKER_NAME = "tidegateBrokerName";
     static final String HORIZON = "tidegateHorizonMillis";
@@ -42,6 +44,7 @@ record ShimConfig(Path socket, Optional<String> brokerName, int horizonMs, int c
     static final String READ_AHEAD = "tidegateReadAhead";
     static final String READ_AHEAD_ENTRIES = "tidegateReadAheadEntries";
     static final String READ_AHEAD_PER_SECOND = "tidegateReadAheadPerSecond";
+    static final String PREFETCH_ENTRIES = "tidegatePrefetchEntries";
     static final String ALLOW_UNKNOWN_VERSION = "tidegateAllowUnknownVersion";
 
     /** 4.0, 4.2 and 5.0, which the shim was compiled and tested against, and 4.1 between: none could be had to try. */
@@ -68,6 +71,7 @@ record ShimConfig(Path socket, Optional<String> brokerName, int horizonMs, int c
                 flag(properties, READ_AHEAD, true),
                 number(properties, READ_AHEAD_ENTRIES, 100_000, 1_000, 100_000_000),
                 number(properties, READ_AHEAD_PER_SECOND, 1_000_000, 1_000, 100_000_000),
+                (int) number(properties, PREFETCH_ENTRIES, 2_000, 0, 100_000),
                 indexLog(properties));
     }
 

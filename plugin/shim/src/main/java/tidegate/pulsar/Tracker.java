@@ -19,6 +19,7 @@ import tidegate.pulsar.cursor.StoredSeals;
 import tidegate.pulsar.gate.TrackerCore;
 import tidegate.pulsar.indexlog.LogDeletions;
 import tidegate.pulsar.link.DaemonLink;
+import tidegate.pulsar.readahead.EntryPrefetch;
 
 /**
  * Pulsar's view of a {@link TrackerCore}.
@@ -36,9 +37,12 @@ public final class Tracker extends BucketDelayedDeliveryTracker {
     private final CursorContext context;
     private final LogDeletions deletions;
     private final StoredSeals seals;
+    /** Null if none is prefetched. */
+    private final EntryPrefetch prefetch;
 
     Tracker(AbstractPersistentDispatcherMultipleConsumers dispatcher, TrackerCore core, DaemonLink link, CursorContext context,
-            LogDeletions deletions, Timer unusedTimer, BucketSnapshotStorage leftovers, StoredSeals seals) throws RecoverDelayedDeliveryTrackerException {
+            LogDeletions deletions, Timer unusedTimer, BucketSnapshotStorage leftovers, StoredSeals seals, EntryPrefetch prefetch)
+            throws RecoverDelayedDeliveryTrackerException {
         super(dispatcher, unusedTimer, 1, true, leftovers, Long.MAX_VALUE, Long.MAX_VALUE, 1, -1);
         subscribed = dispatcher;
         this.core = core;
@@ -46,6 +50,7 @@ public final class Tracker extends BucketDelayedDeliveryTracker {
         this.context = context;
         this.deletions = deletions;
         this.seals = seals;
+        this.prefetch = prefetch;
     }
 
     @Override
@@ -63,6 +68,10 @@ public final class Tracker extends BucketDelayedDeliveryTracker {
     public NavigableSet<Position> getScheduledMessages(int maxMessages) {
         NavigableSet<Position> positions = new TreeSet<>();
         core.queue().popDue(maxMessages, (ledgerId, entryId) -> positions.add(PositionFactory.create(ledgerId, entryId)));
+        if (prefetch != null) {
+            positions.forEach(position -> prefetch.onHandedOut(position.getLedgerId(), position.getEntryId()));
+            prefetch.prefetch();
+        }
         return positions;
     }
 
@@ -120,6 +129,9 @@ public final class Tracker extends BucketDelayedDeliveryTracker {
         // The super constructor closes a tracker that cannot recover; then there is no core yet.
         if (core != null) {
             core.close();
+            if (prefetch != null) {
+                prefetch.close();
+            }
             // The topic may be about to close with messages that were skipped just now.
             seals.look(subscribed.getCursor());
         }
@@ -142,6 +154,6 @@ public final class Tracker extends BucketDelayedDeliveryTracker {
 
     @Override
     public Map<String, TopicMetricBean> genTopicMetricMap() {
-        return TrackerMetrics.of(core.stats(), link.stats());
+        return TrackerMetrics.of(core.stats(), link.stats(), prefetch == null ? 0 : prefetch.prefetched());
     }
 }

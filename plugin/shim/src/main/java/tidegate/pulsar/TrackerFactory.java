@@ -10,6 +10,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.bookkeeper.client.api.BookKeeper;
 import org.apache.bookkeeper.mledger.ManagedCursor;
@@ -44,6 +45,8 @@ import tidegate.pulsar.indexlog.LogLedgers;
 import tidegate.pulsar.indexlog.OverrideLedgers;
 import tidegate.pulsar.link.DaemonLink;
 import tidegate.pulsar.link.SocketPeer;
+import tidegate.pulsar.readahead.EntryCacheReader;
+import tidegate.pulsar.readahead.EntryPrefetch;
 import tidegate.pulsar.readahead.LedgerReader;
 import tidegate.pulsar.readahead.ReadAhead;
 import tidegate.pulsar.readahead.ReadAheadLimiter;
@@ -61,6 +64,8 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
     private static final Logger LOG = LoggerFactory.getLogger(TrackerFactory.class);
     private static final long CLEAN_TIMEOUT_MS = 5_000;
     private static final long CLOSE_TIMEOUT_MS = 2_000;
+    /** Of the time that the broker's cache keeps an entry. */
+    private static final long PREFETCH_SHARE = 3;
 
     private final Clock clock = Clock.systemUTC();
     private final SecureRandom random = new SecureRandom();
@@ -75,6 +80,8 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
     private BackoffPoller poller;
     private volatile BypassWatch bypassWatch;
     private BookKeeper bookKeeper;
+    private int prefetchEntries;
+    private long prefetchAheadNs;
     private LeftoverSnapshots leftovers;
     private TopicUnloader unloader;
     private UndoneResets undone;
@@ -118,6 +125,10 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
                     config.readAheadEntries());
             readAhead.start();
         }
+        // From 5.0 on a replay reads runs of positions at once.
+        prefetchEntries = bookKeeper == null || version.startsWith("5.") ? 0 : config.prefetchEntries();
+        prefetchAheadNs = TimeUnit.MILLISECONDS.toNanos(pulsar.getConfig().getManagedLedgerCacheEvictionTimeThresholdMillis())
+                / PREFETCH_SHARE;
         poller = new BackoffPoller(System::nanoTime);
         poller.start();
         // The broker's service does not exist yet.
@@ -171,7 +182,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
                 ownership == null ? Ownership.first(random) : ownership);
         Tracker tracker;
         try {
-            tracker = new Tracker(dispatcher, core, link, context, deletions, unusedTimer, leftovers, seals);
+            tracker = new Tracker(dispatcher, core, link, context, deletions, unusedTimer, leftovers, seals, prefetch(dispatcher, core));
         } catch (RecoverDelayedDeliveryTrackerException e) {
             // Left-over snapshots look empty, so there is no recovery that could fail.
             throw new IllegalStateException("cannot make a tracker for " + dispatcher.getName(), e);
@@ -186,6 +197,13 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         watch.add(core);
         link.register(core);
         return tracker;
+    }
+
+    private EntryPrefetch prefetch(AbstractPersistentDispatcherMultipleConsumers dispatcher, TrackerCore core) {
+        EntryCacheReader reader = prefetchEntries == 0 ? null
+                : EntryCacheReader.of(dispatcher.getCursor().getManagedLedger(), bookKeeper);
+        return reader == null ? null
+                : new EntryPrefetch(core.queue()::isNear, reader, System::nanoTime, prefetchEntries, prefetchAheadNs);
     }
 
     /** Pulsar 5.0 asks for a tracker with this method, without the dispatcher's lock; earlier ones do not know it. */

@@ -16,7 +16,7 @@ final class TrackerMetrics {
 
     private TrackerMetrics() {}
 
-    static Map<String, TopicMetricBean> of(TrackerCore.Stats core, DaemonLink.Stats link) {
+    static Map<String, TopicMetricBean> of(TrackerCore.Stats core, DaemonLink.Stats link, long prefetched) {
         Map<String, TopicMetricBean> metrics = new HashMap<>();
         put(metrics, "connected", link.connected() && core.open() ? 1 : 0);
         put(metrics, "tracked_entries", core.tracked());
@@ -24,6 +24,7 @@ final class TrackerMetrics {
         put(metrics, "handed_out_entries", core.handedOut());
         put(metrics, "pending_entries", core.pending() + core.undecided());
         put(metrics, "read_ahead_entries", core.readAhead());
+        put(metrics, "prefetched_entries", prefetched);
         put(metrics, "settling_entries", core.settling());
         put(metrics, "paused", core.paused() ? 1 : 0);
         put(metrics, "release_paused", core.pace().isPaused() ? 1 : 0);

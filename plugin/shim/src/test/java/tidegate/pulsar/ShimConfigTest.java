@@ -24,7 +24,7 @@ class ShimConfigTest {
     void onlyTheSocketHasNoDefault() throws ShimConfigException {
         properties.setProperty("tidegateSocket", " /run/tidegate.sock ");
         assertEquals(new ShimConfig(Path.of("/run/tidegate.sock"), Optional.empty(), 2000, 20_000, 200_000, 1_000_000, 50,
-                10_000, true, 100_000, 1_000_000, "none"), read());
+                10_000, true, 100_000, 1_000_000, 2_000, "none"), read());
     }
 
     @Test
@@ -41,7 +41,9 @@ class ShimConfigTest {
         properties.setProperty("tidegateReadAhead", "false");
         properties.setProperty("tidegateReadAheadEntries", "5000");
         properties.setProperty("tidegateReadAheadPerSecond", "6000");
-        assertEquals(new ShimConfig(Path.of("/s"), Optional.of("b1"), 100, 7, 8, 9000, 10, 0, false, 5000, 6000, "bookkeeper"), read());
+        properties.setProperty("tidegatePrefetchEntries", "0");
+        assertEquals(new ShimConfig(Path.of("/s"), Optional.of("b1"), 100, 7, 8, 9000, 10, 0, false, 5000, 6000, 0,
+                "bookkeeper"), read());
     }
 
     @ParameterizedTest
@@ -50,7 +52,7 @@ class ShimConfigTest {
         "tidegateCredit, -1", "tidegateCredit, 1.5", "tidegateMaxPendingEntries, 10", "tidegateAckPollMillis, 0",
         "tidegateDaemonWaitMillis, -5", "tidegateIndexLog, somewhere", "tidegateIndexLog, s3://key:secret@bucket",
         "tidegateNearMaxEntries, many", "tidegateReadAhead, yes",
-        "tidegateReadAheadEntries, 0", "tidegateReadAheadPerSecond, 0"
+        "tidegateReadAheadEntries, 0", "tidegateReadAheadPerSecond, 0", "tidegatePrefetchEntries, -1", "tidegatePrefetchEntries, all"
     })
     void aBadValueIsRefusedByItsName(String key, String value) {
         properties.setProperty("tidegateSocket", "/run/tidegate.sock");

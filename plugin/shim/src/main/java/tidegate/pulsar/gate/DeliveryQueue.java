@@ -104,6 +104,11 @@ public final class DeliveryQueue {
         return contained.contains(ledgerId, entryId);
     }
 
+    /** True if the position will be handed out when it is due. */
+    public boolean isNear(long ledgerId, long entryId) {
+        return view.isNear(ledgerId, entryId);
+    }
+
     // ---- what is due ----------------------------------------------------------------------------------------------
 
     /** True if there is something to pop. */

@@ -12,6 +12,9 @@ public interface PositionView {
     /** True if the dispatcher must not read the position. */
     boolean contains(long ledgerId, long entryId);
 
+    /** True if this broker hands it out when it is due. */
+    boolean isNear(long ledgerId, long entryId);
+
     /** The positions that the dispatcher's cursor must not read. */
     PositionSet containedPositions();
 

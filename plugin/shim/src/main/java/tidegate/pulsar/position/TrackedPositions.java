@@ -113,6 +113,11 @@ public final class TrackedPositions implements PositionView {
         return left;
     }
 
+    @Override
+    public boolean isNear(long ledgerId, long entryId) {
+        return near.contains(ledgerId, entryId);
+    }
+
     /** True if this broker gates it, or has handed it out. */
     public boolean isHere(long ledgerId, long entryId) {
         return near.contains(ledgerId, entryId) || handedOut.contains(ledgerId, entryId);

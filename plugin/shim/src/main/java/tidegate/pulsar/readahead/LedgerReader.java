@@ -134,15 +134,19 @@ public final class LedgerReader implements TopicReader {
         });
     }
 
+    /** A topic's ledger, to be read beside its owner. */
+    static CompletableFuture<ReadHandle> open(BookKeeper bookKeeper, ManagedLedgerConfig config, long ledgerId) {
+        return bookKeeper.newOpenLedgerOp().withLedgerId(ledgerId).withRecovery(false)
+                .withDigestType(config.getDigestType()).withPassword(config.getPassword()).execute();
+    }
+
     private CompletableFuture<ReadHandle> handle(long ledgerId) {
         CompletableFuture<ReadHandle> opened = handles.get(ledgerId);
         if (opened == null || opened.isCompletedExceptionally()) {
             while (handles.size() >= MAX_HANDLES) {
                 close(handles.pollFirstEntry());
             }
-            ManagedLedgerConfig config = ledger.getConfig();
-            opened = bookKeeper.newOpenLedgerOp().withLedgerId(ledgerId).withRecovery(false)
-                    .withDigestType(config.getDigestType()).withPassword(config.getPassword()).execute();
+            opened = open(bookKeeper, ledger.getConfig(), ledgerId);
             handles.put(ledgerId, opened);
         }
         return opened;
