@@ -194,6 +194,7 @@ def test_metrics_of_the_broker_show_the_tracker(lane: Lane) -> None:
         "pending_entries": 0.0,
         "settling_entries": 0.0,
         "read_ahead_entries": 0.0,
+        "prefetched_entries": 0.0,
         "paused": 0.0,
         "release_paused": 0.0,
         "release_rate": 0.0,
