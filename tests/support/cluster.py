@@ -31,7 +31,8 @@ from tidegate.plugin.wire.client import ask_socket
 
 PULSAR_HOME = Path(os.environ.get("TIDEGATE_TEST_PULSAR_HOME") or pulsar_home(os.environ))
 SHIM_JAR = Path(os.environ.get("TIDEGATE_TEST_SHIM_JAR") or BUILT_JAR)
-PULSAR_MAJOR = int((os.environ.get(VARIABLE) or PULSAR.version).partition(".")[0])
+PULSAR_VERSION = os.environ.get(VARIABLE) or PULSAR.version
+PULSAR_MAJOR = int(PULSAR_VERSION.partition(".")[0])
 """The first number of the version under test."""
 RETAINED = "public/retained"
 SUBSCRIBED = "public/default"

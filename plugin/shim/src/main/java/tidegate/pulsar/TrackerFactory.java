@@ -125,8 +125,8 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
                     config.readAheadEntries());
             readAhead.start();
         }
-        // From 5.0 on a replay reads runs of positions at once.
-        prefetchEntries = bookKeeper == null || version.startsWith("5.") ? 0 : config.prefetchEntries();
+        // 4.2's cache was not tried enough, and 5.0 replays runs of positions at once.
+        prefetchEntries = bookKeeper != null && version.startsWith("4.0.") ? config.prefetchEntries() : 0;
         prefetchAheadNs = TimeUnit.MILLISECONDS.toNanos(pulsar.getConfig().getManagedLedgerCacheEvictionTimeThresholdMillis())
                 / PREFETCH_SHARE;
         poller = new BackoffPoller(System::nanoTime);

@@ -9,7 +9,7 @@ import tidegate.pulsar.position.PositionPredicate;
 /**
  * Reads the entries that a subscription will hand out next into the broker's cache, many at a time.
  *
- * <p>Pulsar before 5.0 replays each position by a read of its own, at twice the processor time of all else. Where positions
+ * <p>Pulsar 4.0 replays each position by a read of its own, at twice the processor time of all else. Where positions
  * leave in the order of their ledger, as bursts and constant delays have it, the next ones are known: near positions behind
  * the last one. A window of them is read, as many as leave within {@code aheadNs} at the present rate, so that the cache still
  * has them by then.
