@@ -109,18 +109,21 @@ class Subscription:
 @dataclass(slots=True)
 class Pace:
     """The knowledge of a subscription's pause. `paused`: nothing leaves for the first time, for certain.
-    `may_be_paused`: it may have to be resumed. `unanswered`: requests that may take effect at any time.
+    `may_be_paused`: it may have to be resumed. `unanswered`: requests that may take effect at any time;
+    `side_by_side`: of two at once, each on a connection of its own, either may be the last.
     `sent`: what has left at least once. `changed_ns`: when it was last asked for, or answered."""
 
     paused: bool = False
     may_be_paused: bool = False
     unanswered: int = 0
+    side_by_side: bool = False
     sent: set[Position] = field(default_factory=set)
     changed_ns: int = 0
 
     def asked(self, now_ns: int) -> None:
         """Somebody asks for another: it may be in force before the answer."""
         self.paused, self.may_be_paused = False, True
+        self.side_by_side = self.unanswered > 0
         self.unanswered += 1
         self.changed_ns = now_ns
 
@@ -128,7 +131,7 @@ class Pace:
         """The request is over; `done`: it is in force, and stored."""
         self.unanswered -= 1
         self.changed_ns = now_ns
-        if done and not self.unanswered:
+        if done and not self.unanswered and not self.side_by_side:
             self.paused = self.may_be_paused = pauses
 
     def forget(self, *, may_be_paused: bool) -> None:
