@@ -341,7 +341,8 @@ PLANTS = (
         "but it must be",
         ("objects", "move"),
         {**_LOG, "log_objects": True},
-        or_says=("loses blocks: ledger",),  # it is a record of blocks
+        # It is a record of blocks, or a snapshot's end.
+        or_says=("loses blocks: ledger", "cannot read an index log that nobody has damaged"),
     ),
     Plant(
         "a log that is behind takes what was acknowledged since",
