@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.suite.__main__ import HERE, TESTS, full_name
+from tests.suite.__main__ import HERE, TESTS, full_name, main
 from tidegate.plugin.errors import SetupError
 from tidegate.plugin.local.assembled import read_lock
 
@@ -25,3 +25,13 @@ def test_tests_are_known_by_their_classes() -> None:
     assert len({full_name(test) for test in TESTS}) == len(TESTS)
     with pytest.raises(SetupError, match="OtherTest is none of DelayedDeliveryTest, "):
         full_name("OtherTest#testIt")
+
+
+def test_a_version_without_tests_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TIDEGATE_PULSAR", "5.0.1")
+    assert main([]) == 2
+    assert capsys.readouterr().err == (
+        "tests.suite: Maven Central has no tests of Pulsar 5.0.1 that run here: try 4.0.8 or 4.2.4\n"
+    )

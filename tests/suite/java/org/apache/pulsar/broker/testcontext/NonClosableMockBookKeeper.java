@@ -14,7 +14,7 @@ public class NonClosableMockBookKeeper extends PulsarMockBookKeeper {
         super(executor);
     }
 
-    @Override
+    /** 4.0.8 has no such method to override. */
     public void asyncOpenLedger(long ledgerId, DigestType digest, byte[] password, OpenCallback callback, Object context,
             boolean keepUpdateMetadata) {
         asyncOpenLedger(ledgerId, digest, password, callback, context);
