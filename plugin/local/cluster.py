@@ -100,7 +100,8 @@ class LocalCluster:
     """ZooKeeper, a bookie, and ``brokers`` brokers with a daemon each.
 
     ``jar`` is the shim; without one the brokers run Pulsar's own tracker and there are no daemons. ``conf``
-    overrides keys of the distribution's ``broker.conf`` for every broker. The daemons' sockets are in
+    overrides keys of the distribution's ``broker.conf`` for every broker, ``bookie_conf`` of its
+    ``bookkeeper.conf``. The daemons' sockets are in
     ``socket_dir``, whose path must be short; they get ``daemon_settings``. With ``counters`` the brokers
     count their reads. Errors are ``LocalProcessError``.
     """
@@ -114,6 +115,7 @@ class LocalCluster:
         jar: Path | None,
         brokers: int = 2,
         conf: Mapping[str, str] | None = None,
+        bookie_conf: Mapping[str, str] | None = None,
         daemon_settings: Mapping[str, str] | None = None,
         counters: bool = False,
         jvm: Jvm | None = None,
@@ -152,6 +154,7 @@ class LocalCluster:
                 "metadataServiceUri": f"metadata-store:{self._store}",
                 "journalDirectory": str(work_dir / "bookie" / "journal"),
                 "ledgerDirectories": str(work_dir / "bookie" / "ledgers"),
+                **(bookie_conf or {}),
             },
             jvm=small,
             guard=guard,

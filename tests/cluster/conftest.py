@@ -28,7 +28,8 @@ def two(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     """ZooKeeper, a bookie, two brokers and two daemons.
 
     A module may set the home of index logs (``INDEX_LOG``), the daemons' settings (``DAEMON_SETTINGS``), the
-    brokers' (``CONF``), and a program in the place of ``tidegate`` (``DAEMON_PROGRAM``).
+    brokers' (``CONF``), the bookie's (``BOOKIE_CONF``), and a program in the place of ``tidegate``
+    (``DAEMON_PROGRAM``).
     """
     try:
         check_parts(TrackerKind.TIDEGATE)
@@ -43,6 +44,7 @@ def two(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
             daemon_settings=getattr(request.module, "DAEMON_SETTINGS", None),
             daemon_program=getattr(request.module, "DAEMON_PROGRAM", None),
             broker_conf=getattr(request.module, "CONF", None),
+            bookie_conf=getattr(request.module, "BOOKIE_CONF", None),
         )
         try:
             started.start()

@@ -18,8 +18,9 @@ from tests.support.two_brokers import TwoBrokers
 from tests.support.waiting import wait_until
 
 INDEX_LOG = "bookkeeper"
-# Sessions outlive the standstill.
+# Sessions outlive the standstill. The bookie's of 10 s did not always, and then no ledger could be created.
 CONF = {"metadataStoreSessionTimeoutMillis": "60000"}
+BOOKIE_CONF = {"zkTimeout": "60000"}
 STILL_S, REFUSED_S, MOVING_S = 30.0, 15.0, 8.0
 UNCLAIMED = "could not be written: epoch"
 """The broker's log says so of each claim that is refused."""

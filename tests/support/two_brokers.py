@@ -48,11 +48,18 @@ class TwoBrokers:
         daemon_settings: Mapping[str, str] | None = None,
         daemon_program: Path | None = None,
         broker_conf: Mapping[str, str] | None = None,
+        bookie_conf: Mapping[str, str] | None = None,
     ) -> None:
         own = {"tidegateIndexLog": index_log, **servlet_conf(work_dir / "nar")}
         conf = {**_CONF, **own, **(broker_conf or {})}
         self.cluster = LocalCluster(
-            PULSAR_HOME, work_dir, socket_dir, jar=SHIM_JAR, conf=conf, daemon_settings=daemon_settings
+            PULSAR_HOME,
+            work_dir,
+            socket_dir,
+            jar=SHIM_JAR,
+            conf=conf,
+            bookie_conf=bookie_conf,
+            daemon_settings=daemon_settings,
         )
         if daemon_program is not None:
             for node in self.cluster.nodes:
