@@ -413,7 +413,8 @@ class World:
             return Cause.MOVED
         if tag[1] != served.broker.daemon.disk.life or served.broker.daemon.disk.damaged:
             return Cause.DATA_LOST
-        if served.was_known(position):
+        # Pulsar, put back, knows nothing of what was acknowledged after the backup.
+        if served.was_known(position) and not served.broker.daemon.promises.histories:
             raise Violation(f"{position} comes again though the daemon knew, and was asked by this owner")
         return None
 
