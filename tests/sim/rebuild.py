@@ -54,8 +54,11 @@ class Rebuild:
             self._left.append(self._disown(let_go))
         self._let_go = PositionSet.of(let_go)
         self._index = index
-        self._sent: deque[tuple[PositionSet, object]] = deque()
-        """Positions without an answer, and the history of the index then."""
+        self._sent: dict[int, tuple[PositionSet, object]] = {}
+        """Positions without an answer, and the history of the index then, by the number of their INGEST.
+
+        One that waits for room in staging may be answered after a later one.
+        """
         self._unanswered = 0
         self._taken = False
         self._last_seq = 0
@@ -108,18 +111,18 @@ class Rebuild:
             case Ping():
                 self._send(Pong(), seq)
             case Reply():
-                self._on_reply(json.loads(message.body))
+                self._on_reply(json.loads(message.body), seq)
             case _:
                 self.end()  # the daemon shuts down
 
-    def _on_reply(self, reply: dict[str, object]) -> None:
+    def _on_reply(self, reply: dict[str, object], seq: int) -> None:
         self._kernel.note(f"rebuild <- {reply}")
         if "error" in reply:
             self.end()  # another one runs, or the store fails
             return
         if self._taken:
             self._unanswered -= 1
-            self._check_is_in(*self._sent.popleft())
+            self._check_is_in(*self._sent.pop(seq))
         elif "known" not in reply:
             raise Violation(f"the daemon answers take-in with {reply}")
         self._taken = True
@@ -130,7 +133,7 @@ class Rebuild:
             positions = (
                 PositionSet() if message.disown else PositionSet.of_entries(decode_block(message.block))
             )
-            self._sent.append((positions.difference(self._let_go), self._history()))
+            self._sent[self._last_seq + 1] = (positions.difference(self._let_go), self._history())
             self._send(message)
         if not self._unanswered:
             self.end()
