@@ -53,7 +53,7 @@ class DelayIndex:
         when it is opened, and by who has heard of a block, see `Catalog.on_corrupt_block`; reset by who goes
         on with it for want of a copy."""
         self.state = state or PositionState()
-        """What is held, in flight, acknowledged and moved, and by whose word. To be asked, not changed."""
+        """The held, in-flight, acknowledged and moved positions, and the owner. Ask it, do not change it."""
         self.width = width
         """The width of the slices for entries spilled from now on. To be asked, not changed."""
         self._context = context
@@ -64,7 +64,7 @@ class DelayIndex:
             self.name, context, own_journal, self.state, self._quarantine, width, self._notices
         )
         self.timeline = parts.timeline
-        """What is due when: it hands out."""
+        """The entries by due time: it hands out."""
         self.upkeep = parts.upkeep
         """What background work does for it; the catalog decides when."""
         self._changes = parts.changes
