@@ -67,7 +67,8 @@ _START_AGAIN_NS = 1_000 * NS_PER_MS
 
 @dataclass(frozen=True)
 class DaemonOptions:
-    """`settings`: what differs from the daemon's defaults; `lag_ns`: how late a turn of its loop may be."""
+    """`settings`: those that differ from the daemon's defaults; `lag_ns`: how late a turn of its loop may be;
+    `log_objects`: index logs lie in an object store."""
 
     index: IndexOptions = field(default_factory=IndexOptions)
     log: LogOptions = field(default_factory=LogOptions)
@@ -76,6 +77,7 @@ class DaemonOptions:
     lag_ns: int = 200_000
     job_delay_ns: int = NS_PER_MS
     start_ns: int = 200 * NS_PER_MS
+    log_objects: bool = False
 
 
 class _Log:
@@ -293,10 +295,10 @@ class Life:
     def _require_damage(self, reason: str) -> None:
         """Raises Violation if no log has been damaged: whatever was written can be read.
 
-        Not of a ledger that is gone: its owner may have deleted it, or ended the reading, meanwhile.
+        Not of a ledger that is gone, nor of objects: an owner may delete them meanwhile, one by one.
         """
         promises = self._host.promises
-        if "is not open, or has no entry" in reason:
+        if self._host.options.log_objects or "is not open, or has no entry" in reason:
             return
         if not (promises.logs.have_damage or promises.histories):
             raise Violation(f"{self._host.name} cannot read an index log that nobody has damaged: {reason}")
