@@ -23,13 +23,12 @@ import tidegate.pulsar.web.Guard;
 import tidegate.pulsar.web.Problem;
 
 /**
- * The broker's own rules, in the order of its admin interface: who asks, whether that one may, whether the topic is one, and
- * which broker owns it.
+ * The broker's own checks, in the order of its admin interface: authentication, authorization, the topic, its owner.
  *
- * <p>Who may see a topic's stats may look at its tide, who may consume from a subscription at that one; who may also produce to
- * the topic may change it. A namespace's tide is for those that may list its topics. Pulsar's provider lets a tenant's
- * administrators and superusers do all of that, and superusers alone see all that a broker has. Nothing is told of a topic before
- * that is known.
+ * <p>A topic's tide needs permission for its stats, a subscription's permission to consume from it, a change also permission to
+ * produce to the topic, and a namespace's tide permission to list its topics. Pulsar's provider gives a tenant's administrators
+ * and superusers all of these; superusers alone see everything of a broker. No answer says anything of a topic before
+ * authorization.
  */
 final class BrokerGuard implements Guard {
     private static final Logger LOG = LoggerFactory.getLogger(BrokerGuard.class);

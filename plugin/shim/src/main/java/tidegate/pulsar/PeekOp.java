@@ -131,7 +131,7 @@ final class PeekOp {
         return property.getKey().equals(peek.property()) && property.getValue().equals(peek.value());
     }
 
-    /** On a thread of BookKeeper's, which others need: it writes no more text than it tells, and a part. */
+    /** Runs on a thread of BookKeeper's, which others need: it writes no more text than the answer takes, and a part. */
     @GuardedBy("this")
     private byte[] content(int sizeBytes) {
         StringBuilder text = new StringBuilder("{\"size_bytes\":").append(sizeBytes);

@@ -14,7 +14,7 @@ import org.apache.pulsar.broker.delayed.bucket.BucketDelayedDeliveryTracker;
  * implement.
  *
  * <p>A method that the shim inherits is Pulsar's: it may make a tracker of Pulsar's own, or answer from buckets that are empty
- * here, and nobody would notice. So each must be implemented, or stand on the list of those that were read and do neither.
+ * here, and nobody would notice. So each must be implemented, or be on the list of reviewed ones that do neither.
  */
 final class PulsarInterfaces {
     /**
@@ -26,7 +26,7 @@ final class PulsarInterfaces {
             "getCtx()", "getIndex()", "getBucketsCount()", "getTotalSnapshotLengthBytes()",
             "recoverBucketSnapshot()", "recoverBucketSnapshotAsync(ScheduledExecutorService)");
 
-    /** Types of others, as Netty's TimerTask: no dispatcher asks for a tracker by them, and they change with each patch. */
+    /** Foreign types, such as Netty's TimerTask: no dispatcher asks for a tracker by them, and they change with each patch. */
     private static final Set<String> OTHERS = Set.of("java.", "io.netty.");
 
     private PulsarInterfaces() {}

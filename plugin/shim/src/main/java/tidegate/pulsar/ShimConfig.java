@@ -11,7 +11,7 @@ import tidegate.pulsar.indexlog.LogLedgers;
  * The shim's keys of broker.conf. Times are in ms, sizes in entries.
  *
  * @param socket the daemon's Unix domain socket ({@code tidegateSocket})
- * @param brokerName how this broker names itself to the daemon, unless by where it listens ({@code tidegateBrokerName})
+ * @param brokerName this broker's name at the daemon, in place of its listening address ({@code tidegateBrokerName})
  * @param horizonMs entries due within it are pushed to the broker ahead of time ({@code tidegateHorizonMillis})
  * @param credit pushed entries of one subscription that the broker holds at most ({@code tidegateCredit})
  * @param nearMaxEntries own entries that are gated here at most while the daemon is there
@@ -47,7 +47,7 @@ record ShimConfig(Path socket, Optional<String> brokerName, int horizonMs, int c
     static final String PREFETCH_ENTRIES = "tidegatePrefetchEntries";
     static final String ALLOW_UNKNOWN_VERSION = "tidegateAllowUnknownVersion";
 
-    /** 4.0, 4.2 and 5.0, which the shim was compiled and tested against, and 4.1 between: none could be had to try. */
+    /** Compiled and tested against 4.0, 4.2 and 5.0. 4.1 lies between them and is untried. */
     private static final Pattern KNOWN_VERSIONS = Pattern.compile("(4\\.[012]|5\\.0)\\.\\d+.*");
 
     private static final Pattern URL = Pattern.compile("[a-z][a-z0-9+.-]*://[!-?A-~]{1,1000}");

@@ -13,11 +13,11 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Closes a topic whose cursor goes by an old version of its metadata, so that its clients come back and have it loaded anew.
+ * Closes a topic whose cursor has an old version of its metadata; its clients come back and have it loaded anew.
  *
- * <p>Pulsar's cursor reads that version when it is loaded, and hardly ever again: after a late write of a former owner, one that
- * was paused, say, every write of this one is refused. A topic is rarely closed twice in a row: if one closing does not help,
- * another would only disturb its clients.
+ * <p>Pulsar's cursor reads that version when it is loaded, and hardly ever again: after a late write of a paused former owner
+ * every write of this one is refused. A topic is rarely closed twice in a row: if one closing does not help, another would only
+ * disturb its clients.
  */
 final class TopicUnloader {
     private static final Logger LOG = LoggerFactory.getLogger(TopicUnloader.class);

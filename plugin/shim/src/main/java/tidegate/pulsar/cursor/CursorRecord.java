@@ -22,7 +22,7 @@ public final class CursorRecord {
     private CursorRecord() {
     }
 
-    /** The ownership that a cursor's properties tell; null if there is none. */
+    /** The ownership in a cursor's properties; null if there is none. */
     public static Ownership ownership(ManagedCursor cursor) {
         Map<String, String> properties = cursor.getCursorProperties();
         if (properties == null) {
@@ -37,8 +37,8 @@ public final class CursorRecord {
     }
 
     /**
-     * The pace of release that a cursor's properties tell. An unreadable one pauses: that shows, and somebody can undo it, while
-     * nobody can undo a delivery. {@code unreadable} gets its text then.
+     * The pace of release in a cursor's properties. An unreadable one pauses: an operator can undo a pause, and nobody a
+     * delivery. {@code unreadable} gets its text then.
      */
     public static ReleasePace pace(ManagedCursor cursor, Consumer<String> unreadable) {
         Map<String, String> properties = cursor.getCursorProperties();

@@ -18,13 +18,13 @@ import org.slf4j.LoggerFactory;
 import tidegate.pulsar.gate.Seal;
 
 /**
- * Keeps a {@link Seal} stored with the acknowledgements that a cursor has beyond its mark-delete position, with consumers or
- * without, of any type, and with a tracker or without.
+ * Keeps a {@link Seal} stored with a cursor's acknowledgements beyond its mark-delete position, whatever its consumers, its
+ * type and its tracker.
  *
- * <p>Not only a reset takes the seal. Skipped messages, a backlog quota and a cumulative acknowledgement move mark-delete forward
- * and store it without any properties, while all acknowledgements beyond stay. Their record looks like a reset's, but in memory
- * the cursor is right once the move or the reset is done. So the cursor is soon stored again with a seal: then a record without
- * one is a reset's, but for the moment in between.
+ * <p>Resets are not alone in taking the seal: skipped messages, a backlog quota and a cumulative acknowledgement move
+ * mark-delete forward and store it without properties, while all acknowledgements beyond stay. Their record looks like a
+ * reset's, but in memory the cursor is right once the move or the reset is done. So the cursor is soon stored again with a
+ * seal; from then on only a reset's record lacks one.
  *
  * <p>No seal is put during a reset: Pulsar has taken the seal then, and not yet the acknowledgements. It begins a reset on the
  * {@link LedgerThread} alone, and refuses to move mark-delete until that is done. So the seal goes with a mark-delete to where

@@ -17,19 +17,19 @@ import tidegate.pulsar.gate.Seal;
 import tidegate.pulsar.wire.Ownership;
 
 /**
- * Resets a cursor once more that was loaded from the record of a reset.
+ * Resets a cursor once more if it was loaded from a reset's record.
  *
  * <p>Pulsar stores a reset together with the acknowledgements that it takes back, clears them when that is written, and stores
- * the cleared ones with the next write. If a broker ends before that write, the next owner loads the record: the reset's
- * position, with the acknowledgements from before it, so that messages do not come which the user was told will come again. The
- * {@link Seal} tells: a reset empties the properties of the mark-delete position. Where acknowledgements have been stored with a
- * seal, as the {@link Ownership} knows, and it is gone, the last record is a reset's.
+ * the cleared ones with the next write. If a broker ends before that write, the next owner loads the reset's position with the
+ * acknowledgements from before it, and messages stay away although the user heard of success. A missing {@link Seal} shows
+ * this: a reset empties the properties of the mark-delete position, and the {@link Ownership} knows that the acknowledgements
+ * have been stored with a seal.
  *
- * <p>Invariants: each cursor is checked once, before any tracker of this broker can put a seal there; it is reset to its position
- * at that time, wherever consumers who came first have moved it; until that is done no seal is put, and it is tried again.
+ * <p>Invariants: each cursor is checked once, before any tracker of this broker can put a seal there. It is reset to its
+ * position at that time, even if early consumers have moved it. Until then nobody puts a seal, and failures are repeated.
  *
- * <p>The same shows where the broker ended right after something else that takes the seal, before {@link StoredSeals} had stored
- * another: acknowledgements beyond the cursor's position are lost then, and those messages come again.
+ * <p>A broker that ended right after another operation had taken the seal, before {@link StoredSeals} stored a new one, leaves
+ * the same record: acknowledgements beyond the cursor's position are lost then, and those messages come again.
  */
 public final class UndoneResets {
     private static final Logger LOG = LoggerFactory.getLogger(UndoneResets.class);

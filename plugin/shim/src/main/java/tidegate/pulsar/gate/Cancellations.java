@@ -13,9 +13,9 @@ import tidegate.pulsar.wire.Standing;
  * Cancels messages: takes back those that no consumer has, as if they had been acknowledged before a failover.
  *
  * <p>This broker alone decides. Under the tracker's lock a position is either handed out or settling from then on; the
- * dispatcher skips settling positions, and nobody reads them. A cancelled position is in the outbox as acknowledged. That is not
- * enough for a promise: after a crash of the broker the next owner decides alone if the daemon is away, and goes by the cursor's
- * record. So a decision is told after the record has {@link #toStore}. Guarded by the tracker's lock.
+ * dispatcher skips settling positions, and nobody reads them. A cancelled position is in the outbox as acknowledged. That is
+ * not enough for a promise: after a crash of the broker, with the daemon away, the next owner decides alone, by the cursor's
+ * record. So the answer waits until the record has {@link #toStore}. Guarded by the tracker's lock.
  */
 final class Cancellations {
     private final TrackedPositions positions;

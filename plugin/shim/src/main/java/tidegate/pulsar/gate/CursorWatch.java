@@ -10,9 +10,9 @@ import tidegate.pulsar.wire.PositionBitmaps;
 /**
  * Learns from the tracker's cursor: acknowledgements, progress of mark-delete, and resets.
  *
- * <p>An acknowledgement is true of one {@link Seal}: it is found and reported under that seal, and checked again when the seal
- * is gone. Invariant, walked by {@link #check}: nothing is contained up to the mark-delete position seen last. Guarded by the
- * tracker's lock.
+ * <p>An acknowledgement is true under one {@link Seal}: the watch finds and reports it under that seal, and checks it again
+ * when the seal is gone. Invariant, walked by {@link #check}: nothing is contained up to the mark-delete position seen last.
+ * Guarded by the tracker's lock.
  */
 final class CursorWatch {
     private static final Logger LOG = LoggerFactory.getLogger(CursorWatch.class);
@@ -45,7 +45,7 @@ final class CursorWatch {
         }
     }
 
-    /** A reset has taken the seal, or something else: skipping, clearing the backlog. If only that, settling ones settle on. */
+    /** A reset has taken the seal, or a skip or a cleared backlog, after which settling ones go on settling. */
     private void onSealGone() {
         // First, so that every look from now on is true of the new seal.
         boolean holds = seal.replace();

@@ -5,8 +5,8 @@ import tidegate.pulsar.position.TrackedPositions;
 import tidegate.pulsar.wire.PositionBitmaps;
 
 /**
- * Tells how positions stand that somebody wants to cancel or move. This broker alone knows: under the tracker's lock the
- * dispatcher has a position, or has not. Guarded by that lock.
+ * The states of positions to be cancelled or moved. This broker alone knows them: under the tracker's lock the dispatcher has a
+ * position, or has not. Guarded by that lock.
  */
 final class Inquiry {
     /** The positions as the cursor has them, under one seal. */
@@ -44,8 +44,8 @@ final class Inquiry {
     }
 
     /**
-     * A message that is read again waits like any other: the dispatcher asks the tracker about it before a consumer has it, and
-     * hears that it stays if it is cancelled or moves by then.
+     * A message that is read again waits like any other: the dispatcher asks the tracker before a consumer gets it, and keeps
+     * it back if it is cancelled or moving by then.
      */
     Standing sort(PositionBitmaps asked, Look look) {
         PositionBitmaps waiting = new PositionBitmaps();

@@ -140,8 +140,8 @@ final class Intake {
     }
 
     /**
-     * True if a contained entry that is due must wait: nobody has handed it out yet, or nothing leaves at present and no consumer
-     * has had it.
+     * True if a contained, due entry must wait: it was not handed out yet, or nothing leaves at present and no consumer has had
+     * it.
      */
     private boolean isHeldBack(long ledgerId, long entryId) {
         if (!positions.isHandedOut(ledgerId, entryId)) {
@@ -174,7 +174,7 @@ final class Intake {
         for (int i = from; i < to; i++) {
             long ledgerId = records.ledgerId(i);
             long entryId = records.entryId(i);
-            // In this order, as an entry handed out stays contained until it has been seen deleted.
+            // In this order, because an entry handed out stays contained until the watch has seen it deleted.
             boolean unknown = sought.contains(ledgerId, entryId)
                     || !positions.contains(ledgerId, entryId) && !context.isDeleted(ledgerId, entryId);
             if (unknown && !positions.isReported(ledgerId, entryId) && !positions.isDoubtful(ledgerId, entryId)) {

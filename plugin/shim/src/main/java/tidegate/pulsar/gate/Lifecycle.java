@@ -9,9 +9,9 @@ import tidegate.pulsar.timing.Wait;
 import tidegate.pulsar.wire.PositionBitmaps;
 
 /**
- * The life of a tracker, which ends in steps. Its dispatcher lets go of it first. It is finished once the cursor is closed,
- * too, and the last acknowledgements are told. It is closed when the daemon has all of that on disk and in the index log, and
- * says so with CLOSE.
+ * The life of a tracker, which ends in steps: its dispatcher lets go of it; it is finished once the cursor is closed, too, and
+ * its last acknowledgements are in the outbox; it is closed when the daemon has them on disk and in the index log, and says so
+ * with CLOSE.
  *
  * <p>It only moves forward. Changes take the tracker's lock; any thread may read the state.
  */

@@ -13,7 +13,7 @@ import tidegate.pulsar.wire.PositionBitmaps;
 import tidegate.pulsar.wire.Records;
 
 /**
- * The changes that one subscription has told, or will tell, the daemon and that are not yet durable there, in order.
+ * The changes of one subscription for the daemon, sent or not, that are not durable there yet, in order.
  *
  * <p>Invariant: a change leaves the outbox only when the daemon has said DURABLE for it. Changes that a broken connection lost
  * are sent again on the next one, renumbered from 1. Every change is idempotent, so sending it twice is harmless. Adds go to two
@@ -161,7 +161,7 @@ public final class Outbox {
         }
     }
 
-    /** Forgets the acknowledgements: they were true of a seal that the cursor has lost. */
+    /** Forgets the acknowledgements: they were true under a seal that the cursor has lost. */
     void dropAcknowledgements() {
         sent.removeIf(change -> change.frame instanceof Frame.Ack);
         unsent.removeIf(change -> change.frame instanceof Frame.Ack);

@@ -7,7 +7,7 @@ import tidegate.pulsar.wire.Frame;
 import tidegate.pulsar.wire.ReleasePace;
 
 /**
- * The daemon's requests for another pace of release, and what either side tells the other of the pace.
+ * The daemon's requests for another pace of release, and the news of the pace between both sides.
  *
  * <p>Rule kept here: a pace is in force only once it is stored, so the next owner keeps it. Called by the link's
  * thread, without any lock; takes the tracker's lock.
@@ -62,8 +62,8 @@ public final class PaceRequests {
     }
 
     /**
-     * Somebody wants another pace, or to know the one in force. It is stored first; the answer comes on any thread. Paces are stored
-     * in the order of the calls, so the last one holds.
+     * Sets another pace, or tells the one in force. A pace is stored first; the answer comes on any thread. Paces are stored in
+     * the order of the calls, so the last one holds.
      */
     public CompletableFuture<Frame.Paced> ask(Frame.Pace asked) {
         CompletableFuture<Frame.Paced> answer = new CompletableFuture<>();
@@ -115,7 +115,7 @@ public final class PaceRequests {
             if (isLettingGo()) {
                 return paced(LETS_GO);
             }
-            // Not the one that was asked for: another may have been written since.
+            // The stored pace, not the requested one: another may have been written since.
             pacer.set(context.pace());
             isDue = alarm.isDue(clock.millis());
             paced = paced(pacer.pace().equals(pace) ? "" : "somebody has set another pace meanwhile");

@@ -5,8 +5,8 @@ import tidegate.pulsar.wire.FrameCodec;
 import tidegate.pulsar.wire.ReleasePace;
 
 /**
- * The pace that the daemon knows of, and when it has to hear of another: after a former tracker has written one, or one was
- * stored for a stream that is gone.
+ * The pace that the daemon knows, and whether it needs news: after a former tracker has written a pace, or one was stored for a
+ * closed stream.
  *
  * <p>Invariant: the last PACED on a stream has {@link #told}; without one everything leaves as it comes. Guarded by the tracker's
  * lock.

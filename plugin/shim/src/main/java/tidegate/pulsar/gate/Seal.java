@@ -4,16 +4,16 @@ import java.util.List;
 import java.util.random.RandomGenerator;
 
 /**
- * The mark by which a reset of the cursor is noticed: a random number, the generation, in the properties that Pulsar keeps and
- * persists together with the cursor's mark-delete position and its individual acknowledgements.
+ * The mark that shows a reset of the cursor: a random number, the generation, in the properties that Pulsar persists together
+ * with the cursor's mark-delete position and its individual acknowledgements.
  *
  * <p>Acknowledging keeps it, loading the topic again brings it back with the acknowledgements it was stored with, and every reset
  * removes it in the same step that clears them. So an acknowledgement seen under a seal is true as long as that seal is there,
  * whoever owned the topic meanwhile. Why not a counter: docs/decisions/acknowledgement-seal.md.
  *
- * <p>Skipping and other moves forward remove it, too, and take nothing back. A consumer tells them apart: a reset disconnects all
- * consumers before it touches the cursor. If one is connected from before the cursor was seen with the former seal until after it
- * has the next, no reset came between, and what was seen under the former holds under the next.
+ * <p>Skipping and other moves forward remove it, too, and take nothing back. A consumer tells them apart: a reset disconnects
+ * all consumers before it touches the cursor. A consumer that stays connected from the last look with the former seal until the
+ * first with the next excludes a reset in between: acknowledgements seen under the former seal hold under the next.
  *
  * <p>To use it: read {@link #generation}, look at the cursor, then ask {@link #stood}. The look counts only if that says yes.
  * Any thread may ask {@link #generation}, {@link #isIntact} and {@link #stood}; the tracker's lock guards the rest.

@@ -19,8 +19,8 @@ import tidegate.pulsar.wire.Records;
  * The handler of a tracker's stream: tells the daemon about the tracker and acts on the daemon's frames, one method for each.
  *
  * <p>Rule kept here: skip only positions that the index surely holds. The dispatcher skips the positions that HELD names, and
- * reads again any that it skipped before and HELD does not name. A known acknowledgement counts only under the seal that it was
- * told under. Called by the link's thread, without any lock; takes the tracker's lock, but not while asking the cursor about
+ * reads again any that it skipped before and HELD does not name. An acknowledgement from the daemon counts only under the seal
+ * that OPEN had. Called by the link's thread, without any lock; takes the tracker's lock, but not while asking the cursor about
  * many positions.
  */
 public final class StreamHandler {
@@ -281,8 +281,8 @@ public final class StreamHandler {
     }
 
     /**
-     * Somebody wants to cancel messages, or to know their state. ACK tells the cancelled ones, too. The answer comes when the
-     * cursor's record has what it says, on any thread.
+     * Cancels messages, or tells their state. ACK has the cancelled ones, too. The answer comes once the cursor's record agrees
+     * with it, on any thread.
      */
     public CompletableFuture<Frame.Cancelled> onCancel(Frame.Cancel cancel) {
         Inquiry.Look look = Inquiry.look(context, seal, cancel.positions());
@@ -309,8 +309,8 @@ public final class StreamHandler {
     }
 
     /**
-     * Somebody wants messages to be due at other times, or to know their state. MOVE tells the new times, too. The answer comes
-     * when they are stored, on any thread.
+     * Moves messages to other times, or tells their state. MOVE has the new times, too. The answer comes when they are stored,
+     * on any thread.
      */
     public CompletableFuture<Frame.Rescheduled> onReschedule(Frame.Reschedule reschedule) {
         Inquiry.Look look = Inquiry.look(context, seal, Moves.asked(reschedule));
@@ -354,7 +354,7 @@ public final class StreamHandler {
         context.readMore();
     }
 
-    /** Somebody wants to know of stored messages, whatever their state. The answer comes on any thread. */
+    /** Looks into stored messages of any state. The answer comes on any thread. */
     public CompletableFuture<Frame.Peeked> onPeek(Frame.Peek peek) {
         CompletableFuture<Frame.Peeked> answer = new CompletableFuture<>();
         context.peek(peek, answer::complete);

@@ -3,22 +3,21 @@ package tidegate.pulsar.readahead;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Sets the speed of reading ahead: as fast as is allowed while nobody publishes; else as fast as live traffic does not feel it,
- * and never slower than a dispatcher would read by itself.
+ * Sets the speed of reading ahead: the limit while nobody publishes, else a speed that live traffic does not feel, and never
+ * less than that of a dispatcher by itself.
  *
- * <p>The measure is the latency of live traffic while nothing is read ahead. Above twice that, plus some ms, the speed halves at
- * each look. Below, it rises by a small part, by a smaller one near the speed that live traffic felt last, and not beyond the
- * speed in use: a fall would change nothing then. If even the lowest speed does not help, live traffic feels something else, and
- * its latency then becomes the measure.
+ * <p>The measure is the latency of live traffic while nothing is read ahead. Above twice that, plus some ms, the speed halves
+ * at each look. Below, it rises by a small part, by a smaller one near the speed that live traffic felt last, and not beyond
+ * the speed in use, because a later fall would change nothing. If even the lowest speed does not help, live traffic feels
+ * something else, and its latency then becomes the measure.
  *
  * <p>Beside live traffic, reads are small pieces, one after the other: a publisher waits for the pieces that are under way,
- * however slowly they follow each other. Each piece is followed by a rest twice as long as it took: a mean tells too late of a
- * machine that is busy for a moment, a slow piece tells at once. But where pieces always take long, a rest is no longer than the
- * lowest speed allows.
+ * however slowly they follow each other. Each piece is followed by a rest twice as long as it took: a slow piece shows a busy
+ * machine at once, a mean too late. But where pieces always take long, a rest is no longer than the lowest speed allows.
  *
- * <p>A small backlog is read in a hurry, at full speed whoever publishes: its first due message waits for all of it. Some hundred
- * thousand entries may be read so, which is half a second's work; this allowance refills in some minutes. Latency felt meanwhile
- * tells nothing of the right speed. Pure: times and figures are passed in. Not thread-safe.
+ * <p>A small backlog is read in a hurry, at full speed whoever publishes: its first due message waits for all of it. Some
+ * hundred thousand entries may be read so, which is half a second's work; this allowance refills in some minutes. Latency felt
+ * meanwhile says nothing about the right speed. Pure: times and figures are passed in. Not thread-safe.
  */
 public final class ReadAheadLimiter {
     /** The latency of live traffic since the last look, a mean in ms; NaN where there was none. */

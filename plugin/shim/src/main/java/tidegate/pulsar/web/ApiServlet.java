@@ -22,7 +22,7 @@ import tidegate.pulsar.wire.Frame;
 
 /**
  * {@code /tidegate/v1/…} on the broker's web port, and the page at {@code /tidegate/}: the guard decides, and the daemon beside
- * the broker answers. It knows nothing of a request but that POST changes something and GET does not.
+ * the broker answers. The servlet knows only that POST changes something and GET does not.
  *
  * <p>Invariants: no thread of the web service waits here; bodies are bounded, and so is the number of requests under way, in all
  * and of each authenticated role; each request gets one answer, and nothing is begun or read after it.

@@ -12,20 +12,20 @@ import java.util.Set;
 import java.util.stream.Collectors;
 
 /**
- * The names and the wish in a request's path and query.
+ * The names and the action in a request's path and query.
  *
- * <p>Invariant: {@link #target} names the same subscription to whoever takes it apart at {@code /} and decodes each part, so that
- * the daemon can understand no other one than the broker has authorized.
+ * <p>Invariant: splitting {@link #target} at {@code /} and decoding each part gives the same subscription again, so the daemon
+ * cannot understand another one than the broker has authorized.
  *
- * @param tenant empty, as the names below it, if the wish is not about it
- * @param subscription empty for a wish about a topic, which is one segment below it
+ * @param tenant empty, like the names below it, if the action does not concern it
+ * @param subscription empty for an action on a topic, which is one segment below it
  * @param action the segments below the names, decoded; none for the page
  * @param query raw, without {@code authoritative}; empty for none
  * @param authoritative true if a broker has redirected the request, and the next one decides who owns the topic
  */
 public record ApiTarget(Scope scope, String tenant, String namespace, String topic, Optional<String> subscription,
                         List<String> action, String query, boolean authoritative) {
-    /** Whom a request is about: nobody (the page and the description have no data), this broker, or what the path names. */
+    /** The subject of a request: nobody (the page and the description have no data), this broker, or the names in the path. */
     public enum Scope { NOBODY, BROKER, NAMESPACE, TOPIC, SUBSCRIPTION }
 
     /** The path of the servlet's context. */

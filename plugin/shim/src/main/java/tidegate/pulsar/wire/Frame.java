@@ -331,9 +331,9 @@ public sealed interface Frame {
     }
 
     /**
-     * Answers PACE, with the same seq; with seq 0 it tells a new stream the pace of before. {@code pace}: the one in force, which
-     * the cursor's record has. {@code heldBack}: due entries of the near tier that wait for nothing else. {@code why}: why it is
-     * not the one that was asked for; empty if it is.
+     * Answers PACE, with the same seq; with seq 0 it brings the stored pace to a new stream. {@code pace}: the one in force,
+     * which the cursor's record has. {@code heldBack}: due entries of the near tier that wait for nothing else. {@code why}:
+     * the reason why the requested pace is not in force; empty if it is.
      */
     record Paced(ReleasePace pace, int heldBack, String why) implements Frame {
         static final int TYPE = 0x45;

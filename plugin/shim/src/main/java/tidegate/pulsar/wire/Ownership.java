@@ -6,11 +6,11 @@ import java.util.List;
 import java.util.random.RandomGenerator;
 
 /**
- * The record of its trackers in a cursor's own properties: which life of the subscription this is, how many trackers it has had,
- * and the claim of each of the last ones, a random number beside its epoch.
+ * A cursor's record of its trackers, in its own properties: the life of the subscription, the number of trackers, and the
+ * claims of the last ones, a random number beside each epoch.
  *
- * <p>If Pulsar returns to an earlier state, it counts an epoch again; the epoch's claim is another one then, and tells the daemon
- * so. All is one property, so that a new tracker costs one write of the cursor's metadata.
+ * <p>If Pulsar returns to an earlier state, it counts an epoch again; its other claim shows this to the daemon. All is one
+ * property, so that a new tracker costs one write of the cursor's metadata.
  *
  * @param epoch counts the trackers; 0 before the first one has written it
  * @param sealed true if the cursor's acknowledgements are stored with a {@code Seal}: those without are a reset's
@@ -47,7 +47,7 @@ public record Ownership(Incarnation incarnation, long epoch, boolean sealed, Lis
         try {
             long epoch = Long.parseLong(parts[1]);
             List<Integer> claims = parts.length == 2 ? List.of() : parseClaims(parts[2], epoch);
-            // Impossible claims must not be ignored: without claims the index would believe in a history that nobody can tell.
+            // Impossible claims must not be ignored: without claims the index would believe any history.
             return incarnation == null || epoch < 0 || epoch == Long.MAX_VALUE || claims == null ? null
                     : new Ownership(incarnation, epoch, parts[1].startsWith(SEALED), claims);
         } catch (IllegalArgumentException e) {
