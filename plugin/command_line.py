@@ -60,13 +60,13 @@ _COMMANDS = {
         "tidegate.plugin.commands.demo", "Show that messages come when due, through two kill -9s."
     ),
     "drill": _Command(
-        "tidegate.plugin.commands.drill", "Do faults to broker and daemon, and judge what came."
+        "tidegate.plugin.commands.drill", "Inject faults into broker and daemon, and judge the deliveries."
     ),
     "setup": _Command("tidegate.plugin.commands.setup", "Fetch Apache Pulsar, once, and print where it is."),
     "width": _Command("tidegate.plugin.commands.width", "Show or set the width of a subscription's slices."),
-    "tide": _Command("tidegate.plugin.commands.tide", "Show what comes due when."),
+    "tide": _Command("tidegate.plugin.commands.tide", "Count waiting messages by due time."),
     "list": _Command("tidegate.plugin.commands.waiting", "List the messages that wait, in due order."),
-    "show": _Command("tidegate.plugin.commands.waiting", "Show how one message stands."),
+    "show": _Command("tidegate.plugin.commands.waiting", "Show the state of one message."),
     "cancel": _Command("tidegate.plugin.commands.cancel", "Take messages back before they are delivered."),
     "release": _Command("tidegate.plugin.commands.release", "Have messages delivered now."),
     "reschedule": _Command("tidegate.plugin.commands.reschedule", "Have messages delivered at another time."),
@@ -76,7 +76,7 @@ _COMMANDS = {
         "tidegate.plugin.commands.pace", "Show or set the pace at which delayed messages leave."
     ),
     "audit": _Command(
-        "tidegate.pipeline.commands.audit", "Judge deliveries: what was lost, early, late or repeated."
+        "tidegate.pipeline.commands.audit", "Count lost, early, late and repeated messages."
     ),
     "tune": _Command("tidegate.pipeline.commands.tune", "Recommend a slice width from a trace."),
     "rebuild": _Command(

@@ -56,18 +56,18 @@ def audit(  # noqa: PLR0917 the flags
     subscription: Annotated[
         list[str] | None,
         typer.Option(
-            help="Who should have received everything; again for more [default: whoever received any]."
+            help="A subscription that should have received everything; repeatable [default: all in the record]."
         ),
     ] = None,
     until: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="What was due or sent later need not have come: 2026-11-21T08:00Z, or ms since 1970.",
+            help="Messages due or sent later may be missing: 2026-11-21T08:00Z, or ms since 1970.",
         ),
     ] = None,
     slice_width: Annotated[str, typer.Option("--slice", help="How wide slices are in the report.")] = "1h",
-    gap: Annotated[str, typer.Option(help="How long nothing must come while something is due.")] = "5s",
+    gap: Annotated[str, typer.Option(help="Shortest time without a delivery, with messages due, that counts as a gap.")] = "5s",
     report: Annotated[Path, typer.Option(help="Where the report goes.")] = _DEFAULT_REPORT,
     offending: Annotated[
         str | None,
@@ -102,7 +102,7 @@ def audit(  # noqa: PLR0917 the flags
     *,
     spark: common.Spark,
 ) -> None:
-    """Judge deliveries: what was lost, early, late or repeated.
+    """Count lost, early, late and repeated messages.
 
     Exit codes: 0 nothing was lost or early, 1 something was, 2 it could not be judged.
     """

@@ -46,7 +46,7 @@ class Spark:
     ] = None
     file: Annotated[
         list[Path] | None,
-        typer.Option("--file", help="A file that the workers need, as of a token; again for more."),
+        typer.Option("--file", help="A file that the workers need, such as a token's; repeatable."),
     ] = None
 
     def settings(self) -> SparkSettings:

@@ -47,7 +47,7 @@ class Backlog:
     work: Annotated[
         str | None,
         typer.Option(
-            metavar="DIR|URL", help="Where parts and slice files go, of many jobs; a killed one goes on."
+            metavar="DIR|URL", help="Folder for parts and slice files of jobs; a killed job goes on there."
         ),
     ] = None
     any_daemon: Annotated[
@@ -79,7 +79,7 @@ def rebuild(
 ) -> None:
     """Make a subscription's index from its topic's backlog.
 
-    Broker and daemon go on meanwhile. Exit codes: 0 the index has what the topic has, 2 it could not be
+    Broker and daemon keep running. Exit codes: 0 the index has what the topic has, 2 it could not be
     done, 3 no daemon answers.
     """
     options = options_of(

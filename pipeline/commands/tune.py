@@ -45,7 +45,7 @@ def tune(  # noqa: PLR0917 the flags
         str | None, typer.Option(metavar="TOPIC", help="The messages of a topic instead of a trace.")
     ] = None,
     from_daemon: Annotated[
-        bool, typer.Option("--from-daemon", help="What arrives at the running daemon from now on instead.")
+        bool, typer.Option("--from-daemon", help="The messages that reach the running daemon from now on.")
     ] = False,
     record_for: Annotated[
         str, typer.Option("--record", metavar="DURATION", help="With --from-daemon: for how long.")
@@ -61,9 +61,9 @@ def tune(  # noqa: PLR0917 the flags
     admin_url: Annotated[str | None, typer.Option(help="http://HOST:8080, for --from-topic.")] = None,
     token_file: Annotated[Path | None, typer.Option(help="File with the token for both.")] = None,
     tls_ca_file: Annotated[Path | None, typer.Option(help="Certificates to trust.")] = None,
-    scale: Annotated[float, typer.Option(help="What if there were so many times the traffic?")] = 1.0,
+    scale: Annotated[float, typer.Option(help="Multiply the traffic.")] = 1.0,
     delays: Annotated[
-        str | None, typer.Option(metavar="MIX", help="What if delays were 80%:30m,20%:1h-24h?")
+        str | None, typer.Option(metavar="MIX", help="Replace the delays, as in 80%:30m,20%:1h-24h.")
     ] = None,
     staging_mib: Annotated[int, typer.Option(help="The daemon's staging_bytes, in MiB.")] = 32,
     report: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("run/tune"),

@@ -63,7 +63,7 @@ def verify(  # noqa: PLR0917 the flags
 ) -> None:
     """Compare an index with its topic.
 
-    Broker and daemon go on meanwhile. Exit codes: 0 they agree, 1 they differ, 2 it could not be done, 3 no
+    Broker and daemon keep running. Exit codes: 0 they agree, 1 they differ, 2 it could not be done, 3 no
     daemon answers.
     """
     options = shared.options_of(

@@ -107,8 +107,8 @@ def detach(
 ) -> None:
     """Take Tidegate out of PULSAR_HOME.
 
-    The conf files become byte for byte as they were; what somebody has edited in them since stays. Takes
-    effect when the broker is restarted.
+    The conf files become byte for byte as they were, except for later edits, which stay. Takes effect when
+    the broker is restarted.
     """
     home = pulsar_home.absolute()
     if not roll:

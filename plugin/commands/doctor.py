@@ -44,7 +44,7 @@ def doctor(  # noqa: PLR0917 the flags
             readable=False,
             metavar="[PULSAR_HOME]",
             envvar="PULSAR_HOME",
-            help="The directory Pulsar was unpacked into; without it nothing is said about its files.",
+            help="The directory Pulsar was unpacked into; without it the files are skipped.",
         ),
     ] = None,
     socket: Annotated[

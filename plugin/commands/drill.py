@@ -48,8 +48,8 @@ _TOPIC = re.compile(r"persistent://[^/\s]+/[^/\s]+/[^/\s]+")
 _TOKEN = re.compile(r"[!-~]+")
 
 _app = typer.Typer(
-    help="Do faults to broker and daemon, and judge what came.\n\n"
-    "They are real ones, started for it or of a cluster of yours, and delayed messages are due meanwhile.",
+    help="Inject faults into broker and daemon, and judge the deliveries.\n\n"
+    "Both are real, started for the drill or in your own cluster, with delayed messages due meanwhile.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -184,7 +184,7 @@ def report_of(
 ) -> None:
     """Judge again, from the ledgers of the last run.
 
-    Also if that was killed.
+    It may have been killed.
     """
     from tidegate.plugin.drill.catalogue import DRILLS  # noqa: PLC0415
     from tidegate.plugin.drill.session import ledgers_of, results_of  # noqa: PLC0415

@@ -57,7 +57,7 @@ def pace(
     spread: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="Let what comes due together leave evenly over this time, as in 10m."
+            metavar="TIME", help="Spread a burst evenly over this time, as in 10m."
         ),
     ] = None,
     *,

@@ -50,7 +50,7 @@ def tide(
     *,
     asked: Asked,
 ) -> None:
-    """Show what comes due when.
+    """Count waiting messages by due time.
 
     Overdue messages are due and not acknowledged. Exit code 3: no daemon answers.
     """

@@ -83,7 +83,7 @@ def show(
     *,
     asked: Asked,
 ) -> None:
-    """Show how one message stands.
+    """Show the state of one message.
 
     It is waiting, handed_out, acknowledged or unknown. Exit code 3: no daemon answers.
     """
