@@ -75,9 +75,7 @@ _COMMANDS = {
     "pace": _Command(
         "tidegate.plugin.commands.pace", "Show or set the pace at which delayed messages leave."
     ),
-    "audit": _Command(
-        "tidegate.pipeline.commands.audit", "Count lost, early, late and repeated messages."
-    ),
+    "audit": _Command("tidegate.pipeline.commands.audit", "Count lost, early, late and repeated messages."),
     "tune": _Command("tidegate.pipeline.commands.tune", "Recommend a slice width from a trace."),
     "rebuild": _Command(
         "tidegate.pipeline.commands.rebuild", "Make a subscription's index from its topic's backlog."

@@ -55,9 +55,7 @@ def audit(  # noqa: PLR0917 the flags
     ] = None,
     subscription: Annotated[
         list[str] | None,
-        typer.Option(
-            help="A subscription that should have received everything; repeatable [default: all in the record]."
-        ),
+        typer.Option(help="A subscription that should have received everything; repeatable [default: all]."),
     ] = None,
     until: Annotated[
         str | None,
@@ -67,7 +65,7 @@ def audit(  # noqa: PLR0917 the flags
         ),
     ] = None,
     slice_width: Annotated[str, typer.Option("--slice", help="How wide slices are in the report.")] = "1h",
-    gap: Annotated[str, typer.Option(help="Shortest time without a delivery, with messages due, that counts as a gap.")] = "5s",
+    gap: Annotated[str, typer.Option(help="Shortest gap: no delivery while something is due.")] = "5s",
     report: Annotated[Path, typer.Option(help="Where the report goes.")] = _DEFAULT_REPORT,
     offending: Annotated[
         str | None,

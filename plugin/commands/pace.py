@@ -56,9 +56,7 @@ def pace(
     ] = None,
     spread: Annotated[
         str | None,
-        typer.Option(
-            metavar="TIME", help="Spread a burst evenly over this time, as in 10m."
-        ),
+        typer.Option(metavar="TIME", help="Spread a burst evenly over this time, as in 10m."),
     ] = None,
     *,
     asked: Asked,
