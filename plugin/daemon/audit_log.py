@@ -6,7 +6,7 @@ Invariants:
   is none;
 - each line begins on a line of its own, also after a torn one;
 - all files together have at most the set size, the oldest lines go first; only the owner can read them;
-- what cannot be written is counted and logged, and never undoes a change or keeps it from its answer;
+- a failed write is counted and logged, and neither undoes a change nor delays its answer;
 - a line has no secret: a role, not the token that proves it.
 """
 

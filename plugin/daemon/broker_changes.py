@@ -5,8 +5,8 @@ have the question, and the index's part of the answer. Invariants:
 
 - ``done`` is answered when Pulsar has stored the change, so that the next owner has it without a daemon, and
   it is in the journal, and in the index log where there is one;
-- a stream that ends, or a broker that cannot decide or store yet, leaves its share to be asked again of the
-  next one: the answers before count still, see ``answered``;
+- a stream that ends, or a broker that cannot decide or store yet, leaves its share to the next
+  one: earlier answers still count, see ``answered``;
 - once a broker has, or may have, changed a part, the answer has counts: a failure leaves the rest undecided;
 - where no broker serves the subscription nothing is decided.
 """
@@ -45,7 +45,7 @@ WHY_UNDECIDED = (
 WHY_STORE_FAILING = "the store is failing, nothing can be made durable: try again later"
 NS_PER_SECOND = 1_000_000_000
 WantedT = TypeVar("WantedT")
-"""The wish for the positions in question, besides their numbers: a new time, or none."""
+"""The requested change of the positions, besides their numbers: a new time, or none."""
 
 
 class Owner(Protocol):
@@ -119,7 +119,7 @@ class BrokerChanges(ABC, Generic[WantedT]):
     async def _prepare(
         self, indexes: list[DelayIndex], request: dict[str, object], positions: PositionSet
     ) -> list[WantedT]:
-        """The wish for the positions, for each index; no broker is asked. Raises ``UserError``."""
+        """The requested change of the positions of each index; asks no broker. Raises ``UserError``."""
         ...
 
     async def _askable(
@@ -140,8 +140,8 @@ class BrokerChanges(ABC, Generic[WantedT]):
 
     @abstractmethod
     def _learn(self, stream: Stream, positions: PositionSet, wanted: WantedT) -> int | None:
-        """Have the index know of changed positions: the token that is durable when that is, None if it does
-        not believe this stream, or the stream has failed over it."""
+        """Note changed positions in the index. Returns the token that covers them, None if the index does not
+        believe this stream, or the stream has failed over it."""
         ...
 
     # ---- requests
@@ -311,7 +311,7 @@ class BrokerChanges(ABC, Generic[WantedT]):
         return decided
 
     async def _made_durable(self, stream: Stream, positions: PositionSet, wanted: WantedT) -> bool:
-        """Have the index know what the broker has changed; whether it is durable, and in the log. Raises
+        """Note the broker's changes in the index; true if they are durable, and in the log. Raises
         ``StorageError`` if the store fails."""
         if not positions:
             return True

@@ -24,7 +24,7 @@ class Cancelling(BrokerChanges[None]):
     )
 
     async def states(self, index: DelayIndex, positions: PositionSet) -> Outcome:
-        """How these stand with the broker, if it can say so at once. Nothing is changed."""
+        """The states of these at the broker, if it can tell at once. Changes nothing."""
         stream = self._ownership.get(index.name)
         if stream is None or stream.connection.version < CANCEL_VERSION:
             return Outcome(undecided=positions)

@@ -368,7 +368,7 @@ class Queries:
     async def _unfinished(
         self, request: dict[str, object], ids: list[str], error: BaseException, peer: str | None
     ) -> None:
-        """Have the audit log know of a change whose end is not known; without waiting if this task ends."""
+        """Record a change with an unknown end in the audit log; without waiting if this task ends."""
         if isinstance(error, UserError) and not isinstance(error, NotNowError):
             return  # The request was wrong: that is found before a broker is asked.
         known = {"outcome": UNFINISHED, "error": _reason(error)}

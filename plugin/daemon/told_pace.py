@@ -8,7 +8,7 @@ from tidegate.plugin.wire.release_pace import ReleasePace
 
 
 class ToldPace:
-    """The pace in force at a broker, as it was told last.
+    """The pace in force at a broker, by its last report.
 
     excused_until_ms: entries that were due by then may be late: the pace held them.
     """
