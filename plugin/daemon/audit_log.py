@@ -6,7 +6,7 @@ Invariants:
   is none;
 - each line begins on a line of its own, also after a torn one;
 - all files together have at most the set size, the oldest lines go first; only the owner can read them;
-- a failed write is counted and logged, and neither undoes a change nor delays its answer;
+- a failed write is counted and logged, and neither undoes a change nor suppresses its answer;
 - a line has no secret: a role, not the token that proves it.
 """
 
