@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,7 @@ OTHERS = {
     "tidegate/pipeline/py.typed",
     "tidegate/index/rocks/rocksdb/OPTIONS-000001",
 }
+SHARED = {f"share/tidegate/systemd/{path.name}" for path in (ROOT / "deploy/systemd").iterdir()}
 
 
 def build(source: Path) -> subprocess.CompletedProcess[str]:
@@ -39,7 +41,7 @@ def build(source: Path) -> subprocess.CompletedProcess[str]:
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sources of a wheel, in a place of their own."""
     path = tmp_path_factory.mktemp("source")
-    for name in (*PACKAGES, DOOR):
+    for name in (*PACKAGES, DOOR, "deploy"):
         shutil.copytree(
             ROOT / name, path / name, ignore=shutil.ignore_patterns("__pycache__", "target", "shim")
         )
@@ -98,8 +100,10 @@ def test_the_wheel_holds_every_module_and_nothing_else(source: Path, wheel: Path
     modules = {
         f"tidegate/{path.relative_to(source)}" for name in PACKAGES for path in (source / name).rglob("*.py")
     }
-    held = {name for name in names if ".dist-info/" not in name}
+    held = {name for name in names if not re.search(r"\.(?:dist-info|data)/", name)}
     assert held == modules | {JAR} | OTHERS
+    beside = {found[1] for name in names if (found := re.search(r"\.data/data/(.*)", name))}
+    assert beside == SHARED
 
 
 def test_a_wheel_without_the_jar_is_refused(source: Path, tmp_path: Path) -> None:

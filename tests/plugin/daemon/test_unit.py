@@ -1,4 +1,4 @@
-"""The runbook's unit for systemd: valid, well sandboxed, and the daemon needs no call that it forbids."""
+"""The unit for systemd: valid, well sandboxed, and the daemon needs no call that it forbids."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ pytestmark = pytest.mark.skipif(ANALYZE is None, reason="no systemd-analyze here
 
 @pytest.fixture
 def unit() -> str:
-    page = (ROOT / "docs/runbook.md").read_text(encoding="utf-8")
-    (found,) = re.findall(r"^```\n(\[Unit\]\n.*?)^```", page, re.MULTILINE | re.DOTALL)
-    return str(found)
+    return (ROOT / "deploy/systemd/tidegate.service").read_text(encoding="utf-8")
 
 
 def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
