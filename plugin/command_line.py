@@ -81,6 +81,9 @@ _COMMANDS = {
         "tidegate.pipeline.commands.rebuild", "Make a subscription's index from its topic's backlog."
     ),
     "verify": _Command("tidegate.pipeline.commands.verify", "Compare an index with its topic."),
+    "ledgers": _Command(
+        "tidegate.pipeline.commands.ledgers", "Show which ledgers waiting messages keep, and their space."
+    ),
     "completion": _Command(
         "tidegate.plugin.commands.completion", "Print a script that completes commands and options."
     ),

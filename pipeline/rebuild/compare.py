@@ -6,13 +6,10 @@ the cursor. Neither loses or repeats a message, but both are defects.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
-from pyroaring import BitMap
-
 from tidegate.index import PositionSet
-from tidegate.pipeline.topic.ranges import Acknowledged, Position
+from tidegate.pipeline.topic.ranges import Position
 
 
 class Difference(NamedTuple):
@@ -56,19 +53,3 @@ def up_to(positions: PositionSet, end: Position) -> PositionSet:
     later = positions.snapshot()
     later.discard_up_to(*end)
     return positions.difference(later)
-
-
-def acknowledged_positions(acknowledged: Acknowledged, sets: Iterable[PositionSet]) -> PositionSet:
-    """The acknowledged positions in the ledgers of these sets."""
-    lasts: dict[int, int] = {}
-    for one in sets:
-        for ledger_id, bitmap in one.items():
-            lasts[ledger_id] = max(lasts.get(ledger_id, 0), bitmap.max())
-    found = {}
-    for ledger_id, last in lasts.items():
-        bitmap = BitMap()
-        for first, through in acknowledged.within(ledger_id, last):
-            bitmap.add_range(first, through + 1)
-        if bitmap:
-            found[ledger_id] = bitmap
-    return PositionSet.of_bitmaps(found)

@@ -10,14 +10,14 @@ import numpy as np
 
 from tidegate.index import Entries, PositionSet, SubscriptionName, sort_entries
 from tidegate.index.format import encode_block
-from tidegate.pipeline.rebuild.compare import Difference, acknowledged_positions, compare
+from tidegate.pipeline.rebuild.compare import Difference, compare
 from tidegate.pipeline.rebuild.files import Files
 from tidegate.pipeline.rebuild.options import RebuildOptions
 from tidegate.pipeline.rebuild.plan import Target
 from tidegate.pipeline.rebuild.stages import SLICES, SliceFile, blocks
 from tidegate.pipeline.topic.admin import Admin
 from tidegate.pipeline.topic.names import TopicName
-from tidegate.pipeline.topic.ranges import Acknowledged, Position
+from tidegate.pipeline.topic.ranges import Acknowledged, Position, acknowledged_positions
 from tidegate.pipeline.topic.state import parse_state
 from tidegate.plugin.wire.session import DaemonSession
 

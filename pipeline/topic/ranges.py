@@ -12,6 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from pyroaring import BitMap
+
+from tidegate.index import PositionSet
 from tidegate.pipeline.errors import WireError
 
 SKIPPED_MIN = 2_000
@@ -60,7 +63,8 @@ class Ledger:
     """A ledger of a topic with its present entries.
 
     entries: how many are readable, in the open ledger too. digest: their checksum, None if unknown.
-    write_quorum: the number of a segment's bookies that have each entry.
+    write_quorum: the number of a segment's bookies that have each entry. size_bytes: of one copy; 0 if
+    unknown.
     """
 
     ledger_id: int
@@ -69,6 +73,7 @@ class Ledger:
     digest: str | None = None
     write_quorum: int = 0
     segments: tuple[Segment, ...] = ()
+    size_bytes: int = 0
 
 
 class Acknowledged:
@@ -116,6 +121,22 @@ class Acknowledged:
             if first <= min(stop, last):
                 found.append(Stretch(max(first, 0), min(stop, last)))
         return _joined(found)
+
+
+def acknowledged_positions(acknowledged: Acknowledged, sets: Iterable[PositionSet]) -> PositionSet:
+    """The acknowledged positions in the ledgers of these sets."""
+    lasts: dict[int, int] = {}
+    for one in sets:
+        for ledger_id, bitmap in one.items():
+            lasts[ledger_id] = max(lasts.get(ledger_id, 0), bitmap.max())
+    found = {}
+    for ledger_id, last in lasts.items():
+        bitmap = BitMap()
+        for first, through in acknowledged.within(ledger_id, last):
+            bitmap.add_range(first, through + 1)
+        if bitmap:
+            found[ledger_id] = bitmap
+    return PositionSet.of_bitmaps(found)
 
 
 @dataclass(frozen=True)

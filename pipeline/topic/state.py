@@ -70,18 +70,20 @@ def parse_state(topic: TopicName, document: dict[str, Any]) -> TopicState:
     """From ``internalStats?metadata=true``. Raises ``WireError``."""
     try:
         last = Position.parse(document["lastConfirmedEntry"])
-        ledgers = tuple(_ledger(one, last) for one in document["ledgers"])
+        open_bytes = int(document.get("currentLedgerSize") or 0)
+        ledgers = tuple(_ledger(one, last, open_bytes) for one in document["ledgers"])
         cursors = dict(document["cursors"])
     except (KeyError, TypeError, ValueError) as error:
         raise WireError(f"the internal stats of {topic} are not as Pulsar's: {error}") from error
     return TopicState(topic, tuple(sorted(ledgers, key=lambda one: one.ledger_id)), last, cursors)
 
 
-def _ledger(document: dict[str, Any], last: Position) -> Ledger:
+def _ledger(document: dict[str, Any], last: Position, open_bytes: int) -> Ledger:
     ledger_id, entries = int(document["ledgerId"]), int(document["entries"])
+    size_bytes = int(document.get("size") or 0)
     # The broker reports no entries of the open ledger: those confirmed are readable.
     if ledger_id == last.ledger_id:
-        entries = last.entry_id + 1
+        entries, size_bytes = last.entry_id + 1, size_bytes or open_bytes
     elif ledger_id > last.ledger_id:
         entries = 0
     metadata = str(document.get("metadata") or "")
@@ -93,6 +95,7 @@ def _ledger(document: dict[str, Any], last: Position) -> Ledger:
         simple.get("digestType"),
         int(simple.get("writeQuorumSize", 0)),
         _segments(metadata),
+        size_bytes,
     )
 
 

@@ -24,6 +24,7 @@ from tidegate.plugin.commands.status_rows import (
 )
 from tidegate.plugin.shared.durations import duration
 from tidegate.plugin.shared.shown import one_line, shown
+from tidegate.plugin.shared.sizes import bytes_in_words
 
 _NO_CREDIT = (
     "its broker takes no more for now: there are no consumers, or they do not keep up, or do not acknowledge"
@@ -68,7 +69,7 @@ def render(answer: dict[str, Any], console: Console, view: View | None = None) -
         console,
         f"{totals['held']:,} held, {totals['in_flight']:,} in flight, "
         f"{totals['slices_in_memory']} slices in memory, {totals['slices_on_disk']} on disk, "
-        f"{_size(totals['memory_bytes'])} memory, {_size(totals['disk_bytes'])} disk, "
+        f"{bytes_in_words(totals['memory_bytes'])} memory, {bytes_in_words(totals['disk_bytes'])} disk, "
         f"{totals['uncommitted_entries']:,} not durable yet",
     )
     damage = _damage(totals)
@@ -80,7 +81,8 @@ def render(answer: dict[str, Any], console: Console, view: View | None = None) -
         say(
             console,
             "DAMAGE: the data directory could not be read, and was begun anew; what was in it "
-            f"({_size(moved_bytes)}) is in its folder damaged. Look at the disk, then delete the folder",
+            f"({bytes_in_words(moved_bytes)}) is in its folder damaged. "
+            "Look at the disk, then delete the folder",
         )
     for line in _subscriptions(answer, view or View()):
         say(console, line)
@@ -286,7 +288,7 @@ def _log(log: dict[str, Any] | None) -> list[str]:
     if log["failure"]:
         state = f"{_duration(log['lag_seconds'])} behind: {log['failure']}"
     elif log["lag_seconds"]:
-        state = f"{_duration(log['lag_seconds'])} and {_size(log['waiting_bytes'])} behind"
+        state = f"{_duration(log['lag_seconds'])} and {bytes_in_words(log['waiting_bytes'])} behind"
     else:
         state = "up to date"
     where = "" if log["ledger_id"] is None else f" ledger {log['ledger_id']}"
@@ -298,12 +300,3 @@ def _duration(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.1f} s"
-
-
-def _size(size_bytes: int) -> str:
-    size = float(size_bytes)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"

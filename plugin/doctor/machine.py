@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate.plugin.doctor.finding import Finding, Verdict
+from tidegate.plugin.shared.sizes import bytes_in_words
 from tidegate.plugin.shared.users import user_name
 
 _MIB = 1 << 20
@@ -107,7 +108,7 @@ def _modes(facts: DataFacts) -> Finding:
 
 def _disk(facts: DataFacts, totals: Mapping[str, Any]) -> Finding:
     used, free = int(totals["disk_bytes"]), facts.free_bytes
-    says = f"{size(free)} free, {size(used)} used{_room(free, used, int(totals['held']))}"
+    says = f"{bytes_in_words(free)} free, {bytes_in_words(used)} used{_room(free, used, int(totals['held']))}"
     if free < LEAST_BYTES:
         verdict, do = Verdict.FAULT, "free some space now: new messages are refused when the disk is full"
     elif free < used:
@@ -122,7 +123,8 @@ def _memory(facts: DataFacts, totals: Mapping[str, Any]) -> list[Finding]:
     if facts.memory_free_bytes is None:
         return []
     used, free = int(totals["memory_bytes"]), facts.memory_free_bytes
-    says = f"{size(free)} available, the index has {size(used)}{_room(free, used, int(totals['held']))}"
+    says = f"{bytes_in_words(free)} available, the index has {bytes_in_words(used)}"
+    says += _room(free, used, int(totals["held"]))
     if free >= max(used, LEAST_BYTES):
         return [Finding(check="memory", verdict=Verdict.OK, says=says)]
     verdict = Verdict.FAULT if free < LEAST_BYTES else Verdict.WARNING
@@ -140,12 +142,3 @@ def _room(free_bytes: int, used_bytes: int, held: int) -> str:
 
 _FORECAST_HELD = 10_000
 """With fewer messages the fixed part of the files would be most of the bytes."""
-
-
-def size(value: float) -> str:
-    """Bytes in a fitting unit."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:,.1f} TiB"

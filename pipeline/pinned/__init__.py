@@ -1,0 +1,1 @@
+"""The ledgers of a topic that waiting messages keep from deletion."""
