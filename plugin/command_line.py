@@ -84,6 +84,9 @@ _COMMANDS = {
     "ledgers": _Command(
         "tidegate.pipeline.commands.ledgers", "Show which ledgers waiting messages keep, and their space."
     ),
+    "metrics": _Command(
+        "tidegate.plugin.commands.metrics", "Print alert rules for Prometheus, a dashboard for Grafana."
+    ),
     "completion": _Command(
         "tidegate.plugin.commands.completion", "Print a script that completes commands and options."
     ),

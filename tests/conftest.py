@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support import class_archives
 from tests.support.browser import find_browser
+from tests.support.prometheus import find_prometheus
 from tests.support.s3_server import S3Server
 from tidegate.plugin.local.distribution import default_cache_dir, home_of
 
@@ -27,6 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "tidegate_only: about the daemon or strict time; left out with Pulsar's own trackers"
     )
     config.addinivalue_line("markers", "browser: needs Chromium; left out where there is none")
+    config.addinivalue_line("markers", "prometheus: needs Prometheus; left out where there is none")
     # A shell that starts a job in the background makes it ignore SIGINT, and every process that we start
     # would inherit that: then Ctrl-C could not be tested.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -38,11 +40,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what needs a browser where there is none; ``.ci/run`` installs one."""
-    if find_browser() is None:
-        left_out = {item for item in items if item.get_closest_marker("browser")}
-        items[:] = [item for item in items if item not in left_out]
-        config.hook.pytest_deselected(items=list(left_out))
+    """Leave out the tests that need a missing browser or Prometheus; ``.ci/run`` gets both."""
+    for marker, program in (("browser", find_browser()), ("prometheus", find_prometheus())):
+        if program is None:
+            left_out = {item for item in items if item.get_closest_marker(marker)}
+            items[:] = [item for item in items if item not in left_out]
+            config.hook.pytest_deselected(items=list(left_out))
 
 
 @pytest.fixture(scope="session")

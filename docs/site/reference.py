@@ -75,7 +75,7 @@ def _range(reader: Any) -> str:
 def _metrics() -> str:
     values: dict[str, Any] = {each.name: 0 for each in fields(Gauges)}
     subscription = SubscriptionGauges(
-        "persistent://tenant/namespace/topic", "subscription", 0, 0, 0, None, 1_000
+        "persistent://tenant/namespace/topic", "subscription", 0, 0, 0, None, 0, 1_000
     )
     values |= {
         "series": [subscription],

@@ -8,8 +8,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-OVERDUE_MS = 1_000
-"""Below it a message is on its way."""
+from tidegate.plugin.shared.moments import OVERDUE_MS
+
 LOG_BEHIND_SECONDS = 5.0
 """At an object store an index log is a second or two behind."""
 

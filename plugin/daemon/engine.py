@@ -26,11 +26,11 @@ from tidegate.index import (
     DelayIndex,
     Entries,
     PositionSet,
-    RocksStore,
     StorageError,
     SubscriptionName,
     TidegateIndexError,
 )
+from tidegate.plugin.daemon import report
 from tidegate.plugin.daemon.audit_log import AuditLog
 from tidegate.plugin.daemon.brokers import Brokers
 from tidegate.plugin.daemon.bypasses import Bypasses
@@ -113,7 +113,9 @@ class DaemonEngine:
         self._metrics = metrics
         self._logs = logs
         self._log = log
-        self.surveyor = Surveyor(catalog, partial(RocksStore.aside_bytes, settings.data))
+        self.surveyor = Surveyor(
+            catalog, partial(report.look_at_disk, settings.data), partial(report.worst_of, self)
+        )
         self._reading_pace = ReadingPace(catalog, clock, settings=settings, log=log)
         self._failures = failures = Failures(clock, log)
         self._held_news = HeldNews(catalog, self.ownership, log, on_bug=failures.end)

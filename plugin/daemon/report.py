@@ -8,15 +8,28 @@ from __future__ import annotations
 
 import heapq
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tidegate.index import Catalog, Clock, DelayIndex, SubscriptionName
+from tidegate.index import Catalog, Clock, DelayIndex, IndexStats, RocksStore, SubscriptionName
 from tidegate.plugin.shared.moments import AT_ONCE_MS
 from tidegate.plugin.telemetry.health import Health
 from tidegate.plugin.telemetry.metrics import BypassGauge, Gauges, SubscriptionGauges
-from tidegate.plugin.telemetry.survey import MOST_HELD, Surveyor, first_due, in_turns, most_held
+from tidegate.plugin.telemetry.survey import (
+    MOST_HELD,
+    Disk,
+    Standing,
+    Surveyor,
+    Worst,
+    first_due,
+    in_turns,
+    most_held,
+    overdue_by_ms,
+    worst,
+)
 from tidegate.plugin.wire.frames import LENGTH_MAX
 from tidegate.plugin.wire.messages import BYPASSED_MAX
 from tidegate.plugin.wire.release_pace import ReleasePace
@@ -186,7 +199,7 @@ async def status(
             "omitted": max(0, len(survey.scalable) - SCALABLE_MAX),
         },
         "totals": survey.totals._asdict()
-        | {"uncommitted_entries": daemon.uncommitted_entries, "damaged_bytes": survey.damaged_bytes},
+        | {"uncommitted_entries": daemon.uncommitted_entries, "damaged_bytes": survey.disk.damaged_bytes},
     }
     found = (daemon.catalog.get(name) for name in names[:subscriptions_max])
     return await with_subscriptions(
@@ -296,10 +309,9 @@ async def gauges(daemon: Daemon) -> Gauges:
     totals = survey.totals
     streams = list(daemon.ownership)
     logs = daemon.log_states()
-    names = heapq.nsmallest(daemon.settings.metrics_subscriptions, (index.name for index in daemon.catalog))
     series = [
         await _series(daemon, index)
-        async for index in in_turns(map(daemon.catalog.get, names))
+        async for index in in_turns(map(daemon.catalog.get, survey.worst.names))
         if index is not None
     ]
     return Gauges(
@@ -312,7 +324,8 @@ async def gauges(daemon: Daemon) -> Gauges:
         slices_on_disk=totals.slices_on_disk,
         memory_bytes=totals.memory_bytes,
         disk_bytes=totals.disk_bytes,
-        damaged_bytes=survey.damaged_bytes,
+        disk_free_bytes=survey.disk.free_bytes,
+        damaged_bytes=survey.disk.damaged_bytes,
         quarantined_blocks=totals.blocks_quarantined,
         absent_blocks=totals.blocks_absent,
         corrupt_records=totals.corrupt_records,
@@ -328,6 +341,8 @@ async def gauges(daemon: Daemon) -> Gauges:
         streams=len(streams),
         streams_without_credit=sum(stream.credit == 0 for stream in streams),
         uncommitted_entries=daemon.uncommitted_entries,
+        subscriptions_overdue=survey.worst.overdue,
+        overdue_seconds=survey.worst.overdue_ms / 1_000,
         subscriptions_paced=sum(stream.pace.is_on for stream in streams),
         subscriptions_paused=sum(stream.pace.is_paused for stream in streams),
         index_logs=len(logs),
@@ -345,10 +360,36 @@ async def gauges(daemon: Daemon) -> Gauges:
     )
 
 
+def look_at_disk(data: Path) -> Disk:
+    """The bytes beside the index's own; a directory that is gone has no room."""
+    try:
+        found = os.statvfs(data)
+    except OSError:
+        return Disk(damaged_bytes=RocksStore.aside_bytes(data))
+    return Disk(RocksStore.aside_bytes(data), found.f_bavail * found.f_frsize)
+
+
+def worst_of(daemon: Daemon, each: Iterable[IndexStats]) -> Worst:
+    """The subscriptions that get series of their own."""
+
+    def stands(name: SubscriptionName) -> Standing:
+        return _standing(daemon.ownership.get(name))
+
+    return worst(each, daemon.clock.now_ms(), daemon.settings.metrics_subscriptions, stands)
+
+
+def _standing(stream: Stream | None) -> Standing:
+    if stream is None:
+        return Standing.UNSERVED
+    return Standing.PACED if stream.pace.is_on else Standing.SERVED
+
+
 async def _series(daemon: Daemon, index: DelayIndex) -> SubscriptionGauges:
     stats = index.stats()
     stream = daemon.ownership.get(index.name)
     pace = ReleasePace() if stream is None else stream.pace
+    now_ms = daemon.clock.now_ms()
+    is_served = _standing(stream) is Standing.SERVED
     held_back = await daemon.count_due(index) if pace.is_on else 0
     return SubscriptionGauges(
         index.name.topic,
@@ -356,7 +397,8 @@ async def _series(daemon: Daemon, index: DelayIndex) -> SubscriptionGauges:
         stats.held,
         stats.in_flight,
         stats.acknowledged,
-        _next_due_ms(stats.next_due_ms, daemon.clock.now_ms()),
+        _next_due_ms(stats.next_due_ms, now_ms),
+        overdue_by_ms(stats.next_due_ms, now_ms) if is_served else 0,
         stats.slice_width_ms,
         pace,
         held_back,

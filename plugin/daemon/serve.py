@@ -53,6 +53,7 @@ from tidegate.plugin.telemetry.metrics import Metrics
 if TYPE_CHECKING:
     from tidegate.plugin.daemon.logs import Logger
     from tidegate.plugin.telemetry.http import HttpSide
+    from tidegate.plugin.telemetry.otlp import OtlpPush
 
 StoreFactory = Callable[[Settings], Store]
 Exposition = Callable[[], Awaitable[bytes]]
@@ -121,6 +122,10 @@ async def running_daemon(
     times = StartTimes(clock, began_ns)
     times.done("loading")
     loop = asyncio.get_running_loop()
+    if settings.otlp:
+        from tidegate.plugin.telemetry.otlp import require_otel  # noqa: PLC0415
+
+        require_otel()
     token = None if settings.http_token_file is None else read_token(settings.http_token_file)
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(closing(Listener(settings.socket)))
@@ -151,6 +156,7 @@ async def running_daemon(
         async def exposition() -> bytes:
             return metrics.exposition(await report.gauges(engine))
 
+        otlp: OtlpPush | None = None
         server = Server(listener, engine, clock, loop, settings=settings, metrics=metrics, log=log)
         http: HttpSide | None = None
         try:
@@ -166,9 +172,14 @@ async def running_daemon(
             if http is not None:
                 await http.start()
             health.clear("http")
+            if settings.otlp:
+                otlp = await asyncio.to_thread(_otlp_push, settings, engine, metrics, loop=loop, log=log)
+                otlp.start()
             yield RunningDaemon(engine, exposition, health, None if http is None else http.port, times)
         finally:
             engine.stop()
+            if otlp is not None:
+                await otlp.stop()
             await server.stop(settings.shutdown_seconds)
             if http is not None:
                 await http.stop()
@@ -329,6 +340,33 @@ def _move_aside(data: Path, damage: DamagedDirectoryError, log: Logger) -> None:
         data=str(data),
         moved_to=str(aside),
         reason=damage.reason,
+    )
+
+
+def _otlp_push(
+    settings: Settings,
+    engine: DaemonEngine,
+    metrics: Metrics,
+    *,
+    loop: asyncio.AbstractEventLoop,
+    log: Logger,
+) -> OtlpPush:
+    from tidegate.plugin.telemetry.otlp import Moment, OtlpPush  # noqa: PLC0415
+
+    async def moment() -> Moment:
+        state = await report.gauges(engine)
+        return Moment(metrics.families(state), state.series)
+
+    return OtlpPush(
+        settings.otlp_endpoint,
+        settings.otlp_interval_ms / 1_000,
+        moment,
+        version=product_version(),
+        instance=f"{engine.daemon_id:016x}",
+        started_ms=engine.started_at_ms,
+        count=metrics.otlp_exports.inc,
+        loop=loop,
+        log=log,
     )
 
 

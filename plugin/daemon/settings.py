@@ -3,8 +3,8 @@
 Invariants: a setting has one name everywhere (``socket`` in the file, ``TIDEGATE_SOCKET``, ``--socket``); an
 unknown name in the file, a nearly known one in the environment, and a senseless value are refused with one
 line that names the setting; nothing else of the daemon reads the environment, except the runtime directory of
-the default socket (``environment``), the variables of a client of object stores (``object_stores``) and those
-of systemd (``supervisor``).
+the default socket (``environment``), the variables of a client of object stores (``object_stores``), those of
+OpenTelemetry's exporter (``otlp``: OTEL_…) and those of systemd (``supervisor``).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from tidegate.plugin.errors import ConfigError
 from tidegate.plugin.shared.environment import PREFIX, own_default_socket, unknown
@@ -104,6 +105,20 @@ def _address(value: object) -> str:
     return text
 
 
+def _collector(value: object) -> str:
+    said = "must be an address as in http://127.0.0.1:4318/v1/metrics, without a user"
+    text = _text(value)
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        raise ValueError(said) from None
+    whole = parts.scheme in ("http", "https") and parts.hostname and port != 0
+    if not whole or "@" in parts.netloc or not text.isprintable() or " " in text:
+        raise ValueError(said)
+    return text
+
+
 def _setting(reader: Reader, default: Any) -> Any:
     return field(default=default, metadata={"reader": reader})
 
@@ -117,6 +132,8 @@ class Settings:
         accepted host names beside localhost, with commas.
     credit_max: most credit one stream can hold.
     metrics_subscriptions: subscriptions that get metric series of their own.
+    otlp: push metrics to a collector of OpenTelemetry as well. otlp_endpoint: its address.
+        otlp_interval_ms: time between two pushes.
     staging_bytes: memory of entries that are not in a slice yet. staging_bytes_max: close to it, frames are
         read no faster than entries are spilled; at it, none.
     prefetch_ms: how long before an entry is due its block is loaded.
@@ -146,6 +163,9 @@ class Settings:
     write_buffer_bytes: int = _setting(_count(65_536), 1_048_576)
     shutdown_seconds: float = _setting(_number(0.0, DAY_MS / 1e3, above=True), 5.0)
     metrics_subscriptions: int = _setting(_count(0), 100)
+    otlp: bool = _setting(_truth, False)
+    otlp_endpoint: str = _setting(_collector, "http://127.0.0.1:4318/v1/metrics")
+    otlp_interval_ms: int = _setting(_count(100, DAY_MS), 60_000)
 
     staging_bytes: int = _setting(_count(65_536, 1 << 40), 32 * 1024 * 1024)
     staging_bytes_max: int = _setting(_count(65_536), 64 * 1024 * 1024)

@@ -22,6 +22,8 @@ AT_MS_MAX = 253_402_300_799_999
 
 AT_ONCE_MS = 0
 """The time of a released message, which is due whatever a clock says."""
+OVERDUE_MS = 1_000
+"""Below it a message is on its way."""
 
 
 def checked_ms(value: int) -> int:

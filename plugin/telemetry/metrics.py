@@ -74,6 +74,7 @@ class SubscriptionGauges:
     in_flight: int
     acknowledged: int
     next_due_ms: int | None
+    overdue_ms: int
     slice_width_ms: int
     pace: ReleasePace = field(default_factory=ReleasePace)
     held_back: int = 0
@@ -108,6 +109,7 @@ class Gauges:
     slices_on_disk: int
     memory_bytes: int
     disk_bytes: int
+    disk_free_bytes: int
     damaged_bytes: int
     quarantined_blocks: int
     absent_blocks: int
@@ -124,6 +126,8 @@ class Gauges:
     streams: int
     streams_without_credit: int
     uncommitted_entries: int
+    subscriptions_overdue: int
+    overdue_seconds: float
     subscriptions_paced: int
     subscriptions_paused: int
     index_logs: int
@@ -165,6 +169,7 @@ class _GaugeCollector:
             ("entries_staged", "Entries that are not in a slice on disk yet", state.staged),
             ("memory_bytes", "Memory that the index uses", state.memory_bytes),
             ("disk_bytes", "Bytes of all files of the index on disk", state.disk_bytes),
+            ("disk_free_bytes", "Free bytes of the disk that the index is on", state.disk_free_bytes),
             (
                 "damaged_bytes",
                 "Bytes of what was moved away because RocksDB could not read it",
@@ -197,6 +202,12 @@ class _GaugeCollector:
                 state.streams_without_credit,
             ),
             ("uncommitted_entries", "Entries received that are not durable yet", state.uncommitted_entries),
+            (
+                "subscriptions_overdue",
+                "Served subscriptions without a pace whose first message is overdue by a second or more",
+                state.subscriptions_overdue,
+            ),
+            ("overdue_seconds", "The longest time by which one of these is overdue", state.overdue_seconds),
             (
                 "subscriptions_paced",
                 "Subscriptions whose messages leave at a pace, the paused ones too",
@@ -280,6 +291,11 @@ class _GaugeCollector:
         due = GaugeMetricFamily(
             "tidegate_subscription_next_due_timestamp_seconds", "When its next entry is due", labels=labels
         )
+        overdue = GaugeMetricFamily(
+            "tidegate_subscription_overdue_seconds",
+            "Time since its first message was due, 0 below a second, with a pace or without a broker",
+            labels=labels,
+        )
         width = GaugeMetricFamily(
             "tidegate_subscription_slice_width_seconds",
             "Width of the slices that new entries go to",
@@ -310,12 +326,13 @@ class _GaugeCollector:
             in_flight.add_metric(values, one.in_flight)
             acknowledged.add_metric(values, one.acknowledged)
             due.add_metric(values, math.nan if one.next_due_ms is None else one.next_due_ms / 1_000)
+            overdue.add_metric(values, one.overdue_ms / 1_000)
             width.add_metric(values, one.slice_width_ms / 1_000)
             paused.add_metric(values, int(one.pace.is_paused))
             rate.add_metric(values, one.pace.rate or 0)
             spread.add_metric(values, (one.pace.spread_ms or 0) / 1_000)
             held_back.add_metric(values, one.held_back)
-        yield from (held, in_flight, acknowledged, due, width, paused, rate, spread, held_back)
+        yield from (held, in_flight, acknowledged, due, overdue, width, paused, rate, spread, held_back)
 
 
 class Metrics:
@@ -336,6 +353,9 @@ class Metrics:
             "audit_failures", "Changes that could not be written to the audit log"
         )
         self.commits = self._by_label("commits", "Group commits by result", "result")
+        self.otlp_exports = self._by_label(
+            "otlp_exports", "Pushes to a collector of OpenTelemetry by result", "result"
+        )
         self.bytes_received = self._count("bytes_received", "Bytes received from clients")
         self.bytes_sent = self._count("bytes_sent", "Bytes sent to clients")
         self.reconnects = self._count("reconnects", "Connections of a broker that had been connected before")
@@ -405,9 +425,16 @@ class Metrics:
         """The text that Prometheus scrapes."""
         from prometheus_client import generate_latest  # noqa: PLC0415
 
+        return generate_latest(self._registry_of(state))
+
+    def families(self, state: Gauges) -> list[Metric]:
+        """The same as values."""
+        return list(self._registry_of(state).collect())
+
+    def _registry_of(self, state: Gauges) -> CollectorRegistry:
         self._gauges.state = state
         self._registry = self._registry or self._new_registry()
-        return generate_latest(self._registry)
+        return self._registry
 
     def _new_registry(self) -> CollectorRegistry:
         from prometheus_client import CollectorRegistry, Info, ProcessCollector  # noqa: PLC0415

@@ -16,15 +16,25 @@ import heapq
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
+from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
 from tidegate.index import Catalog, CatalogStats, IndexStats, SubscriptionName
+from tidegate.plugin.shared.moments import AT_ONCE_MS, OVERDUE_MS
 from tidegate.plugin.shared.scalable import scalable_of
 from tidegate.plugin.telemetry.lately import Lately
 
 T = TypeVar("T")
 TURN_S = 0.005
 MOST_HELD = 1_000
+
+
+class Standing(IntEnum):
+    """The part that a subscription plays at this daemon, the noteworthy first."""
+
+    PACED = 0  # late by somebody's wish
+    SERVED = 1
+    UNSERVED = 2  # no broker has it open here
 
 
 class ScalableSum(NamedTuple):
@@ -39,16 +49,35 @@ class ScalableSum(NamedTuple):
     next_due_ms: int | None
 
 
-class Survey(NamedTuple):
-    """Sums over all subscriptions, and two lists of names: the fullest first, and the first due first.
+class Worst(NamedTuple):
+    """The subscriptions that need somebody, the worst first.
 
-    damaged_bytes: of files moved away because they could not be read. scalable: the fullest first.
+    overdue: the number of all served ones with an overdue message, overdue_ms: the longest time of these.
+    """
+
+    names: list[SubscriptionName]
+    overdue: int
+    overdue_ms: int
+
+
+class Disk(NamedTuple):
+    """Files other than the index's: bytes moved away because they could not be read, and free bytes."""
+
+    damaged_bytes: int = 0
+    free_bytes: int = 0
+
+
+class Survey(NamedTuple):
+    """Sums over all subscriptions, and lists of names: the fullest first, and the first due first.
+
+    scalable: the fullest first.
     """
 
     totals: CatalogStats
     most_held: list[SubscriptionName]
     first_due: list[SubscriptionName]
-    damaged_bytes: int
+    worst: Worst
+    disk: Disk
     scalable: list[ScalableSum]
 
 
@@ -63,11 +92,20 @@ async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
 
 
 class Surveyor:
-    """Walks over a catalog for its callers. damaged_bytes: called in another thread."""
+    """Walks over a catalog for its callers.
 
-    def __init__(self, catalog: Catalog, damaged_bytes: Callable[[], int] = lambda: 0) -> None:
+    disk: called in another thread. worst: chooses among all subscriptions.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        disk: Callable[[], Disk] = Disk,
+        worst: Callable[[Iterable[IndexStats]], Worst] = lambda _: Worst([], 0, 0),
+    ) -> None:
         self._catalog = catalog
-        self._damaged_bytes = damaged_bytes
+        self._disk = disk
+        self._worst = worst
         self._latest = Lately(self._walk)
 
     async def survey(self) -> Survey:
@@ -76,7 +114,7 @@ class Surveyor:
 
     async def _walk(self) -> tuple[Survey, float]:
         # First: the result leaves out anything removed during this wait.
-        disk_bytes, damaged_bytes, took_s = await asyncio.to_thread(self._look_at_disk)
+        disk_bytes, disk, took_s = await asyncio.to_thread(self._look_at_disk)
         each: list[IndexStats] = []
         async for index in in_turns(self._catalog):
             if self._catalog.get(index.name) is index:
@@ -84,14 +122,14 @@ class Surveyor:
                 each.append(index.stats()._replace(slices=[]))
                 took_s += time.perf_counter() - began_s
         totals = self._catalog.stats(each, disk_bytes)
-        survey = Survey(totals, most_held(each), first_due(each), damaged_bytes, added_up(each))
+        survey = Survey(totals, most_held(each), first_due(each), self._worst(each), disk, added_up(each))
         return survey, took_s
 
-    def _look_at_disk(self) -> tuple[int, int, float]:
-        """Bytes on disk, bytes moved away, and the seconds that the look took. Runs in another thread."""
+    def _look_at_disk(self) -> tuple[int, Disk, float]:
+        """Bytes of the index, the other bytes, and the seconds that the look took. Runs in another thread."""
         began_s = time.perf_counter()
-        disk_bytes, damaged_bytes = self._catalog.disk_bytes(), self._damaged_bytes()
-        return disk_bytes, damaged_bytes, time.perf_counter() - began_s
+        disk_bytes, disk = self._catalog.disk_bytes(), self._disk()
+        return disk_bytes, disk, time.perf_counter() - began_s
 
 
 def added_up(each: Iterable[IndexStats]) -> list[ScalableSum]:
@@ -128,6 +166,32 @@ def most_held(each: Iterable[IndexStats]) -> list[SubscriptionName]:
 def first_due(each: Iterable[IndexStats]) -> list[SubscriptionName]:
     """The names of the first due, at most ``MOST_HELD``."""
     return _names(heapq.nsmallest(MOST_HELD, each, key=_urgency))
+
+
+def worst(
+    each: Iterable[IndexStats], now_ms: int, most: int, standing: Callable[[SubscriptionName], Standing]
+) -> Worst:
+    """At most ``most`` names: those overdue longest, then with a pace, then served, then others; the fullest.
+
+    The order of healthy ones is that of their fullness: it changes slowly, and so do the series of a scrape.
+    """
+    ranked = []
+    overdue = overdue_ms = 0
+    for one in each:
+        stands = standing(one.name)
+        late_ms = overdue_by_ms(one.next_due_ms, now_ms) if stands is Standing.SERVED else 0
+        overdue += late_ms > 0
+        overdue_ms = max(overdue_ms, late_ms)
+        ranked.append((not late_ms, stands, -late_ms, -one.held, one.name))
+    return Worst([name for *_, name in heapq.nsmallest(most, ranked)], overdue, overdue_ms)
+
+
+def overdue_by_ms(next_due_ms: int | None, now_ms: int) -> int:
+    """The time since the first entry was due; 0 below ``OVERDUE_MS``, and for a released one."""
+    if next_due_ms is None or next_due_ms == AT_ONCE_MS:
+        return 0
+    late_ms = now_ms - next_due_ms
+    return late_ms if late_ms >= OVERDUE_MS else 0
 
 
 def _names(each: Iterable[IndexStats]) -> list[SubscriptionName]:
