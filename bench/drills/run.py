@@ -140,7 +140,7 @@ def pages() -> dict[Path, tuple[str, int]]:
     return {
         cells.FILE.with_name("README.md"): (table.by_drill(shown, rounds.batches), count),
         ROOT / "README.md": (table.by_tracker(shown), count),
-        ROOT / "docs" / "pulsar-versions.md": _by_version(),
+        cells.FILE.with_name("other-pulsars.md"): _by_version(),
     }
 
 
