@@ -142,8 +142,9 @@ class Pace:
 
 @dataclass(slots=True)
 class ForwardMove:
-    """The last move of mark-delete that has taken the seal and no acknowledgement beyond; the simulation's
-    own knowledge. `resets`: how many were asked for before. `looks`: how often the shim has looked since."""
+    """The last move of mark-delete that has taken the seal and no acknowledgement beyond, or the last
+    repeated reset; the simulation's own knowledge. `resets`: how many were asked for before. `looks`: how
+    often the shim has looked since."""
 
     resets: int
     looks: int = 0

@@ -323,17 +323,23 @@ class ServedSubscription:
             return
         there = self.cursor.mark_delete
         if tries > 1 and (there < loaded or (there == loaded and not self.cursor.acknowledged)):
-            self._pending_reset = False  # somebody else has reset it
+            self._reset_is_done()  # by somebody else
             return
 
         def done(written: bool) -> None:
             if written:
-                self._pending_reset = False
+                self._reset_is_done()
             else:
                 pause_ns = _RESET_PAUSE_NS << min(tries, _RESET_DOUBLED)
                 self.broker.after(pause_ns, self._reset_once_more, loaded, tries + 1)
 
         self.reset((loaded[0], loaded[1] + 1), done)
+
+    def _reset_is_done(self) -> None:
+        """Its record still has what it took back; from now on the shim has the time to store one without."""
+        self._pending_reset = False
+        self._beyond, self._stored_seal = True, NO_SEAL
+        self.subscription.forward = ForwardMove(len(self.subscription.obligations.reset_to))
 
     # ---- a seal is stored with what is acknowledged beyond mark-delete: the shim's `StoredSeals`
 
@@ -375,8 +381,9 @@ class ServedSubscription:
         self._moved_alone |= not self.has_consumers()
 
     def _require_a_reset(self) -> None:
-        """The cursor counts as one loaded from a reset's own record. Raises Violation if nobody
-        has reset it since mark-delete was moved forward, and the shim has had the time to store a seal."""
+        """The cursor counts as one loaded from a reset's own record. Raises Violation if nobody has reset it
+        since mark-delete was moved forward, or a reset repeated, and the shim has had the time to store a
+        seal."""
         forward = self.subscription.forward
         if (
             forward is not None

@@ -74,6 +74,20 @@ def lost_seal_is_a_resets() -> Iterator[None]:
 
 
 @contextmanager
+def repeated_reset_left() -> Iterator[None]:
+    """Issue 42: a reset that the shim had repeated was left as its own record has it, with what it took back,
+    until something else was stored. The next owner repeated it once more."""
+    original = ServedSubscription._reset_is_done
+
+    def is_done(self: Any) -> None:
+        original(self)
+        self._beyond = False
+
+    with replaced(ServedSubscription, "_reset_is_done", is_done):
+        yield
+
+
+@contextmanager
 def moves_taken_for_resets() -> Iterator[None]:
     """The simulator's own find: after a skip the shim disbelieved the daemon, which then forgot
     acknowledgements."""

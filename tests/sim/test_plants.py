@@ -16,6 +16,7 @@ from tests.sim.planted_broker import (
     given_back_in_eighths,
     moves_taken_for_resets,
     refused_and_left,
+    repeated_reset_left,
     sealed_amid_a_reset,
     told_once,
 )
@@ -68,6 +69,7 @@ def test_a_known_bug_is_found(plant: Plant) -> None:
         ("refused_and_done_later", refused_and_left, "resets that were refused are done all the same"),
         ("own_log_taken_for_anothers", names_no_ledger_before, "reads its own log in ledger"),
         ("skipped_before_it_was_heard", moves_taken_for_resets, "comes again though the daemon"),
+        ("repeated_once_more", repeated_reset_left, "is reset once more, which nobody had reset"),
         ("put_back_with_a_damaged_state", lost_claim_not_told, "which the topic does not have"),
     ],
 )

@@ -58,9 +58,21 @@ public final class StoredSeals {
 
     /** Keeps a seal stored from now on. The seal that the cursor has at the first call is stored, as it was loaded with it. */
     public void keep(ManagedCursor cursor) {
+        keep(cursor, CursorRecord.seal(cursor), individual.mayBeIn(cursor));
+    }
+
+    /**
+     * As {@link #keep}, of a cursor that has just been reset: its record still has the acknowledgements that the reset took back,
+     * so one without them follows soon.
+     */
+    void keepReset(ManagedCursor cursor) {
+        keep(cursor, Seal.NONE, true);
+    }
+
+    private void keep(ManagedCursor cursor, long stored, boolean beyond) {
         Executor thread = cursor.isDurable() ? threads.apply(cursor) : null;
         if (thread != null) {
-            cursors.computeIfAbsent(cursor, each -> new Kept(each, thread, nanoTime.getAsLong()));
+            cursors.computeIfAbsent(cursor, each -> new Kept(each, thread, nanoTime.getAsLong(), stored, beyond));
         }
     }
 
@@ -101,11 +113,11 @@ public final class StoredSeals {
         private volatile boolean beyond;
         private volatile long dueNs;
 
-        Kept(ManagedCursor cursor, Executor thread, long nowNs) {
+        Kept(ManagedCursor cursor, Executor thread, long nowNs, long stored, boolean beyond) {
             this.cursor = cursor;
             this.thread = thread;
-            stored = CursorRecord.seal(cursor);
-            beyond = individual.mayBeIn(cursor);
+            this.stored = stored;
+            this.beyond = beyond;
             dueNs = nowNs;
         }
 

@@ -150,6 +150,31 @@ class StoredSealsTest {
         assertEquals(1, records, "nothing is beyond, so cumulative acknowledgements cost nothing");
     }
 
+    /** A reset that is repeated once it was loaded: what it takes back is gone from memory when it is done. */
+    @Test
+    void aResetThatIsDoneIsStoredOnceMoreWithoutWhatItTookBack() {
+        ranges = 0;
+        properties = Map.of();
+        seals = seals(thread::add);
+        seals.keepReset(cursor);
+        look();
+        assertEquals(1, records);
+        assertNotEquals(Seal.NONE, seal());
+        properties = Map.of();
+        look();
+        assertEquals(1, records, "nothing is beyond any more");
+    }
+
+    @Test
+    void aSealPutBehindAResetIsNotTakenForStored() {
+        ranges = 0;
+        seals = seals(thread::add);
+        seals.keepReset(cursor);
+        look();
+        assertEquals(1, records);
+        assertEquals(42, seal());
+    }
+
     @Test
     void whereNothingIsAcknowledgedBeyondThereIsNothingToStore() {
         ranges = 0;

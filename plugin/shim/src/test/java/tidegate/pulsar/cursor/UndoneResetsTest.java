@@ -15,6 +15,7 @@ import java.util.Random;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
 import java.util.concurrent.TimeUnit;
+import org.apache.bookkeeper.mledger.AsyncCallbacks.MarkDeleteCallback;
 import org.apache.bookkeeper.mledger.ManagedCursor;
 import org.apache.bookkeeper.mledger.Position;
 import org.apache.bookkeeper.mledger.PositionFactory;
@@ -39,6 +40,8 @@ public class UndoneResetsTest {
     private final Deque<Runnable> background = new ArrayDeque<>();
     private final List<Position> resets = new ArrayList<>();
     private CompletableFuture<Void> answer = new CompletableFuture<>();
+    /** Properties of the records that the cursor was asked to store. */
+    private final List<Object> stored = new ArrayList<>();
     private final StoredSeals seals = new StoredSeals(new Random(1), new IndividualAcks(false), each -> Runnable::run, () -> 0);
     private UndoneResets undone = undone(false, background::add);
 
@@ -70,6 +73,11 @@ public class UndoneResetsTest {
                     case "getPersistentMarkDeletedPosition" -> persisted;
                     case "isClosed" -> closed;
                     case "isDurable" -> true;
+                    case "asyncMarkDelete" -> {
+                        stored.add(arguments[1]);
+                        ((MarkDeleteCallback) arguments[2]).markDeleteComplete(null);
+                        yield null;
+                    }
                     default -> throw new UnsupportedOperationException(method.getName());
                 });
     }
@@ -123,6 +131,30 @@ public class UndoneResetsTest {
         answer.complete(null);
         assertFalse(undone.isPending(cursor));
         assertEquals(1, seals.size());
+    }
+
+    /** The record of the repeated reset has what it takes back: a kill before the next one would have it repeated once more. */
+    @Test
+    void aRepeatedResetIsFollowedByARecordWithoutWhatItTookBack() {
+        look();
+        seals.look();
+        assertEquals(List.of(), stored);
+        ranges = 0;
+        answer.complete(null);
+        seals.look();
+        assertEquals(1, stored.size());
+        assertTrue(((Map<?, ?>) stored.get(0)).containsKey("#pulsar.internal.tidegate.generation"));
+    }
+
+    @Test
+    void aResetOfSomebodyElseIsFollowedByOneToo() throws InterruptedException {
+        undone = undone(false, this::inBackground);
+        undone.look(cursor, this::reset, this::inBackground);
+        ranges = 0;
+        runLater();
+        seals.look();
+        assertEquals(List.of(), resets);
+        assertEquals(1, stored.size());
     }
 
     @Test
