@@ -18,6 +18,7 @@ import base64
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegate.index import (
@@ -35,7 +36,7 @@ from tidegate.index import (
 )
 from tidegate.index.format import decode_block, encode_block
 from tidegate.plugin.daemon.told import told
-from tidegate.plugin.errors import UserError
+from tidegate.plugin.errors import UnknownNameError, UserError
 from tidegate.plugin.wire.control_messages import Ingest, json_body
 from tidegate.plugin.wire.messages import NAME_BYTES_MAX
 from tidegate.plugin.wire.position_pieces import split_positions
@@ -244,8 +245,9 @@ class Ingestion:
 
 
 def refusal(error: UserError) -> bytes:
-    """The answer with the reason why nothing was done."""
-    return json_body({"error": str(error)})
+    """The answer with the reason why nothing was done; ``status`` is there if a program may go by it."""
+    known = {"status": int(HTTPStatus.NOT_FOUND)} if isinstance(error, UnknownNameError) else {}
+    return json_body({"error": str(error), **known})
 
 
 def _name(request: dict[str, object]) -> SubscriptionName:

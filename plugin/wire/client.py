@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import socket
 import time
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from tidegate.plugin.errors import DaemonAwayError, ProtocolError, UserError
+from tidegate.plugin.errors import DaemonAwayError, ProtocolError, UnknownNameError, UserError
 from tidegate.plugin.wire.codec import decode, encode
 from tidegate.plugin.wire.control_messages import Query, Reply, json_body
 from tidegate.plugin.wire.frames import VERSION_MAX, VERSION_MIN, FrameDecoder
@@ -67,5 +68,6 @@ def _converse(connection: socket.socket, request: dict[str, Any], deadline: floa
 
 def _checked(answer: dict[str, Any]) -> dict[str, Any]:
     if "error" in answer:
-        raise UserError(f"the daemon refuses: {answer['error']}")
+        unknown = answer.get("status") == HTTPStatus.NOT_FOUND
+        raise (UnknownNameError if unknown else UserError)(f"the daemon refuses: {answer['error']}")
     return answer

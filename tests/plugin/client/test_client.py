@@ -130,6 +130,19 @@ async def test_mistakes_are_errors_of_one_line(served: Served, reach: Reach) -> 
     await blocking(work, **reach)
 
 
+async def test_a_name_that_the_daemon_does_not_know_is_told_apart_on_the_socket_too(
+    served: Served, socket_path: Path
+) -> None:
+    await waiting(served.broker)
+    for ask in (
+        lambda client: client.show("none", "sub", "1:1"),
+        lambda client: client.cancel("orders", "none", ids=["1:1"]),
+        lambda client: client.pace("none", "sub"),
+    ):
+        with pytest.raises(UnknownNameError, match="the daemon refuses: no subscription"):
+            await blocking(ask, socket=socket_path)
+
+
 async def test_errors_of_http_say_which(served: Served) -> None:
     await waiting(served.broker)
     with pytest.raises(UnknownNameError, match="no subscription"):
