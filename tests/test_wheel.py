@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -93,6 +94,19 @@ def test_attach_from_the_wheel_needs_no_maven(scratch: Path, home: Path) -> None
         ROOT / "plugin" / "jars" / Path(JAR).name
     ).read_bytes()
     assert tidegate("detach", str(home)).startswith("detached ")
+
+
+@pytest.mark.parametrize("arguments", [["demo"], ["drill", "run", "broker-killed"], ["standalone"]], ids=str)
+def test_without_a_checkout_nobody_is_told_to_run_make(
+    scratch: Path, tmp_path: Path, arguments: list[str]
+) -> None:
+    done = subprocess.run(
+        [str(scratch / "bin" / "tidegate"), *arguments],
+        env={**os.environ, "TIDEGATE_CACHE_DIR": str(tmp_path / "none")},
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert re.fullmatch(r"tidegate: there is no Pulsar in \S+: run: tidegate setup\n", done.stderr)
 
 
 def test_the_wheel_holds_every_module_and_nothing_else(source: Path, wheel: Path) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.local import toolchain
 from tidegate.plugin.local.assembled import newest_home, pulsar_home
+from tidegate.plugin.local.distribution import checkout
 from tidegate.plugin.local.shim import SHIM_JAR
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def check_home(chosen: Path | None) -> Path:
         raise MissingPartError(jdk.text)
     home = (chosen or pulsar_home(os.environ)).absolute()
     if not (home / "bin" / "pulsar").is_file():
-        advice = "correct --pulsar-home" if chosen else "run: make setup (or: tidegate setup)"
+        advice = "correct --pulsar-home" if chosen else f"run: {_set_up()}"
         raise MissingPartError(f"there is no Pulsar in {home}: {advice}")
     return home
 
@@ -57,8 +58,17 @@ def check_newer_home(chosen: Path | None) -> Path | None:
 def check_jar() -> Path:
     """The shim's jar."""
     if not SHIM_JAR.is_file():
-        raise MissingPartError(f"the shim's jar is missing ({SHIM_JAR}): run: make setup")
+        raise MissingPartError(f"the shim's jar is missing ({SHIM_JAR}): {_get_jar()}")
     return SHIM_JAR
+
+
+def _set_up() -> str:
+    return "make setup" if checkout() is not None else "tidegate setup"
+
+
+def _get_jar() -> str:
+    # A wheel cannot be built without it.
+    return "run: make setup" if checkout() is not None else "install Tidegate's wheel again"
 
 
 @contextlib.contextmanager

@@ -28,6 +28,7 @@ from tidegate.plugin.local.distribution import (
     PULSAR,
     TEMPORARY,
     Report,
+    after_failed_fetch,
     default_cache_dir,
     fetch,
     first_error,
@@ -260,8 +261,8 @@ def copy_jars(
     )
     if exit_code != 0:
         raise SetupError(
-            f"Maven could not fetch the jars of {name}: {first_error(log_path)}; check the "
-            f"network and Maven's mirrors, then run the same command again (Maven's log: {log_path})"
+            f"Maven could not fetch the jars of {name}: {first_error(log_path)}; "
+            f"{after_failed_fetch(environment)}, then run the same command again (Maven's log: {log_path})"
         )
     report(what, total, total)
     _check(jars, to, repository)

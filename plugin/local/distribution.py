@@ -34,6 +34,7 @@ from tidegate.plugin.local import toolchain
 DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
 _WATCH_INTERVAL_S = 0.2
 TEMPORARY = ".unpacking-"
+_PROXY_VARIABLES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 
 Report = Callable[[str, int, int], None]
 """Called with what is being done, how many bytes of it are done, and of how many."""
@@ -80,13 +81,18 @@ PULSAR = Distribution(
 )
 
 
+def checkout() -> Path | None:
+    """The checkout that this file is in; None in an installed wheel."""
+    root = Path(__file__).resolve().parents[2]
+    return root if (root / "pyproject.toml").is_file() and (root / "plugin").is_dir() else None
+
+
 def default_cache_dir(environment: Mapping[str, str]) -> Path:
     """``TIDEGATE_CACHE_DIR``, else ``.cache`` of this file's checkout, else the user's own cache."""
     if chosen := environment.get("TIDEGATE_CACHE_DIR"):
         return Path(chosen).absolute()
-    checkout = Path(__file__).resolve().parents[2]
-    if (checkout / "pyproject.toml").is_file() and (checkout / "plugin").is_dir():
-        return checkout / ".cache"
+    if (root := checkout()) is not None:
+        return root / ".cache"
     base = environment.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "tidegate"
 
@@ -135,13 +141,30 @@ def maven_repository(environment: Mapping[str, str]) -> Path:
     for name in ("MAVEN_ARGS", "MAVEN_OPTS"):
         if match := re.search(r"-Dmaven\.repo\.local=(\S+)", environment.get(name, "")):
             return Path(match[1])
-    user = Path(environment.get("HOME") or Path.home()) / ".m2"
-    with contextlib.suppress(OSError, ElementTree.ParseError):
-        # The user's own file, which Maven reads too.
-        for element in ElementTree.parse(user / "settings.xml").getroot():  # noqa: S314
-            if element.tag.rpartition("}")[2] == "localRepository" and element.text:
-                return Path(element.text.strip().replace("${user.home}", str(user.parent)))
+    user = _maven_folder(environment)
+    for element in _maven_settings(environment):
+        if element.tag.rpartition("}")[2] == "localRepository" and element.text:
+            return Path(element.text.strip().replace("${user.home}", str(user.parent)))
     return user / "repository"
+
+
+def after_failed_fetch(environment: Mapping[str, str]) -> str:
+    """The first thing to look at; a proxy's URL, which may have a password, is not in it."""
+    proxies = [name for name in _PROXY_VARIABLES if environment.get(name)]
+    if proxies and not any(one.tag.rpartition("}")[2] == "proxies" for one in _maven_settings(environment)):
+        return f"Maven does not read {proxies[0]}: name the proxy in ~/.m2/settings.xml"
+    return "check the network and Maven's mirrors"
+
+
+def _maven_folder(environment: Mapping[str, str]) -> Path:
+    return Path(environment.get("HOME") or Path.home()) / ".m2"
+
+
+def _maven_settings(environment: Mapping[str, str]) -> list[ElementTree.Element]:
+    """The elements of the user's own file, which Maven reads too; none if it cannot be read."""
+    with contextlib.suppress(OSError, ElementTree.ParseError):
+        return list(ElementTree.parse(_maven_folder(environment) / "settings.xml").getroot())  # noqa: S314
+    return []
 
 
 def _archive(
@@ -174,8 +197,8 @@ def _archive(
     )
     if exit_code != 0 or not fetched.is_file():
         raise SetupError(
-            f"Maven could not fetch Pulsar {distribution.version}: {first_error(log_path)}; check the "
-            f"network and Maven's mirrors, then run the same command again (Maven's log: {log_path})"
+            f"Maven could not fetch Pulsar {distribution.version}: {first_error(log_path)}; "
+            f"{after_failed_fetch(environment)}, then run the same command again (Maven's log: {log_path})"
         )
     report(what, distribution.size_bytes, distribution.size_bytes)
     if sha256_of(fetched) != distribution.sha256:

@@ -178,6 +178,21 @@ def test_a_failure_of_maven_is_one_line_with_its_reason(machine: Machine) -> Non
     machine.fetch()
 
 
+def test_behind_a_proxy_that_maven_does_not_know_the_line_says_where_to_name_it(machine: Machine) -> None:
+    machine.maven(failure="echo '[ERROR] Unknown host'; exit 1")
+    machine.environment["HTTPS_PROXY"] = "http://somebody:secret@proxy.example:3128"
+    with pytest.raises(SetupError) as raised:
+        machine.fetch()
+    said = "Unknown host; Maven does not read HTTPS_PROXY: name the proxy in ~/.m2/settings.xml, then"
+    assert said in str(raised.value)
+    assert "secret" not in str(raised.value)
+    settings = Path(machine.environment["HOME"]) / ".m2" / "settings.xml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("<settings><proxies><proxy><host>proxy.example</host></proxy></proxies></settings>")
+    with pytest.raises(SetupError, match="check the network and Maven's mirrors"):
+        machine.fetch()
+
+
 @pytest.mark.parametrize("cut", ["while fetching", "while unpacking"])
 def test_what_was_interrupted_goes_on(machine: Machine, cut: str) -> None:
     class Interrupted(BaseException):
