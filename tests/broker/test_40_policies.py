@@ -9,8 +9,8 @@ import pulsar
 import pytest
 
 from tests.support.cluster import Cluster
-from tests.support.inbox import UID, Arrival, Inbox, Verdict, assert_exactly
-from tests.support.lane import LATER_MS, MINUTES_10_MS, OURS, Lane, now_ms
+from tests.support.inbox import UID, Arrival, Inbox, Verdict, assert_exactly, assert_not_early
+from tests.support.lane import LATER_MS, MINUTES_10_MS, OURS, YEARS_10_MS, Lane, now_ms
 from tests.support.waiting import wait_until
 
 
@@ -106,6 +106,64 @@ def test_maximum_delay_of_the_topic_refuses_what_is_further(make_lane: Callable[
     other.reserve()
     other.send_in(MINUTES_10_MS)
     assert other.stats().backlog == 1
+
+
+@pytest.mark.parametrize("level", ["topic", "namespace"])
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"tickTime": 0, "maxDeliveryDelayInMillis": -1},
+        {"tickTime": -5, "maxDeliveryDelayInMillis": 0},
+        {"tickTime": 60_000, "maxDeliveryDelayInMillis": YEARS_10_MS * 2},
+        # Of PIP-437, which no Pulsar up to 5.0.1 has: accepted, and dropped.
+        {"tickTime": 1, "maxDeliveryDelayInMillis": 0, "fixedDeliveryDelayInMillis": 60_000},
+    ],
+    ids=lambda values: "-".join(map(str, values.values())),
+)
+def test_every_value_that_the_broker_accepts(
+    make_lane: Callable[..., Lane], level: str, values: dict[str, int]
+) -> None:
+    """A tick makes Pulsar's own trackers early, a negative one late; a largest delay above 0 refuses."""
+    namespace = "public/" + re.sub(
+        r"[^0-9a-z]+", "-", f"valued-{level}{list(values.values())}".lower()
+    ).strip("-")
+    lane, inbox = make_lane(namespace), Inbox()
+    lane.admin.create_namespace(namespace)
+    lane.reserve()
+    lane.admin.set_delayed_delivery_values(lane.topic if level == "topic" else namespace, values)
+
+    def applied() -> bool:
+        document = lane.admin.applied_delayed_delivery(lane.topic)
+        assert "fixedDeliveryDelayInMillis" not in document
+        return all(document[name] == value for name, value in values.items() if name in document)
+
+    wait_until(applied, "the broker shows the policy as the one in force")
+    # A loaded topic follows a moment later; one that is loaded begins with it.
+    lane.admin.unload(lane.topic)
+    lane.subscribe(inbox)
+    sent = lane.send_in(500, 900, None, 1_300, YEARS_10_MS)
+    inbox.wait_for(sent[:-1])
+    lane.wait_stats(lambda now: now.backlog == now.delayed == 1, "only the far one is left")
+    assert_exactly(inbox.arrivals, sent[:-1])
+    tolerance_ms = 0.0 if lane.cluster.kind.strict else max(values["tickTime"], 0)
+    assert_not_early(inbox.arrivals, tolerance_ms=tolerance_ms)
+    plain = next(one for one in inbox.arrivals if one.deliver_at_ms is None)
+    assert plain.received_ns < min(one.received_ns for one in inbox.arrivals if one is not plain)
+
+
+def test_the_topic_s_policy_beats_the_namespace_s(make_lane: Callable[..., Lane], cluster: Cluster) -> None:
+    namespace = "public/undelayed-but-one"
+    cluster.admin.create_namespace(namespace)
+    cluster.admin.set_namespace_delayed_delivery(namespace, active=False)
+    lane, inbox = make_lane(namespace), Inbox()
+    lane.subscribe(inbox)
+    lane.admin.set_delayed_delivery(lane.topic, active=True)
+    held = _send_until_held(lane)
+    sent = lane.send_in(*[500] * 10)
+    inbox.wait_for(sent)
+    lane.wait_delayed(held)
+    by_uid = {one.uid: one for one in inbox.arrivals}
+    lane.not_early([by_uid[one.uid] for one in sent])
 
 
 def _send_until_refused(lane: Lane, reason: str) -> int:

@@ -104,6 +104,16 @@ class Admin:
         document: Json | None = self.call("GET", f"/persistent/{topic}/delayedDelivery")
         return document
 
+    def set_delayed_delivery_values(self, where: str, values: Json) -> None:
+        """A policy of these values as they are, of a topic or (``tenant/name``) a namespace."""
+        path = f"/persistent/{where}" if where.count("/") == 2 else f"/namespaces/{where}"
+        self.call("POST", f"{path}/delayedDelivery", {"active": True, **values})
+
+    def applied_delayed_delivery(self, topic: str) -> Json:
+        """The policy in force for the topic, its own or its namespace's."""
+        document: Json = self.call("GET", f"/persistent/{topic}/delayedDelivery?applied=true")
+        return document
+
     # Subscriptions
 
     def delete_subscription(self, topic: str, name: str) -> None:
