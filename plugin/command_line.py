@@ -62,6 +62,9 @@ _COMMANDS = {
     "drill": _Command(
         "tidegate.plugin.commands.drill", "Inject faults into broker and daemon, and judge the deliveries."
     ),
+    "standalone": _Command(
+        "tidegate.plugin.commands.standalone", "Run a broker with Tidegate, to try programs on."
+    ),
     "setup": _Command("tidegate.plugin.commands.setup", "Fetch Apache Pulsar, once, and print where it is."),
     "width": _Command("tidegate.plugin.commands.width", "Show or set the width of a subscription's slices."),
     "tide": _Command("tidegate.plugin.commands.tide", "Count waiting messages by due time."),

@@ -120,10 +120,11 @@ def _unsaid(lines: list[str]) -> list[str]:
     return [one for one, pattern in patterns.items() if not any(map(pattern.search, _said()))]
 
 
-def test_the_runbook_quotes_what_is_said() -> None:
-    lines = _quoted((ROOT / "docs/runbook.md").read_text(encoding="utf-8"))
-    assert len(lines) > 25
-    assert not _unsaid(lines), "in the runbook, and in no source"
+@pytest.mark.parametrize(("name", "least"), [("runbook", 25), ("tutorial", 8)])
+def test_a_page_quotes_what_is_said(name: str, least: int) -> None:
+    lines = _quoted((ROOT / f"docs/{name}.md").read_text(encoding="utf-8"))
+    assert len(lines) >= least
+    assert not _unsaid(lines), f"in docs/{name}.md, and in no source"
 
 
 def test_a_quotation_that_no_source_has_is_found() -> None:
