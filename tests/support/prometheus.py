@@ -16,6 +16,7 @@ from tests.support.waiting import wait_until
 from tidegate.plugin.local.distribution import default_cache_dir
 from tidegate.plugin.local.process import LOOPBACK, free_ports
 from tidegate.plugin.telemetry.alerts import alerts, as_groups
+from tidegate.plugin.telemetry.dashboard import dashboard
 
 SCRAPE_S = 1
 _FETCHED = Path("prometheus/usr/bin")
@@ -53,6 +54,12 @@ def quick(expr: str) -> str:
     for window, short in QUICK.items():
         expr = expr.replace(window, short)
     return expr
+
+
+def panels_without_data(prometheus: Prometheus) -> set[str]:
+    """The queries of the dashboard that have no value, or nothing but NaN."""
+    queries = {target["expr"] for panel in dashboard()["panels"] for target in panel.get("targets", [])}
+    return {expr for expr in queries if not prometheus.has_data(expr)}
 
 
 class Prometheus:
@@ -107,10 +114,10 @@ class Prometheus:
         found: list[dict[str, Any]] = answer["data"]["result"]
         return found
 
-    def value(self, expr: str) -> float:
-        """That of the only series."""
-        (one,) = self.query(expr)
-        return float(one["value"][1])
+    def has_data(self, expr: str) -> bool:
+        """True if a query of the dashboard has a number, for any instance."""
+        found = self.query(quick(expr).replace("$daemon", ".*").replace("$broker", ".*"))
+        return any(one["value"][1] != "NaN" for one in found)
 
     def firing(self) -> set[tuple[str, str]]:
         """Names and instances of the alerts that fire."""
