@@ -37,7 +37,7 @@ MUTATION_ARGS ?=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo drill test test-quick test-broker torture sim mutation test-shim shim-compat spark-compat lint format setup classes pulsar \
-	shim test-pulsar test-pulsar5 pulsar-suite bench-peers bench-quick wheel lock docs clean
+	shim man test-pulsar test-pulsar5 pulsar-suite bench-peers bench-quick wheel lock docs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -194,7 +194,10 @@ $(VENV)/.spark: $(VENV)/.installed
 		{ echo "tidegate: pip could not install PySpark: check the network, then run make again" >&2; exit 1; }
 	@touch $@
 
-wheel: $(VENV)/.installed $(JAR) ## dist/*.whl with the shim's jar in it
+man: $(VENV)/.installed ## the man pages in build/man, made from the help
+	@$(BIN)/python docs/site/manual.py build/man
+
+wheel: $(VENV)/.installed $(JAR) man ## dist/*.whl with the shim's jar and the man pages in it
 	@rm -rf build/lib build/bdist.* dist/tidegate-*.whl
 	@$(BIN)/python -m build -q --wheel
 	@ls dist/*.whl

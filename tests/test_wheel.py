@@ -30,7 +30,10 @@ OTHERS = {
     "tidegate/pipeline/py.typed",
     "tidegate/index/rocks/rocksdb/OPTIONS-000001",
 }
-SHARED = {f"share/tidegate/systemd/{path.name}" for path in (ROOT / "deploy/systemd").iterdir()}
+MAN_PAGES = ("tidegate.1", "tidegate-serve.1")
+SHARED = {f"share/man/man1/{name}" for name in MAN_PAGES} | {
+    f"share/tidegate/systemd/{path.name}" for path in (ROOT / "deploy/systemd").iterdir()
+}
 
 
 def build(source: Path) -> subprocess.CompletedProcess[str]:
@@ -48,6 +51,10 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, path / name)
+    # `make wheel` makes all of them.
+    (path / "build/man").mkdir(parents=True)
+    for name in MAN_PAGES:
+        (path / "build/man" / name).write_text(".TH TIDEGATE 1\n", encoding="utf-8")
     return path
 
 
@@ -120,10 +127,15 @@ def test_the_wheel_holds_every_module_and_nothing_else(source: Path, wheel: Path
     assert beside == SHARED
 
 
-def test_a_wheel_without_the_jar_is_refused(source: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("left_out", "missing"), [("jars", "tidegate-pulsar-shim.jar"), ("man", "build/man/tidegate.1")]
+)
+def test_a_wheel_without_a_made_file_is_refused(
+    source: Path, tmp_path: Path, left_out: str, missing: str
+) -> None:
     copy = tmp_path / "source"
-    shutil.copytree(source, copy, ignore=shutil.ignore_patterns("jars", "build", "dist", "*.egg-info"))
+    shutil.copytree(source, copy, ignore=shutil.ignore_patterns(left_out, "lib", "dist", "*.egg-info"))
     done = build(copy)
     assert done.returncode != 0
-    assert "tidegate-pulsar-shim.jar is missing" in done.stdout + done.stderr
+    assert f"{missing} is missing" in done.stdout + done.stderr
     assert not list(copy.glob("dist/*.whl"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import re
 from dataclasses import MISSING, fields
@@ -23,14 +24,19 @@ def pages() -> dict[str, str]:
     return {"commands": _commands(), "settings": _settings(), "metrics": _metrics()}
 
 
-def _commands() -> str:
-    app = typer.Typer(name="tidegate", rich_markup_mode=None, add_completion=False)
-    app.callback()(lambda: None)
+def command_tree() -> Any:
+    """The command ``tidegate`` with all of its commands."""
+    # The command line's own, before it knows any command.
+    app = copy.copy(command_line.app)
+    app.registered_commands, app.registered_groups = [], []
     for module in dict.fromkeys(each.module for each in command_line._COMMANDS.values()):
         importlib.import_module(module).register(app)
+    return typer.main.get_command(app)
+
+
+def _commands() -> str:
     parts = ["# Commands\n\nEach as `--help` prints it.\n"]
-    root = typer.main.get_command(app)
-    for name, command in sorted(root.commands.items()):  # type: ignore[attr-defined]
+    for name, command in sorted(command_tree().commands.items()):
         parts += _help(f"tidegate {name}", command, level=2)
     return "\n".join(parts)
 
