@@ -85,6 +85,16 @@ _BROKER_CONF = {
 }
 
 
+def metadata_conf(url: str) -> dict[str, str]:
+    """The conf keys of a broker whose metadata are at ``url``, as ``zk:host:port``."""
+    return {"metadataStoreUrl": url, "configurationMetadataStoreUrl": url}
+
+
+def bookie_metadata_conf(url: str) -> dict[str, str]:
+    """The same of a bookie."""
+    return {"metadataServiceUri": f"metadata-store:{url}"}
+
+
 @dataclass(frozen=True)
 class Node:
     """One broker of the cluster and its daemon; each can be killed, paused and started by itself."""
@@ -103,7 +113,8 @@ class LocalCluster:
     overrides keys of the distribution's ``broker.conf`` for every broker, ``bookie_conf`` of its
     ``bookkeeper.conf``. The daemons' sockets are in
     ``socket_dir``, whose path must be short; they get ``daemon_settings``. With ``counters`` the brokers
-    count their reads. Errors are ``LocalProcessError``.
+    count their reads. ``metadata_url`` names a running metadata store (``oxia://…``), and ZooKeeper stays
+    away. Errors are ``LocalProcessError``.
     """
 
     def __init__(
@@ -117,6 +128,7 @@ class LocalCluster:
         conf: Mapping[str, str] | None = None,
         bookie_conf: Mapping[str, str] | None = None,
         daemon_settings: Mapping[str, str] | None = None,
+        metadata_url: str | None = None,
         counters: bool = False,
         jvm: Jvm | None = None,
         guard: Guard | None = None,
@@ -132,7 +144,8 @@ class LocalCluster:
         ports = free_ports(3 + 3 * brokers)
         self.bookie_url = f"http://{LOOPBACK}:{ports[2]}"
         self.zookeeper_address = f"{LOOPBACK}:{ports[0]}"
-        self._store = f"zk:{self.zookeeper_address}"
+        self._has_zookeeper = metadata_url is None
+        self._store = metadata_url or f"zk:{self.zookeeper_address}"
         self._small = small
         self.zookeeper = ZooKeeper(
             pulsar_home,
@@ -151,7 +164,7 @@ class LocalCluster:
                 **_BOOKIE_CONF,
                 "bookiePort": str(ports[1]),
                 "httpServerPort": str(ports[2]),
-                "metadataServiceUri": f"metadata-store:{self._store}",
+                **bookie_metadata_conf(self._store),
                 "journalDirectory": str(work_dir / "bookie" / "journal"),
                 "ledgerDirectories": str(work_dir / "bookie" / "ledgers"),
                 **(bookie_conf or {}),
@@ -179,8 +192,7 @@ class LocalCluster:
                 jar=jar,
                 conf={
                     **_BROKER_CONF,
-                    "metadataStoreUrl": self._store,
-                    "configurationMetadataStoreUrl": self._store,
+                    **metadata_conf(self._store),
                     **({} if jar is None else tidegate_conf(daemon.socket_path)),
                     **(conf or {}),
                 },
@@ -243,7 +255,8 @@ class LocalCluster:
             raise LocalProcessError(f"{self._home} is not a Pulsar home: `tidegate setup` fetches one")
         if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
             raise LocalProcessError("no java found: install a JDK 17 or newer, or set JAVA_HOME")
-        self.zookeeper.start()
+        if self._has_zookeeper:
+            self.zookeeper.start()
         self._initialize()
         self.bookie.start()
         # At the same time: each takes a while, and none needs another.

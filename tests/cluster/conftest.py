@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.cluster import MissingPartError, TrackerKind, check_parts
 from tests.support.lane import Lane
+from tests.support.oxia import Oxia
 from tests.support.two_brokers import MOVING, TwoBrokers
 
 HERE = Path(__file__).parent
@@ -29,12 +30,14 @@ def two(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
     A module may set the home of index logs (``INDEX_LOG``), the daemons' settings (``DAEMON_SETTINGS``), the
     brokers' (``CONF``), the bookie's (``BOOKIE_CONF``), and a program in the place of ``tidegate``
-    (``DAEMON_PROGRAM``).
+    (``DAEMON_PROGRAM``). With ``ON_OXIA`` the metadata are there from the beginning.
     """
     try:
         check_parts(TrackerKind.TIDEGATE)
     except MissingPartError as error:
         pytest.fail(str(error), pytrace=False)
+    on_oxia = getattr(request.module, "ON_OXIA", False)
+    metadata_url = request.getfixturevalue("oxia").url if on_oxia else None
     # A socket's path may have about 100 bytes; pytest's own directories can be longer.
     with tempfile.TemporaryDirectory(prefix="tidegate-") as short:
         started = TwoBrokers(
@@ -45,12 +48,20 @@ def two(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
             daemon_program=getattr(request.module, "DAEMON_PROGRAM", None),
             broker_conf=getattr(request.module, "CONF", None),
             bookie_conf=getattr(request.module, "BOOKIE_CONF", None),
+            metadata_url=metadata_url,
         )
         try:
             started.start()
             yield started
         finally:
             started.end()
+
+
+@pytest.fixture(scope="module")
+def oxia(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oxia]:
+    """The module's Oxia."""
+    with Oxia(tmp_path_factory.mktemp("oxia")) as started:
+        yield started
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.support.daemons import run
 from tests.support.inbox import Inbox, keep_all
+from tests.support.killed_owner import READ_AHEAD, kill_owner
 from tests.support.lane import MINUTES_10_MS, SHARED, Lane, now_ms
 from tests.support.metadata import MetadataWriter
 from tests.support.two_brokers import MOVING, TwoBrokers
@@ -23,7 +24,6 @@ from tidegate.plugin.local.cluster import Node
 
 INDEX_LOG = "bookkeeper"
 MESSAGES = 20_000
-READ_AHEAD = 300  # what the dispatcher reads before the daemon has answered
 ADDED = "tidegate_entries_added_total"
 REFUSED = "The cursor's metadata was written by somebody else at the same time"
 REOPENED = "The cursor's metadata have been written behind this broker's back"
@@ -69,30 +69,7 @@ def test_the_index_is_there_before_anything_is_read(two: TwoBrokers, lane: Lane)
 
 
 def test_broker_and_daemon_killed_together(two: TwoBrokers, lane: Lane) -> None:
-    """Acknowledged messages stay away, and only changes on their way to the log are read again."""
-    before, inbox = Inbox(), Inbox()
-    two.move(lane.topic, two.a)
-    lane.subscribe(before)
-    far = lane.send_in(*[MINUTES_10_MS] * MESSAGES)
-    acknowledged = lane.send_in(*[500] * 500)
-    before.wait_for(acknowledged)
-    due = lane.send_in(*[18_000 + after for after in range(0, 4_000, 20)])
-    left = len(far) + len(due)
-    lane.wait_stats(lambda now: now.backlog == now.delayed == left, "the others are acknowledged")
-    wait_until(lambda: two.acknowledged(two.a, lane.topic) == len(acknowledged), "daemon a knows it")
-    two.wait_logged(two.a, lane.topic, left)
-    added = two.counted(two.b, ADDED)
-    two.a.daemon.kill()
-    two.a.broker.kill()
-    lane.disconnect()
-    lane.admin = two.admin_of(two.b)
-    lane.subscribe(inbox)
-    wait_until(lambda: two.held(two.b, lane.topic) >= len(far), "daemon b holds them")
-    inbox.wait_for(due)
-    assert two.counted(two.b, ADDED) - added <= READ_AHEAD
-    two.a.daemon.start()
-    two.a.broker.start()
-    lane.finish_partly(inbox, due, left=len(far))
+    kill_owner(two, lane, far=MESSAGES)
 
 
 def test_a_daemon_that_lost_its_data_gets_it_from_the_log(two: TwoBrokers, lane: Lane) -> None:

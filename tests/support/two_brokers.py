@@ -49,6 +49,7 @@ class TwoBrokers:
         daemon_program: Path | None = None,
         broker_conf: Mapping[str, str] | None = None,
         bookie_conf: Mapping[str, str] | None = None,
+        metadata_url: str | None = None,
     ) -> None:
         own = {"tidegateIndexLog": index_log, **servlet_conf(work_dir / "nar")}
         conf = {**_CONF, **own, **(broker_conf or {})}
@@ -60,6 +61,7 @@ class TwoBrokers:
             conf=conf,
             bookie_conf=bookie_conf,
             daemon_settings=daemon_settings,
+            metadata_url=metadata_url,
         )
         if daemon_program is not None:
             for node in self.cluster.nodes:
