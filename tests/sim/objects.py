@@ -9,7 +9,7 @@ request. It can be slow or away, and its objects can be damaged or gone.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 
 from tests.sim.kernel import NS_PER_MS, Kernel, Process
@@ -42,6 +42,13 @@ class SimObjects:
     def entries_of(self, folder: str) -> list[str]:
         """The names of a ledger's entries, in order."""
         return sorted(name for name in self.found if name.startswith(f"{folder}/") and name[-1].isdecimal())
+
+    def count_entries(self, ledger_ids: Collection[int]) -> int:
+        """How many entries these ledgers have, here and at the bookies."""
+        folders = {f"{each:020}" for each in ledger_ids}
+        here = sum(name.split("/")[1] in folders for name in self.found)
+        ledgers = self.bookies.ledgers
+        return here + sum(len(ledgers[each].entries) for each in ledger_ids if each in ledgers)
 
     def has_ledger(self, ledger_id: int) -> bool:
         """True if a ledger is there, here or at the bookies; one that has gone does not come back."""

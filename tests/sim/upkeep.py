@@ -37,7 +37,7 @@ class UpkeepWatch:
         self._answers: dict[asyncio.Task[None], int] = {}
         """Since when an answer is given, and the daemon still knows it."""
         self._unlogged: dict[tuple[StreamLog, int, int], int] = {}
-        """Since when a log has had so many bytes, and its oldest waiting write has been that one."""
+        """Since when a log has had so many entries, and its oldest waiting write has been that one."""
 
     def look(self) -> None:
         """Raises Violation if something waits for upkeep that should have been done."""
@@ -119,14 +119,16 @@ class UpkeepWatch:
             raise Violation(f"{self._daemon.name} remembers {len(given)} answers that it has given")
 
     def _look_at_logs(self, life: Life) -> None:
-        """Of those whose home has done all that was asked."""
+        """Of those whose home has done all that was asked. A record counts with its last entry, and many small
+        entries take their time: so each of them is progress."""
         now_ns = self._daemon.kernel.now_ns
         logs = [] if life.logs is None else life.logs._by_id.values()
         former, self._unlogged = self._unlogged, {}
         for log in logs:
             waits_ns = log.writer.since_ns
             if waits_ns is not None and not (log.over or log._failures or log._in_queue):
-                waiting = log, log.writer.written_bytes, waits_ns
+                entries = self._daemon.objects.count_entries(log.writer._others | {log.writer.ledger_id})
+                waiting = log, entries, waits_ns
                 self._unlogged[waiting] = former.get(waiting, now_ns)
         for (log, *_), since_ns in self._unlogged.items():
             if self._waited_ns(since_ns) > _LOG_NS:
