@@ -11,16 +11,18 @@ from tests.sim.replaced import replaced
 from tidegate.index.catalog.chains import Chains
 from tidegate.index.format import keys
 from tidegate.index.format.chain import Chain
-from tidegate.index.log.home import AwayError, NoLedgerError
+from tidegate.index.log.home import AwayError, Home, NoLedgerError
 from tidegate.index.log.landing import Landing
 from tidegate.index.log.object_home import ObjectHome
+from tidegate.index.log.places import Places
+from tidegate.index.log.pointer import of_home
 from tidegate.index.log.tap import Noted
 from tidegate.index.log.waiting import Waiting
 from tidegate.index.log.writer import LogWriter
 from tidegate.index.store import Batch
 from tidegate.index.subscription.delay_index import DelayIndex
 from tidegate.plugin.daemon.index_logs import restorer
-from tidegate.plugin.daemon.index_logs.fetching import BlockFetch
+from tidegate.plugin.daemon.index_logs.fetching import BlockFetch, Fetches
 from tidegate.plugin.daemon.index_logs.index_logs import IndexLogs
 from tidegate.plugin.daemon.index_logs.last_words import LastWords
 
@@ -179,4 +181,21 @@ def chain_must_be_readable() -> Iterator[None]:
 def brings_what_was_dropped() -> Iterator[None]:
     """The simulator's own find: a fetch went on with blocks that were dropped while the bookies were away."""
     with replaced(BlockFetch, "_still_absent", lambda self, blocks: list(blocks)):
+        yield
+
+
+@contextmanager
+def places_of_another_owners_ledgers() -> Iterator[None]:
+    """The simulator's own find: an index that went on under the pointer of another owner, whose log could not
+    be read, kept places in ledgers that the other one had deleted, and that the pointer still named."""
+
+    def places_in(self: Any, home: Home, index: DelayIndex, pointer_text: str) -> Places:
+        before = dict(self._places.get(index, ("", {}))[1])
+        places: Places = original(self, home, index, pointer_text)
+        named = of_home(pointer_text, home.kind).ledgers
+        places.update({key: place for key, place in before.items() if place.ledger_id in named})
+        return places
+
+    original = Fetches.places_in
+    with replaced(Fetches, "places_in", places_in):
         yield

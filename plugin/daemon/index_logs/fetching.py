@@ -42,6 +42,7 @@ from tidegate.index.log import (
     Places,
     RefusedError,
     StoredBlock,
+    block_ids,
     by_record,
     of_home,
     read_record,
@@ -279,10 +280,14 @@ class Fetches:
                 return {}
             del self._places[index]
         places = self._places.setdefault(index, (home.kind, {}))[1]
-        # Another owner, who could not read the log, has deleted the ledgers that are not named any more.
-        named = of_home(pointer_text, home.kind).ledgers
-        for key in [key for key, place in places.items() if place.ledger_id not in named]:
-            del places[key]
+        pointer = of_home(pointer_text, home.kind)
+        chain = self._catalog.chains.get(index)
+        # Another owner, whose log could not be read, has deleted the ledgers that are not named any more, and
+        # perhaps some that are: the pointer goes on naming those until its next change.
+        is_ours = chain is not None and chain.has(pointer.ledger_id, home.kind)
+        for (key, place), block_id in zip(list(places.items()), block_ids(places), strict=True):
+            if place.ledger_id not in pointer.ledgers or not (is_ours or index.upkeep.is_absent(block_id)):
+                del places[key]
         return places
 
     def begin(

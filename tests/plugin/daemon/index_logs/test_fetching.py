@@ -169,10 +169,12 @@ async def test_the_next_owner_goes_on_with_the_ledgers_of_blocks_that_are_there(
             assert len(log.content.places) == index.stats().blocks
 
 
+@pytest.mark.parametrize("still_named", [False, True])
 async def test_a_log_names_no_places_in_ledgers_that_another_owner_has_deleted(
-    start: StartDaemon, socket_path: Path, log: io.StringIO
+    start: StartDaemon, socket_path: Path, log: io.StringIO, *, still_named: bool
 ) -> None:
-    """The other one's log cannot be read, so that the index here counts again, with what is known of it."""
+    """The other one's log cannot be read, so that the index here counts again, with what is known of it. The
+    other one's pointer names what it has deleted until its next change."""
     world = World()
     async with start(**MANY_SLICES) as daemon, await ShimClient.connect(socket_path) as client:
         stream = await fill(client, daemon, world, now_ms() + HOUR_MS)
@@ -181,7 +183,8 @@ async def test_a_log_names_no_places_in_ledgers_that_another_owner_has_deleted(
         assert pointer is not None
         gone = max(world.ledgers) + 100
         world.ledgers.clear()
-        world.pointer = str(pointer._replace(ledger_id=gone, others=()))
+        others = pointer.ledgers if still_named else ()
+        world.pointer = str(pointer._replace(ledger_id=gone, others=others))
         stream = await client.open(TOPIC, epoch=3)
         assert "the index log cannot be read" in log.getvalue()
         assert len(stream.held) == COUNT * 9 // 10
