@@ -26,7 +26,12 @@ from tests.sim.planted_daemon import (
     nobody_commits_upkeep,
     taken_for_foreign,
 )
-from tests.sim.planted_logs import brings_what_was_dropped, landed_without_a_mark, names_no_ledger_before
+from tests.sim.planted_logs import (
+    brings_what_was_dropped,
+    landed_without_a_mark,
+    names_no_ledger_before,
+    places_of_another_owners_ledgers,
+)
 from tests.sim.plants import PLANTS, Plant
 from tests.sim.player import Outcome, play
 from tests.sim.report import command, explain
@@ -67,6 +72,7 @@ def test_a_known_bug_is_found(plant: Plant) -> None:
         ("without_its_format_record", taken_for_foreign, "does not start: ForeignDirectoryError"),
         ("dropped_while_it_was_fetched", brings_what_was_dropped, "loses blocks: there is no ledger"),
         ("refused_and_done_later", refused_and_left, "resets that were refused are done all the same"),
+        ("named_by_another_owner", places_of_another_owners_ledgers, "loses blocks: there is no ledger"),
         ("own_log_taken_for_anothers", names_no_ledger_before, "reads its own log in ledger"),
         ("skipped_before_it_was_heard", moves_taken_for_resets, "comes again though the daemon"),
         ("repeated_once_more", repeated_reset_left, "is reset once more, which nobody had reset"),

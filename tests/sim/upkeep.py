@@ -119,8 +119,8 @@ class UpkeepWatch:
             raise Violation(f"{self._daemon.name} remembers {len(given)} answers that it has given")
 
     def _look_at_logs(self, life: Life) -> None:
-        """Of those whose home has done all that was asked. A record counts with its last entry, and many small
-        entries take their time: so each of them is progress."""
+        """Of those whose home has done all that was asked. A record counts with its last entry, and many
+        entries take their time: each of them is progress."""
         now_ns = self._daemon.kernel.now_ns
         logs = [] if life.logs is None else life.logs._by_id.values()
         former, self._unlogged = self._unlogged, {}
