@@ -5,6 +5,8 @@ Invariants:
 - an object never changes once it is made. The opener of a ledger makes the object after its last entry, the
   fence; the former writer, who needs every number in turn, finds that number taken;
 - an append returns only when all earlier ones have succeeded, so that the entries that count have no gap;
+- the first object of a ledger to come and to go is its head, `ABOUT`: a reader that misses an entry, or lists
+  no fence, looks for the head. Without it the ledger is deleted, with it damaged or at its end;
 - the id of a ledger contains the owner's epoch and a random number: if the store cannot refuse a second
   object of the same name, a former owner writes beside the new ledger, and not into it.
 """
@@ -159,7 +161,7 @@ class ObjectHome:
     async def open(self, ledger_id: int) -> int:
         """See `Home`."""
         found = await self._do(lambda store: store.sizes(self._folder(ledger_id)))
-        if not found:
+        if ABOUT not in found:  # a deletion is under way, or a reader was, and left its fence
             raise NoLedgerError(f"there is no ledger {ledger_id}")
         sizes = {int(name): size for name, size in found.items() if _NUMBER.fullmatch(name)}
         end = 0
@@ -167,8 +169,9 @@ class ObjectHome:
             end += 1
         if end not in sizes:
             self.fences = await self._do(lambda store: store.creates_once)
-            if self.fences:
-                end = await self._fence(ledger_id, end, sizes)
+            fence = self._fence(ledger_id, end, sizes) if self.fences else _end(end)
+            # The head was there after the listing: no deletion took anything from it.
+            end, _ = await asyncio.gather(fence, self._require_head(ledger_id))
         self._written.pop(ledger_id, None)
         self._opened[ledger_id] = {number: sizes[number] for number in range(end)}
         return end - 1
@@ -211,7 +214,7 @@ class ObjectHome:
     async def delete(self, ledger_id: int) -> None:
         """See `Home`."""
         await self.close(ledger_id)
-        await self._do(lambda store: store.remove(self._folder(ledger_id)))
+        await self._do(partial(_remove, self._folder(ledger_id)))
 
     async def delete_all(self) -> None:
         """Delete every ledger of this incarnation. Nothing can be made here any more."""
@@ -219,7 +222,7 @@ class ObjectHome:
         # A caller may have given up and its thread not: the object that it makes would be left behind.
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=ANSWER_SECONDS)
-        await self._do(lambda store: store.remove(folder_of(self._about.identity)))
+        await self._do(partial(_remove_all, folder_of(self._about.identity)))
 
     async def point(self, old: str, new: str) -> None:
         """See `Home`."""
@@ -247,7 +250,15 @@ class ObjectHome:
         try:
             return await self._do(lambda store: store.read(self._entry(ledger_id, number)))
         except FileNotFoundError:
+            await self._require_head(ledger_id)
             raise NoLedgerError(f"ledger {ledger_id} has no entry {number}") from None
+
+    async def _require_head(self, ledger_id: int) -> None:
+        """Raise NoLedgerError if the ledger was deleted, or is being deleted."""
+        try:
+            await self._do(lambda store: store.read(f"{self._folder(ledger_id)}/{ABOUT}"))
+        except FileNotFoundError:
+            raise NoLedgerError(f"there is no ledger {ledger_id}") from None
 
     async def _do(self, work: Callable[[Objects], ResultT]) -> ResultT:
         """Run `work` on the store. Raises HomeError, FileExistsError and FileNotFoundError."""
@@ -275,8 +286,23 @@ class ObjectHome:
             doing.exception()  # already raised to any caller that still waited
 
 
+async def _end(end: int) -> int:
+    return end
+
+
 def _create(name: str, data: bytes, store: Objects) -> None:
     store.create(name, data)
+
+
+def _remove(folder: str, store: Objects) -> None:
+    store.remove(f"{folder}/{ABOUT}")
+    store.remove(folder)
+
+
+def _remove_all(folder: str, store: Objects) -> None:
+    for name in store.sizes(folder):
+        store.remove(f"{folder}/{name}/{ABOUT}")
+    store.remove(folder)
 
 
 def _require(written: _Written) -> None:

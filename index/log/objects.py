@@ -34,8 +34,8 @@ class Objects(Protocol):
         """Sizes in bytes of a folder's direct members, by the last part of their names; 0 for a folder."""
         ...
 
-    def remove(self, folder: str) -> None:
-        """Delete everything in a folder; no error if there is none."""
+    def remove(self, name: str) -> None:
+        """Delete an object, or everything in a folder; no error if there is none."""
         ...
 
 
@@ -97,11 +97,14 @@ class FolderObjects:
                     found[row.name] = 0 if row.is_dir() else row.stat().st_size
         return found
 
-    def remove(self, folder: str) -> None:
+    def remove(self, name: str) -> None:
         """See `Objects`."""
-        path = self._root / folder
+        path = self._root / name
         with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(path)
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
         if path.parent != self._root:
             with contextlib.suppress(OSError):  # it is not empty
                 path.parent.rmdir()

@@ -225,7 +225,6 @@ class Config:
             self.loop_lag_us * _NS_PER_US,
             self.job_delay_us * _NS_PER_US,
             self.daemon_start_ms * 1_000_000,
-            self.log_objects,
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -67,8 +67,7 @@ _START_AGAIN_NS = 1_000 * NS_PER_MS
 
 @dataclass(frozen=True)
 class DaemonOptions:
-    """`settings`: those that differ from the daemon's defaults; `lag_ns`: how late a turn of its loop may be;
-    `log_objects`: index logs lie in an object store."""
+    """`settings`: those that differ from the daemon's; `lag_ns`: how late a turn of its loop may be."""
 
     index: IndexOptions = field(default_factory=IndexOptions)
     log: LogOptions = field(default_factory=LogOptions)
@@ -77,7 +76,6 @@ class DaemonOptions:
     lag_ns: int = 200_000
     job_delay_ns: int = NS_PER_MS
     start_ns: int = 200 * NS_PER_MS
-    log_objects: bool = False
 
 
 class _Log:
@@ -293,12 +291,12 @@ class Life:
         self._cut.discard(name)
 
     def _require_damage(self, reason: str) -> None:
-        """Raises Violation if no log has been damaged: whatever was written can be read.
-
-        Not of a ledger that is gone, nor of objects: an owner may delete them meanwhile, one by one.
-        """
+        """Raises Violation if no log has been damaged: what was written can be read until it is deleted."""
         promises = self._host.promises
-        if self._host.options.log_objects or "is not open, or has no entry" in reason:
+        absent = ABSENT.fullmatch(reason)
+        if "is not open, or has no entry" in reason or (
+            absent is not None and not self._host.objects.has_ledger(int(absent[1]))
+        ):
             return
         if not (promises.logs.have_damage or promises.histories):
             raise Violation(f"{self._host.name} cannot read an index log that nobody has damaged: {reason}")

@@ -27,6 +27,7 @@ URL = "file:///simulated"
 _REFUSED_NS = 500 * NS_PER_MS
 _UNANSWERED_SHARE = 0.02
 _LOST_WITH_DAEMON_SHARE = 0.5
+_REMOVED_LATER_SHARE = 0.3
 
 Began = Callable[[str, int], None]
 
@@ -120,13 +121,19 @@ class Reached:
             if name.rpartition("/")[0] == folder
         }
 
-    def remove(self, folder: str) -> None:
-        """See `Objects`."""
-        self._objects.bookies.asked(LogOp.DELETE)
-        for name in [name for name in self._objects.found if name.startswith(f"{folder}/")]:
-            del self._objects.found[name]
-            if "/" not in folder:
-                self._objects.bookies.gone.add(int(name.split("/")[1]))
+    def remove(self, name: str) -> None:
+        """See `Objects`. One object goes after the other, in any order; a reader may be in between."""
+        objects, bookies = self._objects, self._objects.bookies
+        bookies.asked(LogOp.DELETE)
+        names = [each for each in objects.found if each == name or each.startswith(f"{name}/")]
+        luck = objects.kernel.random
+        for each in luck.sample(names, len(names)):
+            if len(names) > 1 and luck.random() < _REMOVED_LATER_SHARE:
+                objects.kernel.after(luck.randrange(bookies.io_ns), None, objects.found.pop, each, None)
+            else:
+                del objects.found[each]
+            if "/" not in name:
+                bookies.gone.add(int(each.split("/")[1]))
 
 
 class SimHomes(Homes):

@@ -226,10 +226,10 @@ class FsspecObjects:
         names = ((str(row["name"]).rstrip("/"), row["size"]) for row in rows)
         return {name.rpartition("/")[2]: int(size or 0) for name, size in names if name != path.rstrip("/")}
 
-    def remove(self, folder: str) -> None:
+    def remove(self, name: str) -> None:
         """See `Objects`."""
         try:
-            self._do(partial(self._files.rm, self._path(folder), recursive=True))
+            self._do(partial(self._files.rm, self._path(name), recursive=True))
         except FileNotFoundError:
             return
 

@@ -14,7 +14,7 @@ from typing import Protocol
 import pytest
 
 from tests.support.index_logs import run
-from tests.support.object_homes import ObjectWorld
+from tests.support.object_homes import IDENTITY, ObjectWorld
 from tests.support.s3_server import S3Server
 from tidegate.index.log.home import (
     ENTRY_BYTES_MAX,
@@ -27,6 +27,7 @@ from tidegate.index.log.home import (
     StalePointerError,
 )
 from tidegate.index.log.memory_home import World
+from tidegate.index.log.object_home import ABOUT, folder_of
 from tidegate.index.log.objects import FolderObjects
 
 
@@ -280,5 +281,58 @@ def test_what_is_under_way_when_all_is_deleted_leaves_nothing(tmp_path: Path) ->
         assert not list(tmp_path.iterdir())
         with pytest.raises(RefusedError):
             await home.create()
+
+    run(check())
+
+
+@pytest.mark.parametrize("world", ["file", "s3"], indirect=True)
+def test_a_ledger_that_is_being_deleted_is_gone_and_one_that_misses_an_entry_is_damaged(
+    world: ObjectWorld,
+) -> None:
+    async def check() -> None:
+        home, reader = world.new_owner(), world.new_owner()
+        deleted, damaged = await home.create(), await home.create()
+        for ledger_id in (deleted, damaged):
+            for number in range(3):
+                await home.append(ledger_id, b"entry %d" % number)
+            await reader.open(ledger_id)
+        store, folder = world.objects(), folder_of(IDENTITY)
+        # A deletion so far, and the fence of an opener that had listed the ledger before.
+        store.remove(f"{folder}/{deleted:020}/{ABOUT}")
+        for ledger_id in (deleted, damaged):
+            store.remove(f"{folder}/{ledger_id:020}/0000000001")
+        store.create(f"{folder}/{deleted:020}/0000000004", b"fenced")
+        with pytest.raises(NoLedgerError, match=f"there is no ledger {deleted}"):
+            await reader.read(deleted, 0, 2)
+        with pytest.raises(NoLedgerError, match=f"there is no ledger {deleted}"):
+            await world.new_owner().open(deleted)
+        with pytest.raises(NoLedgerError, match=f"ledger {damaged} has no entry 1"):
+            await reader.read(damaged, 0, 2)
+        assert await world.new_owner().open(damaged) == 0
+        await home.delete(deleted)
+        assert store.sizes(f"{folder}/{deleted:020}") == {}
+
+    run(check())
+
+
+def test_a_deletion_takes_the_head_first(tmp_path: Path) -> None:
+    """A reader that lists the objects in between would take the rest for the whole."""
+    left: list[list[str]] = []
+
+    class Watched(FolderObjects):
+        def remove(self, name: str) -> None:
+            super().remove(name)
+            left.append(sorted(path.name for path in tmp_path.glob("*/*/*")))
+
+    async def check() -> None:
+        world = ObjectWorld(f"file://{tmp_path}")
+        world.objects = lambda: Watched(tmp_path)
+        home = world.new_owner()
+        for delete in (home.delete, lambda _: home.delete_all()):
+            left.clear()
+            ledger_id = await home.create()
+            await home.append(ledger_id, b"entry")
+            await delete(ledger_id)
+            assert left == [["0000000000"], []]
 
     run(check())
