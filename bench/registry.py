@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bench import acks, add, failover, lateness
 from bench.bounds import bench as bounds
+from bench.cost import bench as cost
 from bench.daemon import bench as daemon
 from bench.harness.driver import Bench
 from bench.harness.errors import BenchError
@@ -26,6 +27,7 @@ BENCHES: dict[str, Bench] = {
         add,
         lateness,
         throughput,
+        cost,
         failover,
         takeover,
         readahead,

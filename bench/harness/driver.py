@@ -18,7 +18,7 @@ from rich.console import Console
 from bench.harness import machine
 from bench.harness.errors import BenchError
 from bench.harness.parts import pulsar_home
-from bench.harness.results import Metric, Result, Series
+from bench.harness.results import Flame, Metric, Result, Series
 from bench.harness.stats import Better
 from bench.harness.trackers import OURS
 
@@ -51,6 +51,7 @@ class Recorder:
 
     metrics: list[Metric] = field(default_factory=list)
     series: list[Series] = field(default_factory=list)
+    flames: list[Flame] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     parameters: dict[str, str | int | float] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
@@ -151,6 +152,7 @@ def run(
         peers=list(peers),
         metrics=recorder.metrics,
         series=recorder.series,
+        flames=recorder.flames,
         notes=recorder.notes,
         axis=recorder.axis,
         positions=recorder.positions,

@@ -57,6 +57,32 @@ class Series(BaseModel):
     quantiles: list[float]
 
 
+class Frame(BaseModel):
+    """A box of a flame graph: its own time and that of all above it, in the graph's unit."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    value: float
+    children: list[Frame] = Field(default_factory=list)
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
+        written: dict[str, object] = handler(self)
+        return {name: value for name, value in written.items() if value != []}
+
+
+class Flame(BaseModel):
+    """A flame graph of one peer in one scenario: a root for each of its processes, side by side."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    scenario: str
+    peer: str
+    unit: str
+    roots: list[Frame]
+
+
 class Machine(BaseModel):
     """The machine of a run; no field identifies it.
 
@@ -95,6 +121,7 @@ class Result(BaseModel):
     peers: list[str] = Field(description="in the order of the columns, ours first")
     metrics: list[Metric]
     series: list[Series] = Field(default_factory=list)
+    flames: list[Flame] = Field(default_factory=list, description="not written if there are none")
     notes: list[str] = Field(default_factory=list)
     axis: str = Field(default="", description="of a plot in which peers are points on an axis, not bars")
     positions: dict[str, float] = Field(default_factory=dict, description="where on it each peer is")
@@ -110,7 +137,9 @@ def text_of(result: Result) -> str:
     """A line for each field, metric and curve: small, and with readable diffs."""
     fields = []
     for name, value in result.model_dump(mode="json").items():
-        if name in ("metrics", "series") and value:
+        if name == "flames" and not value:
+            continue
+        if name in ("metrics", "series", "flames") and value:
             written = "[\n" + ",\n".join(f"  {_json(each)}" for each in value) + "\n ]"
         else:
             written = _json(value)

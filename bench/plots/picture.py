@@ -1,7 +1,7 @@
 """The picture of a result, beside its JSON: one SVG.
 
 Bars of each metric, or lines where the peers are points on an axis. Profiles, bounds and results of many
-targets have pictures of their own.
+targets have pictures of their own, as have flame graphs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from bench.harness.results import Result
-from bench.plots import bars, profile, single, svg
+from bench.plots import bars, flame, profile, single, svg
 from bench.plots.colours import colour
 from bench.plots.lines import lines
 
@@ -25,6 +25,9 @@ def path_of(result_file: Path) -> Path:
 def draw(result: Result, result_file: Path) -> Path:
     """Draw a result; returns the picture's path."""
     path = path_of(result_file)
+    if result.flames:
+        flame.write(result.flames, path)
+        return path
     svg.write(partial(_figure, result), path, salt=result.bench)
     return path
 
