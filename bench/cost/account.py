@@ -16,6 +16,7 @@ from bench.cost.clocks import ThreadTime
 from bench.cost.samples import Stack, Stacks
 from bench.harness.results import Frame
 
+MACHINERY = re.compile(r"java\.|jdk\.|io\.netty\.(util|channel)\.|org\.apache\.bookkeeper\.common\.util\.|\d")
 KERNEL, REST = "system calls", "everything else"
 
 Pattern = tuple[str, str]
@@ -139,12 +140,12 @@ def short(frame: str) -> str:
 
 
 def doors(frames: Sequence[str]) -> list[str]:
-    """The frames that enter another package than the one before."""
+    """The frames that enter another package than the one before, without those that only run tasks."""
     entered = []
     before = ""
     for frame in frames:
         room = room_of(frame)
-        if room != before:
+        if room != before and not MACHINERY.match(frame):
             entered.append(short(frame))
         before = room
     return entered

@@ -44,13 +44,13 @@ CAUTION = 2
 PATIENCE_S = 240.0
 UNIT = "µs a message"
 FILL, BURST = "fill, one subscription", "burst"
-LEAST = 0.02
+LEAST = 0.03
 """Of a flame graph: what is less joins what called it."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What a phase took of broker and daemon, and where."""
+    """The processor time of a phase by thread, and its samples, of broker and daemon."""
 
     broker: Mapping[int, ThreadTime]
     broker_stacks: Stacks

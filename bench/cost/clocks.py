@@ -47,7 +47,7 @@ def read(pid: int) -> dict[int, ThreadTime]:
 
 
 def spent(before: Mapping[int, ThreadTime], after: Mapping[int, ThreadTime]) -> dict[int, ThreadTime]:
-    """The time between two readings, of threads that spent any. A thread that has ended is left out."""
+    """The time between two readings, of threads that spent any; without threads that have ended."""
     none = ThreadTime("", 0.0, 0.0)
     differences = {
         tid: ThreadTime(

@@ -35,7 +35,9 @@ JFR_SETTINGS = """<?xml version="1.0" encoding="UTF-8"?>
 </configuration>
 """
 _PY_FRAME = re.compile(r"(?P<function>.+) \((?P<file>[^()]+)\)")
-_PY_THREAD = re.compile(r"thread \((?:0x)?(?P<tid>[0-9A-Fa-f]+)\)")
+_PY_THREAD = re.compile(r"thread \((?P<tid>\d+|0x[0-9A-Fa-f]+)\)")
+_IDLE = frozenset(("thread._worker", "selectors.EpollSelector.select"))
+"""Innermost frames of threads that wait, which py-spy takes for busy ones on a busy machine."""
 
 
 @dataclass(frozen=True)
@@ -149,13 +151,13 @@ def python_stacks(raw: str) -> Stacks:
     for line in raw.splitlines():
         names, _, count = line.rpartition(" ")
         frames = names.split(";")
-        thread = ""
-        tid = 0
-        if frames and (match := _PY_THREAD.match(frames[0])) is not None:
-            thread, tid = frames.pop(0), 0
-            thread = thread.partition(": ")[2].strip('"') or thread
-            tid = int(match["tid"], 16)
-        found[Stack(tid, thread, tuple(map(_python_frame, frames)))] += int(count)
+        tid, thread = 0, ""
+        if (match := _PY_THREAD.match(frames[0])) is not None:
+            tid = int(match["tid"], 0)
+            thread = frames.pop(0).partition(": ")[2].strip('"')
+        stack = Stack(tid, thread, tuple(map(_python_frame, frames)))
+        if stack.frames and stack.frames[-1] not in _IDLE:
+            found[stack] += int(count)
     return found
 
 

@@ -30,6 +30,8 @@ _FONT_STYLE = f"; font-family: '{_FONT}'"
 _GROUP_ID = re.compile(r'<g id="[^"]*"')
 _NO_TURN = re.compile(r' transform="rotate\(-0 [^"]*"')
 _BESIDE_COMMAND = re.compile(r" ?([MLHVQCz]) ?")
+_POINT = re.compile(r"([ML])(-?[\d.]+) (-?[\d.]+)")
+_OTHER_COMMAND = re.compile(r"[QCHV]")
 _PLACES = re.compile(r'\b(d|x|y|width|height|transform)="([^"]*)"')
 _NUMBER = re.compile(r"-?\d+\.\d{2,}")
 _TURNS = "transform"  # a factor in it needs more places than a place does
@@ -61,7 +63,7 @@ def logarithmic(axis: Axis) -> None:
 
 
 def compact(svg: str) -> str:
-    """The same picture in fewer bytes: tenths of a point, no spaces beside commands, shared styles."""
+    """The same picture in fewer bytes: tenths of a point, straight lines by one coordinate, shared styles."""
     svg = _PLACES.sub(_rounded, _COMMENT.sub("", svg))
     svg = svg.replace(_FONT_STYLE, "").replace("*{", f"text {{font-family: {_FONTS}}} *{{", 1)
     svg = _NO_TURN.sub("", _GROUP_ID.sub("<g", svg))
@@ -113,8 +115,26 @@ def _rounded(attribute: re.Match[str]) -> str:
 
     value = _NUMBER.sub(short, places)
     if attribute[1] == "d":
-        value = _BESIDE_COMMAND.sub(r"\1", value)
+        value = _straightened(_BESIDE_COMMAND.sub(r"\1", value))
     return f'{attribute[1]}="{value}"'
+
+
+def _straightened(path: str) -> str:
+    """Write the one coordinate that changes, in a path of straight lines alone."""
+    if _OTHER_COMMAND.search(path):
+        return path
+    at = ("", "")
+
+    def shorter(point: re.Match[str]) -> str:
+        nonlocal at
+        before, at = at, (point[2], point[3])
+        if point[1] == "L" and before[1] == at[1]:
+            return f"H{at[0]}"
+        if point[1] == "L" and before[0] == at[0]:
+            return f"V{at[1]}"
+        return point[0]
+
+    return _POINT.sub(shorter, path)
 
 
 def _rasterize_dense(figure: Figure) -> None:

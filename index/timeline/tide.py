@@ -31,7 +31,7 @@ DECODED_MAX = 1 << 18
 """Beyond, so many are decoded for one tide."""
 BORDERS_MAX = 1 << 14
 PIECE = 1 << 16
-"""Entries in memory that are counted at once, within the processor's cache."""
+"""The number of entries in memory of one count; their times fit into the processor's cache."""
 
 
 class Borders:
@@ -192,7 +192,7 @@ def _counted(counts: Int64Array, inexact: int) -> Tide:
 
 
 def _pieces(parts: Sequence[Entries]) -> Iterator[Int64Array]:
-    """The times of all parts, in arrays that may be overwritten: each is gone with the next."""
+    """The times of all parts, in one array again and again; the caller may overwrite it."""
     piece = np.empty(PIECE, dtype=np.int64)  # one for all: fresh pages would take longer than the counting
     count = 0
     for part in parts:

@@ -57,20 +57,15 @@ def test_samples_of_the_flight_recorder_have_the_outermost_frame_first_and_are_c
     )
 
 
-def test_samples_of_py_spy() -> None:
+@pytest.mark.parametrize("tid", ["31", "0x1F"])
+def test_samples_of_py_spy_without_those_of_waiting_threads(tid: str) -> None:
     raw = (
-        'thread (0x1F): "MainThread";run (/usr/lib/python3.11/asyncio/runners.py);'
+        f'thread ({tid}): "MainThread";run (/usr/lib/python3.11/asyncio/runners.py);'
         "add (/home/a/tidegate/index/timeline/staging.py);sort (/v/site-packages/numpy/core.py) 12\n"
+        'thread (32): "asyncio_0";_worker (/usr/lib/python3.11/concurrent/futures/thread.py) 40\n'
     )
-    assert samples.python_stacks(raw) == Counter(
-        {
-            Stack(
-                31,
-                "MainThread",
-                ("runners.run", "tidegate.index.timeline.staging.add", "numpy.core.sort"),
-            ): 12
-        }
-    )
+    frames = ("runners.run", "tidegate.index.timeline.staging.add", "numpy.core.sort")
+    assert samples.python_stacks(raw) == Counter({Stack(31, "MainThread", frames): 12})
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,8 @@ def test_dense_marks_are_an_image_and_few_are_not(tmp_path: Path) -> None:
     ("written", "kept"),
     [
         ('<path d="M 0.123456 -7.100001 \nL 12 3.5"/>', '<path d="M0.1 -7.1L12 3.5"/>'),
+        ('<path d="M 1 2 L 5 2 L 5 9 L 1 9 z M 1 9 L 1 3"/>', '<path d="M1 2H5V9H1zM1 9V3"/>'),
+        ('<path d="M 1 2 Q 3 2 5 2 L 9 2"/>', '<path d="M1 2Q3 2 5 2L9 2"/>'),
         ('<text x="1.0004">0.123456</text>', '<text x="1">0.123456</text>'),
         ('<use xlink:href="#m0.1234"/>', '<use xlink:href="#m0.1234"/>'),
         ('<image transform="scale(0.1234)"/>', '<image transform="scale(0.12)"/>'),
