@@ -78,6 +78,9 @@ _COMMANDS = {
     "pace": _Command(
         "tidegate.plugin.commands.pace", "Show or set the pace at which delayed messages leave."
     ),
+    "policy": _Command(
+        "tidegate.plugin.commands.policy", "Show and change rules: levels of delay, a quota of messages."
+    ),
     "audit": _Command("tidegate.pipeline.commands.audit", "Count lost, early, late and repeated messages."),
     "tune": _Command("tidegate.pipeline.commands.tune", "Recommend a slice width from a trace."),
     "rebuild": _Command(

@@ -17,6 +17,7 @@ import org.apache.pulsar.broker.service.persistent.PersistentSubscription;
 import tidegate.pulsar.cursor.CursorProperties;
 import tidegate.pulsar.cursor.RefusedResets;
 import tidegate.pulsar.cursor.UndoneResets;
+import tidegate.pulsar.gate.DelayPolicy;
 import tidegate.pulsar.gate.SeenConsumers;
 import tidegate.pulsar.indexlog.LogLedgers;
 import tidegate.pulsar.link.DaemonLink;
@@ -32,6 +33,7 @@ final class DispatcherContext extends CursorContext {
     /** Guarded by the dispatcher's lock. */
     private final SeenConsumers seen;
     private final ReadPosition reading;
+    private final PolicyProperties policies;
     @GuardedBy("this")
     private ScheduledFuture<?> wake;
 
@@ -44,6 +46,8 @@ final class DispatcherContext extends CursorContext {
         this.unloader = unloader;
         seen = new SeenConsumers(dispatcher.getConsumers());
         reading = new ReadPosition(dispatcher.getCursor(), dispatcher::isHavePendingRead);
+        policies = new PolicyProperties(dispatcher.getName(), dispatcher.getTopic(), dispatcher.getSubscription().getName(),
+                dispatcher.getCursor().getManagedLedger());
     }
 
     private static CursorProperties properties(AbstractPersistentDispatcherMultipleConsumers dispatcher, UndoneResets undone,
@@ -145,6 +149,11 @@ final class DispatcherContext extends CursorContext {
             hash = 31 * hash + System.identityHashCode(consumer);
         }
         return hash;
+    }
+
+    @Override
+    public DelayPolicy policy() {
+        return policies.policy();
     }
 
     @Override

@@ -1,6 +1,7 @@
 package tidegate.pulsar.gate;
 
 import java.time.Clock;
+import tidegate.pulsar.position.MovedTimes;
 import tidegate.pulsar.position.NearTier;
 import tidegate.pulsar.position.Overrides;
 import tidegate.pulsar.position.PositionSet;
@@ -31,6 +32,7 @@ final class Intake {
     private final ReadAheadGate readAhead;
     private final Pacer pacer;
     private final Alarm alarm;
+    private DelayPolicy policy;
     /** The last reading of the clock; never later than the clock, unless somebody set it back. */
     private long lookedMs;
 
@@ -48,6 +50,28 @@ final class Intake {
         readAhead = parts.readAhead;
         pacer = parts.pacer;
         alarm = parts.alarm;
+        policy = parts.context.policy();
+    }
+
+    DelayPolicy policy() {
+        return policy;
+    }
+
+    /** For entries that are read from now on. */
+    void follow(DelayPolicy next) {
+        policy = next;
+    }
+
+    /**
+     * The time at which an entry may leave: its override's, or its own, rounded up to a level. An entry that is read again is
+     * rounded anew, by the delay that is left: never before its own time.
+     */
+    private long timeOf(long ledgerId, long entryId, long ownMs) {
+        long movedMs = overrides.get(ledgerId, entryId);
+        if (movedMs != MovedTimes.NONE) {
+            return movedMs;
+        }
+        return policy.hasLevels() ? policy.roundUp(ownMs, clock.millis()) : ownMs;
     }
 
     /** Another caller has read the clock. */
@@ -64,7 +88,7 @@ final class Intake {
             positions.postpone(ledgerId, entryId, ownMs);
             return true;
         }
-        long deliverAtMs = overrides.timeOf(ledgerId, entryId, ownMs);
+        long deliverAtMs = timeOf(ledgerId, entryId, ownMs);
         if (!positions.enter(ledgerId, entryId)) {
             return takeAgain(ledgerId, entryId, deliverAtMs);
         }
@@ -181,7 +205,7 @@ final class Intake {
                 sought.find(ledgerId, entryId);
                 positions.enter(ledgerId, entryId);
                 noticeReturn(ledgerId, entryId);
-                track(ledgerId, entryId, overrides.timeOf(ledgerId, entryId, records.deliverAtMs(i)), nowMs);
+                track(ledgerId, entryId, timeOf(ledgerId, entryId, records.deliverAtMs(i)), nowMs);
                 taken++;
             }
         }
@@ -205,7 +229,7 @@ final class Intake {
                     positions.leave(ledgerId, entryId);
                 } else {
                     noticeReturn(ledgerId, entryId);
-                    track(ledgerId, entryId, overrides.timeOf(ledgerId, entryId, entries.deliverAtMs(i)), nowMs);
+                    track(ledgerId, entryId, timeOf(ledgerId, entryId, entries.deliverAtMs(i)), nowMs);
                 }
             }
         }

@@ -119,6 +119,11 @@ public interface TrackerContext {
      */
     void putOwnership(Ownership next, Consumer<Written> done);
 
+    /** The rules for the subscription's delayed messages that its topic and namespace have. Called with any lock held. */
+    default DelayPolicy policy() {
+        return DelayPolicy.NONE;
+    }
+
     /** The pace of release that the cursor's record has. */
     default ReleasePace pace() {
         return ReleasePace.NONE;

@@ -22,9 +22,10 @@ public final class TrackerCore {
     /** A picture of the state for metrics and tests. */
     public record Stats(long tracked, long near, long handedOut, long settling, long undecided, long pending, long readAhead,
                  boolean open, boolean paused, long memoryBytes, ReleasePace pace, long heldBack, Lateness.Figures lateness,
-                 long overdueMs) {}
+                 long overdueMs, long quota) {}
 
     private final TrackerParts parts;
+    private final Intake intake;
     private final Lifecycle lifecycle;
     private final DeliveryQueue queue;
     private final StreamHandler handler;
@@ -37,7 +38,7 @@ public final class TrackerCore {
             PendingBudget budget) {
         parts = new TrackerParts(context, clock, settings, random, budget);
         lifecycle = new Lifecycle(parts);
-        Intake intake = new Intake(parts);
+        intake = new Intake(parts);
         LostPositions lost = new LostPositions(parts);
         queue = new DeliveryQueue(parts, intake, lost);
         handler = new StreamHandler(parts, intake, lost, lifecycle);
@@ -162,7 +163,7 @@ public final class TrackerCore {
             return new Stats(positions.contained(), parts.near.size(), positions.handedOut(), positions.settling(),
                     positions.undecided(), parts.outbox.pendingEntries(), backlog.takenEntries(), parts.stream.isOpen(),
                     parts.gate.isPaused(), memoryBytes(), parts.pacer.pace(), parts.pacer.heldBack(),
-                    parts.lateness.figures(), overdueMs);
+                    parts.lateness.figures(), overdueMs, intake.policy().quota());
         }
     }
 

@@ -66,6 +66,8 @@ public final class TrackerMonitor {
     @GuardedBy("lock")
     private int consumersHash;
     @GuardedBy("lock")
+    private boolean isOverQuota;
+    @GuardedBy("lock")
     private long lookedMs = Long.MIN_VALUE;
     @GuardedBy("lock")
     private final Wait sinceMarkDelete = new Wait();
@@ -166,6 +168,7 @@ public final class TrackerMonitor {
             if (sincePace.isOver(nowMs, LOOK_INTERVAL_MS)) {
                 sincePace.begin(nowMs);
                 read |= followPace(nowMs);
+                followPolicy(context.policy());
             }
             if (sinceAwaited.isOver(nowMs, ACK_UNDER_WAY_MS)) {
                 sinceAwaited.begin(nowMs);
@@ -235,6 +238,22 @@ public final class TrackerMonitor {
         }
         pacer.set(stored);
         return alarm.isDue(nowMs);
+    }
+
+    /** A message beyond the quota waits like the others: a refusal at this point would lose it. */
+    @GuardedBy("lock")
+    private void followPolicy(DelayPolicy policy) {
+        intake.follow(policy);
+        long waiting = view.delayed();
+        if (policy.isOver(waiting) != isOverQuota) {
+            isOverQuota = !isOverQuota;
+            if (isOverQuota) {
+                LOG.warn("[{}] {} delayed messages wait, more than the quota of {}: consumers are behind, or producers delay more"
+                        + " than was planned", context.name(), waiting, policy.quota());
+            } else {
+                LOG.info("[{}] No more delayed messages wait than the quota says", context.name());
+            }
+        }
     }
 
     /**

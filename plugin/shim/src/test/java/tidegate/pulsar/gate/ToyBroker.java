@@ -111,6 +111,8 @@ public class ToyBroker implements TrackerContext {
     Runnable beforeSeal;
     /** Runs once, after the next check for consumers. */
     Runnable afterConsumersSeen = () -> { };
+    /** The rules that topic and namespace have. */
+    DelayPolicy policy = DelayPolicy.NONE;
     /** One of these in a list makes the whole deletion fail, as a position beyond the last entry does. */
     final Set<Position> undeletable = new HashSet<>();
     /** This many of the next deletions take place and cannot be written down. */
@@ -196,6 +198,7 @@ public class ToyBroker implements TrackerContext {
         next.persistedRanges = persistedRanges;
         next.failingOverrides = failingOverrides;
         next.luck = luck;
+        next.policy = policy;
         return next;
     }
 
@@ -441,6 +444,11 @@ public class ToyBroker implements TrackerContext {
     @Override
     public boolean mayPutOwnership() {
         return isStored || !consumers.isEmpty();
+    }
+
+    @Override
+    public DelayPolicy policy() {
+        return policy;
     }
 
     @Override

@@ -1,0 +1,79 @@
+"""The rules of an operator for delayed messages, as properties of topics and namespaces.
+
+``tidegate.levels`` and ``tidegate.quota`` are rules for all subscriptions, ``tidegate.quota[audit-*]`` for
+those with a fitting name; the shim (``DelayPolicy.java``) reads them. Invariant: the shim can read any value
+that passes here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tidegate.plugin.shared.durations import milliseconds
+
+PREFIX = "tidegate."
+EVERY = "*"
+NOTHING = "none"
+ROCKETMQ = "rocketmq"
+LEVELS_MAX = 64
+LEVEL_MS_MAX = 366 * 86_400_000
+QUOTA_MAX = 1_000_000_000_000
+_PATTERN = re.compile(r"[\w.*~+:-]{1,200}", re.ASCII)
+_KEY = re.compile(r"tidegate\.(\w+)(?:\[(.+)\])?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule as it is stored. subscriptions: the pattern of names that it is for."""
+
+    policy: str
+    subscriptions: str
+    value: str
+
+
+def _levels(text: str) -> str:
+    if text == ROCKETMQ:
+        return text
+    words = [one.strip() for one in text.split(",")]
+    for one in words:
+        if not 1 <= milliseconds(one) <= LEVEL_MS_MAX:
+            raise ValueError(f"a level is 1ms to 366d, not {one}")
+    if len(words) > LEVELS_MAX:
+        raise ValueError(f"there can be {LEVELS_MAX} levels at most, not {len(words)}")
+    return ",".join(one.replace(" ", "") for one in words)
+
+
+def _quota(text: str) -> str:
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:14]) <= QUOTA_MAX):
+        raise ValueError(f"a quota is a number of messages, 1 to {QUOTA_MAX:,}, not {text[:80]}")
+    return str(int(text))
+
+
+POLICIES: Mapping[str, Callable[[str], str]] = {"levels": _levels, "quota": _quota}
+"""Each policy, and the check of its value."""
+
+
+def value_of(policy: str, text: str) -> str:
+    """The value as it is stored. Raises ``ValueError`` that says what a value is."""
+    text = text.strip()
+    return text if text == NOTHING else POLICIES[policy](text)
+
+
+def key_of(policy: str, subscriptions: str) -> str:
+    """The name of the property. Raises ``ValueError`` for a pattern that no property can have."""
+    if not _PATTERN.fullmatch(subscriptions):
+        raise ValueError(
+            "a pattern of subscriptions has letters, digits, . _ - ~ + : and * for anything, "
+            f"not {subscriptions[:80]}"
+        )
+    return f"{PREFIX}{policy}" if subscriptions == EVERY else f"{PREFIX}{policy}[{subscriptions}]"
+
+
+def rules_of(properties: Mapping[str, str]) -> list[Rule]:
+    """The rules among the properties, by name; one that the shim cannot read, too."""
+    found = [(_KEY.fullmatch(key), value) for key, value in sorted(properties.items())]
+    return [
+        Rule(match[1], match[2] or EVERY, value) for match, value in found if match and match[1] in POLICIES
+    ]

@@ -1,0 +1,56 @@
+"""Rules as properties: a value that passes is one that the shim reads (see `DelayPolicyTest`)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidegate.plugin.shared.delay_policies import Rule, key_of, rules_of, value_of
+
+
+@pytest.mark.parametrize(
+    ("policy", "text", "stored"),
+    [
+        ("levels", "rocketmq", "rocketmq"),
+        ("levels", " 1s, 5s,1m ", "1s,5s,1m"),
+        ("levels", "1 s", "1s"),
+        ("levels", "none", "none"),
+        ("quota", "100000", "100000"),
+        ("quota", "0010", "10"),
+        ("quota", "none", "none"),
+    ],
+)
+def test_values(policy: str, text: str, stored: str) -> None:
+    assert value_of(policy, text) == stored
+
+
+@pytest.mark.parametrize("text", ["", "10", "0s", "1s,,2s", "1.5s", "-1s", "367d", "99999999999999s", "1y"])
+def test_no_levels(text: str) -> None:
+    with pytest.raises(ValueError, match=r"level|duration"):
+        value_of("levels", text)
+
+
+def test_too_many_levels() -> None:
+    with pytest.raises(ValueError, match="64 levels at most, not 65"):
+        value_of("levels", ",".join(f"{n}s" for n in range(1, 66)))
+
+
+@pytest.mark.parametrize("text", ["", "0", "-5", "1e6", "10000000000001", "1_000", "\u0663"])
+def test_no_quota(text: str) -> None:
+    with pytest.raises(ValueError, match="a quota is a number of messages"):
+        value_of("quota", text)
+
+
+def test_keys_and_rules_belong_together() -> None:
+    assert key_of("quota", "*") == "tidegate.quota"
+    assert key_of("quota", "audit-*") == "tidegate.quota[audit-*]"
+    properties = {key_of("quota", one): "5" for one in ("*", "audit-*")} | {
+        "owner": "team",
+        "tidegate.other": "1",
+    }
+    assert rules_of(properties) == [Rule("quota", "*", "5"), Rule("quota", "audit-*", "5")]
+
+
+@pytest.mark.parametrize("pattern", ["", "a/b", "a]b", "a b", "x" * 201, "grün"])
+def test_no_pattern(pattern: str) -> None:
+    with pytest.raises(ValueError, match="a pattern of subscriptions has letters"):
+        key_of("quota", pattern)
