@@ -37,7 +37,7 @@ MUTATION_ARGS ?=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo drill test test-quick test-broker torture sim mutation test-shim shim-compat spark-compat lint format setup classes pulsar \
-	shim man test-pulsar test-pulsar5 pulsar-suite bench-peers bench-quick wheel lock docs clean
+	shim man deb test-deb test-pulsar test-pulsar5 pulsar-suite bench-peers bench-quick wheel lock docs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -201,6 +201,13 @@ wheel: $(VENV)/.installed $(JAR) man ## dist/*.whl with the shim's jar and the m
 	@rm -rf build/lib build/bdist.* dist/tidegate-*.whl
 	@$(BIN)/python -m build -q --wheel
 	@ls dist/*.whl
+
+deb: wheel ## dist/tidegate_*.deb with daemon, libraries, unit, manual and completions (debhelper)
+	@deploy/debian/build
+
+# Not in CI: a Debian is fetched, 150 MB.
+test-deb: $(VENV)/.installed ## the Debian package, installed into a Debian of its own, used and removed (root, mmdebstrap)
+	@TIDEGATE_DEB=$$(ls dist/tidegate_*.deb) $(BIN)/python -m pytest -q tests/deploy/test_package.py
 
 docs: $(VENV)/.installed ## the docs as a site in build/site, its reference made from the code
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict -q && echo build/site/index.html
