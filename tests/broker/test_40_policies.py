@@ -148,7 +148,10 @@ def test_every_value_that_the_broker_accepts(
     tolerance_ms = 0.0 if lane.cluster.kind.strict else max(values["tickTime"], 0)
     assert_not_early(inbox.arrivals, tolerance_ms=tolerance_ms)
     plain = next(one for one in inbox.arrivals if one.deliver_at_ms is None)
-    assert plain.received_ns < min(one.received_ns for one in inbox.arrivals if one is not plain)
+    # With a tick of a minute Pulsar's own trackers deliver all at once.
+    assert tolerance_ms > 500 or plain.received_ns < min(
+        one.received_ns for one in inbox.arrivals if one is not plain
+    )
 
 
 def test_the_topic_s_policy_beats_the_namespace_s(make_lane: Callable[..., Lane], cluster: Cluster) -> None:
