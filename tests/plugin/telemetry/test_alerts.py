@@ -18,6 +18,7 @@ from tests.support.prometheus import SCRAPE_S, Prometheus, panels_without_data
 from tests.support.shim_client import DaemonError, ShimClient, entries
 from tests.support.waiting import until
 from tidegate.plugin.drill.stands.small_disk import SmallDisk
+from tidegate.plugin.wire.messages import Bypassed, BypassedDispatcher
 
 pytestmark = pytest.mark.prometheus
 TOPIC = "persistent://public/default/orders"
@@ -98,8 +99,12 @@ async def damaged(daemon: DaemonProcess) -> None:
 
 
 async def stuck(daemon: DaemonProcess) -> None:
-    """The consumers acknowledge nothing, what comes is late already, and a commit takes half a second."""
+    """The consumers acknowledge nothing, what comes is late already, and a commit takes half a second.
+
+    Another tracker has a dispatcher of its broker.
+    """
     async with await ShimClient.connect(daemon.socket_path) as client:
+        client.send(Bypassed(1, (BypassedDispatcher(TOPIC, "other", 3, "of another factory"),)))
         taken = await client.open(TOPIC, "taken")
         stuck = await client.open(TOPIC, "stuck", credit=4)
         for number in range(1_000_000):
@@ -122,7 +127,16 @@ FAULTS: dict[str, tuple[Callable[[DaemonProcess], Awaitable[None]], set[str]]] =
     "restarted": (restarted, {"TidegateRestarts", "TidegateNoBroker", "TidegateDown"}),
     "full": (full, {"TidegateDiskLow", "TidegateNotReady"}),
     "damaged": (damaged, {"TidegateDamage"}),
-    "stuck": (stuck, {"TidegateNoCredit", "TidegateOverdue", "TidegateLatePush", "TidegateSlowDisk"}),
+    "stuck": (
+        stuck,
+        {
+            "TidegateBypassed",
+            "TidegateNoCredit",
+            "TidegateOverdue",
+            "TidegateLatePush",
+            "TidegateSlowDisk",
+        },
+    ),
     "flooded": (flooded, {"TidegateReadPause"}),
 }
 SETTINGS = {
