@@ -52,6 +52,8 @@ BUG_LINES = (
 RESTORED = "the index was restored from its log"
 UNREADABLE = ("the index log cannot be read", "the index log is not needed any more")
 CUT = "the end of an index log cannot be read"
+GIVEN_UP = "the index log is another owner's now"
+BROKER_GONE = "the broker is gone"
 LOST_BLOCKS = "blocks of an index cannot be read where its log says"
 UNREACHED = "blocks of an index cannot be reached"
 ANOTHER_HISTORY = tuple(reason.said for reason in Break)
@@ -121,6 +123,7 @@ class _Logs(IndexLogs):
     """Tells of each stream's log when it is abandoned, and looks at what waits for each."""
 
     on_end: Callable[[StreamLog], None]
+    on_given_up: Callable[[StreamLog, str], None]
     on_restored: Callable[[Restored], None]
     queue_bytes: int
 
@@ -140,6 +143,12 @@ class _Logs(IndexLogs):
             raise Violation(
                 f"{sum(sizes)} bytes wait for an index log, and {self.queue_bytes} and one write are allowed"
             )
+
+    def said(self, name: SubscriptionName, what: str, error: Exception) -> None:
+        super().said(name, what, error)
+        if what.startswith(GIVEN_UP):
+            for log in [each for each in self._by_id.values() if each.stream.name == name]:
+                self.on_given_up(log, str(error))
 
     def _on_restored(self, restored: Restored) -> None:
         self.on_restored(restored)
@@ -177,6 +186,8 @@ class Life:
         self.logging = VirtualExecutor(kernel, self.process, options.job_delay_ns)
         self.logs: _Logs | None = None
         self._cut: set[SubscriptionName] = set()
+        self._given_up: set[StreamLog] = set()
+        self.broken = ""  # the first promise about index logs that it has broken
         self.catalog: Catalog | None = None
         self.engine: DaemonEngine | None = None
         self.quarantine_bytes = 0  # as the catalog was opened with
@@ -214,6 +225,7 @@ class Life:
             options=host.options.log,
         )
         self.logs.on_end = self._log_ended
+        self.logs.on_given_up = self._log_given_up
         self.logs.on_restored = self._check_own_log
         self.logs.queue_bytes = host.options.log.queue_bytes
         self.engine = DaemonEngine(
@@ -335,6 +347,14 @@ class Life:
         self._host.promises.log_ended(
             log.stream.name.subscription, log.writer.ledger_id if complete else None
         )
+
+    def _log_given_up(self, log: StreamLog, reason: str) -> None:
+        wires = [each for each in self.wires if each.connection is log.stream.connection]
+        if log in self._given_up:
+            self.broken = f"writes an index log on that it has given up, of {log.stream.name}: {reason}"
+        elif reason == BROKER_GONE and any(each.is_open for each in wires):
+            self.broken = f"asks nothing of a broker that is there, for {log.stream.name}"
+        self._given_up.add(log)
 
     @property
     def serving(self) -> bool:
@@ -511,6 +531,11 @@ class DaemonHost:
             self._over_since_ns = self.kernel.now_ns
         if self.kernel.now_ns - self._over_since_ns > _OVER_BUDGET_NS and not life.stopping:
             raise Violation(f"{self.name} reads on though it has staged {staged_bytes} bytes")
+
+    def check_given_up(self) -> None:
+        """Raises Violation if a log was written on that was given up, or given up without a reason."""
+        if self.life is not None and self.life.broken:
+            raise Violation(f"{self.name} {self.life.broken}")
 
     def check_logs(self) -> None:
         """The invariants of every index log that is written."""

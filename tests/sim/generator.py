@@ -19,11 +19,11 @@ Fault = tuple[str, dict[str, Any]]
 FAULTS = (
     *("crash", "move", "consumer", "seek", "wire", "clock", "disk", "damage", "freeze", "power", "width"),
     *("home", "subscription", "rebuild", "log", "reads", "objects", "settings", "clear", "backup", "persist"),
-    *("answers", "behind", "forward", "undone", "pause", "change", "unheard"),
+    *("answers", "behind", "forward", "undone", "pause", "change", "unheard", "absent"),
 )
 _LATER = ("backup", "answers")  # not drawn with the others, so that older seeds have their kinds
 # Put into a drawn history, so that older seeds keep their steps.
-_PUT_IN = ("persist", "behind", "forward", "undone", "pause", "change", "unheard")
+_PUT_IN = ("persist", "behind", "forward", "undone", "pause", "change", "unheard", "absent")
 _PUT_IN_SHARE = 0.33  # of the histories, unless there is no other kind
 _KINDS = (1, 2, 2, 3, 3, 4, 11)  # of a history; with more at once each of them is seldom met
 RESET = (
@@ -77,6 +77,12 @@ class _Generator:
         self.leaves_unheard = "unheard" in faults and (not wanted or self._unheard.random() < _PUT_IN_SHARE)
         if self.leaves_unheard and "ranges_max" not in settings:
             self.config = replace(self.config, ranges_max=self._unheard.choice((1, 1, 3)))
+        self._absent = random.Random(f"absent blocks of {seed}")  # noqa: S311 a simulation
+        self.moves_absent_blocks = (
+            "absent" in faults
+            and (self.config.index_log and not self.config.shared_daemon and not self.config.log_inline_bytes)
+            and (not wanted or self._absent.random() < _PUT_IN_SHARE)
+        )
         self._third = random.Random(f"third subscription of {seed}")  # noqa: S311 a simulation
 
     def history(self) -> History:
@@ -110,6 +116,9 @@ class _Generator:
             for _ in range(self._unheard.randint(1, 2)):
                 at = self._unheard.randint(0, len(steps))
                 steps[at:at] = self._unheard_daemon()
+        if self.moves_absent_blocks:
+            at = self._absent.randint(0, len(steps))
+            steps[at:at] = self._absent_blocks()
         return History(self.config, tuple(steps), self.seed)
 
     def _later(self, wanted: list[str]) -> list[str]:
@@ -174,6 +183,23 @@ class _Generator:
             (wait_ms, told),
             (luck.randint(0, soon_ms), told),
             (luck.randint(config.ack_poll_ms, config.ack_poll_ms + soon_ms), luck.choice(again)),
+        ]
+        return [Step(after_ms, do, args, luck.getrandbits(32)) for after_ms, (do, args) in steps]
+
+    def _absent_blocks(self) -> list[Step]:
+        """Messages that are due late lie in blocks, and the log only names these; the topic moves, and moves
+        on when the next owner's log counts, before all blocks are brought."""
+        luck = self._absent
+        to = luck.randrange(2)
+        delays = [luck.randint(15_000, 40_000) for _ in range(luck.randint(20, 40))]
+        stays_ms = luck.choice((200, 500, 1_500))
+        steps: list[tuple[int, Fault]] = [
+            (0, ("unload", {"to": to})),
+            (luck.randint(500, 1_500), ("publish", {"delays_ms": delays})),
+            (luck.randint(3_000, 6_000), ("unload", {"to": 1 - to})),
+            (stays_ms, ("unload", {"to": to})),
+            (stays_ms, ("unload", {"to": 1 - to})),
+            (luck.choice((0, 3_000)), ("wait", {})),
         ]
         return [Step(after_ms, do, args, luck.getrandbits(32)) for after_ms, (do, args) in steps]
 

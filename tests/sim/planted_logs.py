@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -11,20 +11,24 @@ from tests.sim.replaced import replaced
 from tidegate.index.catalog.chains import Chains
 from tidegate.index.format import keys
 from tidegate.index.format.chain import Chain
-from tidegate.index.log.home import AwayError, Home, NoLedgerError
+from tidegate.index.log.home import AwayError, Home, NoLedgerError, RefusedError
 from tidegate.index.log.landing import Landing
 from tidegate.index.log.object_home import ObjectHome
 from tidegate.index.log.places import Places
 from tidegate.index.log.pointer import of_home
+from tidegate.index.log.snapshot import Snapshot
 from tidegate.index.log.tap import Noted
 from tidegate.index.log.waiting import Waiting
 from tidegate.index.log.writer import LogWriter
-from tidegate.index.store import Batch
+from tidegate.index.store import Batch, Store
 from tidegate.index.subscription.delay_index import DelayIndex
+from tidegate.plugin.daemon.homes.broker_home import LogRequests
 from tidegate.plugin.daemon.index_logs import restorer
 from tidegate.plugin.daemon.index_logs.fetching import BlockFetch, Fetches
 from tidegate.plugin.daemon.index_logs.index_logs import IndexLogs
 from tidegate.plugin.daemon.index_logs.last_words import LastWords
+from tidegate.plugin.daemon.index_logs.stream_log import StreamLog
+from tidegate.plugin.wire.log_messages import LogAnswer, LogRequest
 
 
 class _AnyChain(Chain):
@@ -198,4 +202,40 @@ def places_of_another_owners_ledgers() -> Iterator[None]:
 
     original = Fetches.places_in
     with replaced(Fetches, "places_in", places_in):
+        yield
+
+
+@contextmanager
+def absent_blocks_left_out() -> Iterator[None]:
+    """A log that begins while blocks are still to be brought does not name them."""
+
+    def init(self: Any, store: Store, subscription_id: int, places: Places | None = None) -> None:
+        original(self, store, subscription_id)
+
+    original = Snapshot.__init__
+    with replaced(Snapshot, "__init__", init):
+        yield
+
+
+@contextmanager
+def written_for_ever() -> Iterator[None]:
+    """A daemon goes on writing a log that another owner has taken."""
+
+    async def guarded(self: Any, do: Callable[[], Awaitable[None]]) -> None:
+        await original(self, do)
+        self.over = False
+
+    original = StreamLog._guarded
+    with replaced(StreamLog, "_guarded", guarded):
+        yield
+
+
+@contextmanager
+def nobody_is_asked() -> Iterator[None]:
+    """Every broker passes for gone."""
+
+    async def ask(self: Any, stream_id: int, request: LogRequest) -> LogAnswer:
+        raise RefusedError("the broker is gone")
+
+    with replaced(LogRequests, "ask", ask):
         yield

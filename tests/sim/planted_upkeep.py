@@ -16,9 +16,12 @@ from tidegate.index.log.records import encode_operations
 from tidegate.index.names import SubscriptionName
 from tidegate.index.state.positions import PositionSet
 from tidegate.index.store import Batch
+from tidegate.plugin.daemon.brokers import Brokers
 from tidegate.plugin.daemon.connection import Connection
 from tidegate.plugin.daemon.index_logs.stream_log import StreamLog
 from tidegate.plugin.daemon.ingestion import Ingestion
+from tidegate.plugin.daemon.stream import Link
+from tidegate.plugin.wire.messages import Hello
 
 
 @contextmanager
@@ -83,4 +86,17 @@ def reads_on() -> Iterator[None]:
 def repaired_for_ever() -> Iterator[None]:
     """A persist does not forget what it has repaired."""
     with replaced(Leftovers, "done", lambda self, remains: None):
+        yield
+
+
+@contextmanager
+def brokers_not_known() -> Iterator[None]:
+    """A broker that connects again keeps its former connection."""
+
+    def greet(self: Any, connection: Link, hello: Hello) -> None:
+        original(self, connection, hello)
+        del self._connected[hello.name]
+
+    original = Brokers.greet
+    with replaced(Brokers, "greet", greet):
         yield

@@ -52,6 +52,7 @@ from tests.sim.planted_daemon import (
     rewind_forgotten,
 )
 from tests.sim.planted_logs import (
+    absent_blocks_left_out,
     acknowledgements_gone,
     chain_must_be_readable,
     end_of_another_append,
@@ -59,11 +60,14 @@ from tests.sim.planted_logs import (
     landed_without_a_mark,
     last_object_not_read,
     looked_for_elsewhere,
+    nobody_is_asked,
     pointer_not_compared,
     waiting_counts,
     waits_without_a_bound,
+    written_for_ever,
 )
 from tests.sim.planted_upkeep import (
+    brokers_not_known,
     journal_stays,
     log_in_no_grammar,
     log_never_begun,
@@ -468,5 +472,47 @@ PLANTS = (
     ),
     Plant(
         "what was repaired is repaired again", repaired_for_ever, "repairs nothing of", ("persist",), _OFTEN
+    ),
+    Plant(
+        "a log names no blocks that are still to be brought",
+        absent_blocks_left_out,
+        "loses blocks: ",
+        ("absent",),
+        {
+            **{
+                **_LOG,
+                "log_inline_bytes": 0,
+                "log_piece_bytes": 50,
+                "log_record_bytes": 50,
+                "log_read_bytes": 1,
+            },
+            **{
+                "log_io_us": 4_000,
+                "staging_budget_bytes": 240,
+                "persist_age_ms": 200,
+                "socket_latency_us": 200,
+            },
+        },
+        or_says=("reads its own log in ledger", "held but nowhere to be found"),
+    ),
+    Plant(
+        "a log is written on that another owner has",
+        written_for_ever,
+        "writes an index log on that it has given up",
+        ("freeze", "move"),
+        _LOG,
+    ),
+    Plant(
+        "every broker passes for gone",
+        nobody_is_asked,
+        "asks nothing of a broker that is there",
+        ("move",),
+        _LOG,
+    ),
+    Plant(
+        "a broker has two connections",
+        brokers_not_known,
+        "more than one connection of a broker",
+        ("crash", "wire", "freeze"),
     ),
 )

@@ -74,6 +74,11 @@ class Wire:
         self._daemon_read: Event | None = None
         self._lost_told = False
 
+    @property
+    def is_open(self) -> bool:
+        """True if neither end has been closed, or is being closed."""
+        return self.client_open and self.daemon_open and not self.transport.is_closing()
+
     # ---- the shim's side
 
     def write(self, data: bytes) -> None:

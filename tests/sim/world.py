@@ -428,6 +428,7 @@ class World:
         for daemon in self.daemons:
             daemon.check_budget()
             daemon.check_connections()
+            daemon.check_given_up()
             daemon.check_quarantine()
         for broker in self.brokers:
             broker.check_budgets()
