@@ -147,7 +147,8 @@ class _Logs(IndexLogs):
     def said(self, name: SubscriptionName, what: str, error: Exception) -> None:
         super().said(name, what, error)
         if what.startswith(GIVEN_UP):
-            for log in [each for each in self._by_id.values() if each.stream.name == name]:
+            # The very name of that stream, not of another one of the subscription.
+            for log in [each for each in self._by_id.values() if each.stream.name is name]:
                 self.on_given_up(log, str(error))
 
     def _on_restored(self, restored: Restored) -> None:
@@ -533,7 +534,7 @@ class DaemonHost:
             raise Violation(f"{self.name} reads on though it has staged {staged_bytes} bytes")
 
     def check_given_up(self) -> None:
-        """Raises Violation if a log was written on that was given up, or given up without a reason."""
+        """Raises Violation if a log was written after its end, or ended without a reason."""
         if self.life is not None and self.life.broken:
             raise Violation(f"{self.name} {self.life.broken}")
 
