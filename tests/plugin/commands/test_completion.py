@@ -44,7 +44,7 @@ def completed_by_bash(on_path: Path, *words: str) -> list[str]:
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        (("tidegate", "sta"), ["status"]),
+        (("tidegate", "statu"), ["status"]),
         (("tidegate", "pa"), ["pause", "pace"]),
         (("tidegate", "status", "--http-t"), ["--http-token-file"]),
         (("tidegate", "attach", "--serv"), ["--servlet"]),
