@@ -67,7 +67,7 @@ def sealed_amid_a_reset() -> Iterator[None]:
 
 @contextmanager
 def lost_seal_is_a_resets() -> Iterator[None]:
-    """Issue 42: a seal that a move forward has taken was stored no more, so that the next owner took the
+    """A seal that a move forward has taken was stored no more, so that the next owner took the
     cursor for one that was reset."""
     with replaced(ServedSubscription, "_store_seal", lambda self: None):
         yield
@@ -75,7 +75,7 @@ def lost_seal_is_a_resets() -> Iterator[None]:
 
 @contextmanager
 def repeated_reset_left() -> Iterator[None]:
-    """Issue 42: a reset that the shim had repeated was left as its own record has it, with what it took back,
+    """A reset that the shim had repeated was left as its own record has it, with what it took back,
     until something else was stored. The next owner repeated it once more."""
     original = ServedSubscription._reset_is_done
 
@@ -141,7 +141,7 @@ def told_once() -> Iterator[None]:
 
 @contextmanager
 def epoch_of_the_clock() -> Iterator[None]:
-    """Issue 11: the epoch was the wall clock of whoever made the tracker."""
+    """The epoch was the wall clock of whoever made the tracker."""
 
     def make(self: Any, claimed: Callable[[], None]) -> None:
         if not self.owned:

@@ -55,7 +55,7 @@ def applied_but_failed() -> Iterator[None]:
 
 @contextmanager
 def acknowledgements_not_put_back() -> Iterator[None]:
-    """Issue 42: what a failed persist had taken of the acknowledgements was in no later one either."""
+    """What a failed persist had taken of the acknowledgements was in no later one either."""
 
     def abandon(self: Any) -> None:
         with replaced(
@@ -133,7 +133,7 @@ def carry_lost() -> Iterator[None]:
 
 @contextmanager
 def believed_over_a_reset() -> Iterator[None]:
-    """Issue 11: acknowledgements were believed whatever had become of the cursor since."""
+    """Acknowledgements were believed whatever had become of the cursor since."""
 
     def begin_generation(self: Any, generation: int) -> None:
         self.generation = generation

@@ -25,14 +25,9 @@ import tidegate.pulsar.wire.Ownership;
  * this: a reset empties the properties of the mark-delete position, and the {@link Ownership} knows that the acknowledgements
  * have been stored with a seal.
  *
-<<<<<<< HEAD
  * <p>Invariants: each cursor is checked once, before any tracker of this broker can put a seal there. It is reset to its
- * position at that time, even if early consumers have moved it. Until then nobody puts a seal, and failures are repeated.
-=======
- * <p>Invariants: each cursor is checked once, before any tracker of this broker can put a seal there; it is reset to its position
- * at that time, wherever consumers who came first have moved it; until that is done no seal is put, and it is tried again; then
- * {@link StoredSeals} has it stored once more, as the record of this reset is like the former.
->>>>>>> 077c78e8 (fix(shim): a repeated reset is followed by a record without what it took back)
+ * position at that time, even if early consumers have moved it. Until then nobody puts a seal, and failures are repeated. Then
+ * {@link StoredSeals} has it stored once more, because this reset's record is like the former.
  *
  * <p>A broker that ended right after another operation had taken the seal, before {@link StoredSeals} stored a new one, leaves
  * the same record: acknowledgements beyond the cursor's position are lost then, and those messages come again.

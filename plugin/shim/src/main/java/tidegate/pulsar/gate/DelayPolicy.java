@@ -1,6 +1,5 @@
 package tidegate.pulsar.gate;
 
-import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
@@ -9,7 +8,6 @@ import java.util.function.Consumer;
 import java.util.function.Function;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
-import java.util.stream.Collectors;
 
 /**
  * The rules of an operator for the delayed messages of a subscription: levels that delays are rounded up to, and a quota of
@@ -89,10 +87,29 @@ public record DelayPolicy(List<Long> levelsMs, long quota) {
         return found;
     }
 
-    /** True if the name fits a pattern in which {@code *} is anything. */
+    /**
+     * True if the name fits a pattern in which {@code *} is anything. Each part between stars is taken at its first match: a
+     * regular expression would try every way to place the stars, under the dispatcher's lock.
+     */
     static boolean fits(String pattern, String name) {
-        String regex = Arrays.stream(pattern.split("\\*", -1)).map(Pattern::quote).collect(Collectors.joining(".*"));
-        return Pattern.compile(regex, Pattern.DOTALL).matcher(name).matches();
+        String[] parts = pattern.split("\\*", -1);
+        if (parts.length == 1) {
+            return pattern.equals(name);
+        }
+        int at = parts[0].length();
+        String last = parts[parts.length - 1];
+        int end = name.length() - last.length();
+        if (at > end || !name.startsWith(parts[0]) || !name.endsWith(last)) {
+            return false;
+        }
+        for (int part = 1; part < parts.length - 1; part++) {
+            int found = name.indexOf(parts[part], at);
+            if (found < 0 || found + parts[part].length() > end) {
+                return false;
+            }
+            at = found + parts[part].length();
+        }
+        return true;
     }
 
     private static List<Long> levels(String text) {

@@ -51,6 +51,10 @@ class DelayPolicyTest {
         assertEquals(4, of("other", places).quota());
         assertTrue(DelayPolicy.fits("a.*", "a.b"));
         assertFalse(DelayPolicy.fits("a.*", "axb"), "only the star is special");
+        assertTrue(DelayPolicy.fits("*an*a", "banana"));
+        assertFalse(DelayPolicy.fits("ab*ba", "aba"), "its ends do not overlap");
+        assertFalse(DelayPolicy.fits("a*b*b", "ab"));
+        assertFalse(DelayPolicy.fits("*a".repeat(50) + "*b", "a".repeat(200)), "and without trying all ways");
     }
 
     @ParameterizedTest
