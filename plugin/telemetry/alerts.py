@@ -43,7 +43,7 @@ def alerts(job: str = JOB) -> list[Alert]:
         ),
         Alert(
             "TidegateDisconnected",
-            f"count {_WHERE} (pulsar_delayed_tidegate_connected == 0) > 0",
+            f'count {_WHERE} (pulsar_delayed_tidegate_connected{{subscription!=""}} == 0) > 0',
             _MINUTE_S,
             "critical",
             "{{ $value }} subscriptions of the broker {{ $labels.instance }} have no daemon",
@@ -57,7 +57,7 @@ def alerts(job: str = JOB) -> list[Alert]:
         ),
         Alert(
             "TidegateEarly",
-            f"sum {_WHERE} (pulsar_delayed_tidegate_early_entries) > 0",
+            f'sum {_WHERE} (pulsar_delayed_tidegate_early_entries{{subscription!=""}}) > 0',
             0,
             "critical",
             "The broker {{ $labels.instance }} has handed out {{ $value }} messages early",
@@ -117,7 +117,7 @@ def alerts(job: str = JOB) -> list[Alert]:
         ),
         Alert(
             "TidegateReadingPaused",
-            f"count {_WHERE} (pulsar_delayed_tidegate_paused > 0) > 0",
+            f'count {_WHERE} (pulsar_delayed_tidegate_paused{{subscription!=""}} > 0) > 0',
             _MINUTE_S,
             "warning",
             "The broker {{ $labels.instance }} has stopped reading {{ $value }} subscriptions",

@@ -16,7 +16,8 @@ SCHEMA_VERSION = 39
 """That of Grafana 11, which newer ones raise at the import."""
 _COLUMNS = 24
 _DAEMON = 'instance=~"$daemon"'
-_BROKER = 'instance=~"$broker"'
+_BROKER = 'instance=~"$broker", subscription!=""'
+"""Pulsar adds up the shim's metrics by topic, too."""
 _SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
 
