@@ -55,7 +55,7 @@ def applied_but_failed() -> Iterator[None]:
 
 @contextmanager
 def acknowledgements_not_put_back() -> Iterator[None]:
-    """What a failed persist had taken of the acknowledgements was in no later one either."""
+    """No later persist had the acknowledgements of a failed one either."""
 
     def abandon(self: Any) -> None:
         with replaced(

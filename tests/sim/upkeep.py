@@ -119,14 +119,16 @@ class UpkeepWatch:
             raise Violation(f"{self._daemon.name} remembers {len(given)} answers that it has given")
 
     def _look_at_logs(self, life: Life) -> None:
-        """Of those whose home has done all that was asked. A record counts with its last entry, and many
-        entries take their time: each of them is progress."""
+        """Of those whose home has done all that was asked, and whose daemon has read the answers. A record
+        counts with its last entry, and many entries take their time: each of them is progress."""
         now_ns = self._daemon.kernel.now_ns
+        unread = {each.connection for each in life.wires if each.has_unread}
         logs = [] if life.logs is None else life.logs._by_id.values()
         former, self._unlogged = self._unlogged, {}
         for log in logs:
             waits_ns = log.writer.since_ns
-            if waits_ns is not None and not (log.over or log._failures or log._in_queue):
+            is_held_up = log.over or log._failures or log._in_queue or log.stream.connection in unread
+            if waits_ns is not None and not is_held_up:
                 entries = self._daemon.objects.count_entries(log.writer._others | {log.writer.ledger_id})
                 waiting = log, entries, waits_ns
                 self._unlogged[waiting] = former.get(waiting, now_ns)

@@ -79,6 +79,11 @@ class Wire:
         """True if neither end has been closed, or is being closed."""
         return self.client_open and self.daemon_open and not self.transport.is_closing()
 
+    @property
+    def has_unread(self) -> bool:
+        """True if the daemon has not read all that the shim has sent."""
+        return bool(self._in_socket or self._unsent)
+
     # ---- the shim's side
 
     def write(self, data: bytes) -> None:

@@ -88,7 +88,7 @@ public record DelayPolicy(List<Long> levelsMs, long quota) {
     }
 
     /**
-     * True if the name fits a pattern in which {@code *} is anything. Each part between stars is taken at its first match: a
+     * True if the name fits a pattern in which {@code *} is anything. It takes each part between stars at its first match: a
      * regular expression would try every way to place the stars, under the dispatcher's lock.
      */
     static boolean fits(String pattern, String name) {
