@@ -126,9 +126,10 @@ class DaemonEngine:
         self.count_due = looking.count_due
         self._pacing = Pacing(catalog, clock, self.ownership, looking.count_due)
         self._peeking = Peeking(clock, self.ownership)
+        ingestion = Ingestion(catalog, self, executor=commit_executor, log=log)
         self.queries = Queries(
             self,
-            Ingestion(catalog, self, executor=commit_executor, log=log),
+            ingestion,
             looking,
             self._cancelling,
             self._rescheduling,
@@ -195,6 +196,7 @@ class DaemonEngine:
             self.ownership,
             StreamTakeover(clock, log),
             logs,
+            settle=ingestion.settle,
             handing_out=self._handing_out,
             retention=self._retention,
             committer=self._committer,

@@ -20,6 +20,7 @@ from concurrent.futures import Executor
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakKeyDictionary
 
 from tidegate.index import (
     UNCLAIMED,
@@ -29,6 +30,7 @@ from tidegate.index import (
     Entries,
     EntryKey,
     Page,
+    Position,
     PositionSet,
     StorageError,
     SubscriptionName,
@@ -84,6 +86,9 @@ class IngestionOwner(Protocol):
         ...
 
 
+_UNKNOWN: Position = (-1, -1)
+
+
 class Ingestion:
     """The subscriptions that clients put entries into; ``holder`` stands for a connection."""
 
@@ -100,11 +105,25 @@ class Ingestion:
         self._executor = executor
         self._log = log
         self._holders: dict[SubscriptionName, object] = {}
+        self._own_ends: WeakKeyDictionary[DelayIndex, Position] = WeakKeyDictionary()
+        """By index, its last position before clients put entries in; until another owner opens it."""
 
     def gone(self, holder: object) -> None:
         """A connection is closed: its subscriptions are free."""
         for name in [name for name, one in self._holders.items() if one is holder]:
             del self._holders[name]
+
+    def settle(self, index: DelayIndex, end: Position) -> None:
+        """Stop answering for entries beyond the topic's `end` that clients put in before this OPEN.
+
+        A broker takes the end as it loads the topic, and may reach the daemon later: without this its OPEN
+        would look like one of an earlier history. It reads these entries. Raises TidegateIndexError.
+        """
+        own_end = self._own_ends.pop(index, None)
+        if own_end is not None and end != _UNKNOWN and own_end <= end < index.state.last():
+            beyond = index.state.held.snapshot()
+            beyond.discard_up_to(*end)
+            index.disown(beyond)
 
     # ---- questions
 
@@ -208,6 +227,7 @@ class Ingestion:
         index = self._index(name)
         positions = PositionSet.of_entries(part)
         known = index.state.held_among(positions)
+        self._own_ends.setdefault(index, index.state.last())
         try:
             token = index.add(part)
         except TidegateIndexError as error:

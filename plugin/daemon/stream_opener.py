@@ -6,13 +6,14 @@ index ends the opening, and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from tidegate.index import UNCLAIMED, Catalog, DelayIndex, SubscriptionName, TidegateIndexError
+from tidegate.index import UNCLAIMED, Catalog, DelayIndex, Position, SubscriptionName, TidegateIndexError
 from tidegate.plugin.daemon.committer import Committer
 from tidegate.plugin.daemon.failures import Failures
 from tidegate.plugin.daemon.handing_out import HandingOut
+from tidegate.plugin.daemon.histories import claim_of
 from tidegate.plugin.daemon.index_logs.index_logs import IndexLogs
 from tidegate.plugin.daemon.index_logs.restorer import RestoreRequest
 from tidegate.plugin.daemon.ownership import Ownership
@@ -28,7 +29,12 @@ if TYPE_CHECKING:
 
 
 class StreamOpener:
-    """Opens streams. credit_max: the most entries that a stream may have on their way."""
+    """Opens streams.
+
+    settle: called with an index and the topic's end before another owner's stream begins. Raises
+    TidegateIndexError.
+    credit_max: the most entries that a stream may have on their way.
+    """
 
     def __init__(
         self,
@@ -37,6 +43,7 @@ class StreamOpener:
         takeover: StreamTakeover,
         logs: IndexLogs | None,
         *,
+        settle: Callable[[DelayIndex, Position], None],
         handing_out: HandingOut,
         retention: Retention,
         committer: Committer[Stream],
@@ -48,6 +55,7 @@ class StreamOpener:
         self._ownership = ownership
         self._takeover = takeover
         self._logs = logs
+        self._settle = settle
         self._handing_out = handing_out
         self._retention = retention
         self._committer = committer
@@ -93,6 +101,8 @@ class StreamOpener:
         self._ownership.admit(name, request.incarnation, request.epoch)
         try:
             index = self._catalog.subscription(name, request.incarnation)
+            if claim_of(request) not in {None, index.state.claim}:
+                self._settle(index, request.end)
             session = Session(stream_id, index, request, self._credit_max)
         except TidegateIndexError as error:
             raise self._failures.refused(error) from error

@@ -66,6 +66,26 @@ async def test_the_broker_hears_what_was_put_in(start: StartDaemon, socket_path:
         assert list(acknowledged) == [(1, 5)]
 
 
+@pytest.mark.parametrize(("end", "kept"), [((1, 9), True), ((1, 8), False)])
+async def test_a_broker_may_have_seen_less_of_the_topic_than_was_put_in(
+    start: StartDaemon, socket_path: Path, end: tuple[int, int], *, kept: bool
+) -> None:
+    """It asks for the topic's end as it loads the topic, and may reach the daemon only after a rebuild."""
+    at = later_ms()
+    async with start():
+        async with await ShimClient.connect(socket_path) as client:
+            stream = await client.open(TOPIC, mark_delete=(1, 4), claims=(11,))
+            stream.add(entries(10, at))
+            stream.ack(PositionSet.of([(1, 7)]))
+            await stream.durable()
+        assert await ask(socket_path, lambda session: put(session, entries(20, at))) == [10]
+        async with await ShimClient.connect(socket_path) as client:
+            stream = await client.open(TOPIC, epoch=2, mark_delete=(1, 4), claims=(11, 12), end=end)
+            held, acknowledged = await ask(socket_path, lambda session: session.positions(NAME))
+            assert list(held) == ([(1, 5), (1, 6), (1, 8), (1, 9)] if kept else []), "it reads the others"
+            assert list(acknowledged) == ([(1, 7)] if kept else [])
+
+
 async def test_what_was_put_in_is_durable_and_comes_when_due(start: StartDaemon, socket_path: Path) -> None:
     store = MemoryStore()
     at = time.time_ns() // 1_000_000 + 1_500
