@@ -647,6 +647,8 @@ class Tracker:
 
     def on_unheld(self, unheld: Unheld) -> None:
         """The daemon has lost these."""
+        if self.finished:
+            return  # CLOSE is its last word
         lost = {
             position
             for position in unheld.positions

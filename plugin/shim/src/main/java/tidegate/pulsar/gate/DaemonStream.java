@@ -94,6 +94,11 @@ final class DaemonStream {
         return takesMoves && state == State.OPEN && !ends;
     }
 
+    /** True if CLOSE is, or will be, the tracker's last frame. */
+    boolean isEnding() {
+        return ends;
+    }
+
     // ---- opening --------------------------------------------------------------------------------------------------
 
     /** True if the stream is closed, and the daemon has not refused it just now. */

@@ -12,6 +12,7 @@ import java.util.concurrent.CompletableFuture;
 import org.junit.jupiter.api.Test;
 import tidegate.pulsar.wire.Frame;
 import tidegate.pulsar.wire.Position;
+import tidegate.pulsar.wire.PositionBitmaps;
 import tidegate.pulsar.wire.ProtocolException;
 
 /** The tracker and its daemon: opening, claiming, credit, clearing, and sending again. */
@@ -421,6 +422,26 @@ class DaemonStreamTest extends TrackerScenario {
         world.settle();
         core.release();
         assertEquals(List.of("free", "free", "free"), told);
+    }
+
+    /** The daemon would refuse it, and what the tracker has left would go to it once more. */
+    @Test
+    void aFinishedTrackerTellsNothingBehindItsClose() {
+        start();
+        publish(1, 60_000);
+        world.settle();
+        TrackerCore core = world.core();
+        core.queue().addMessage(1, 2, world.now() + 60_000);
+        core.close();
+        world.broker.closeCursor(1000);
+        core.monitor().look();
+        PositionBitmaps lost = new PositionBitmaps();
+        lost.add(1, 2);
+        core.handler().onUnheld(new Frame.Unheld(lost));
+        world.settle();
+        List<Frame> received = world.daemon.received;
+        assertEquals(new Frame.Close(), received.get(received.size() - 1));
+        assertTrue(index().held.containsKey(new Position(1, 2)));
     }
 
     @Test
