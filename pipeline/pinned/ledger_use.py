@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import dropwhile
 
 from tidegate.index import PositionSet
 from tidegate.pipeline.topic.ranges import Acknowledged, Ledger, acknowledged_positions
@@ -104,9 +105,12 @@ def _use(ledger: Ledger, is_open: bool, cursors: Sequence[Cursor]) -> LedgerUse:
 
 
 def saving(found: Sequence[LedgerUse], share_max: float) -> Saving:
-    """The ledgers at the front that only a few waiting messages keep, up to the first of another kind."""
+    """The ledgers at the front that only a few waiting messages keep, up to the first of another kind.
+
+    Those before the first that somebody needs are left out: Pulsar keeps them for other reasons.
+    """
     ledgers = free_bytes = waiting = waiting_bytes = 0
-    for one in found:
+    for one in dropwhile(lambda each: not each.needed, found):
         if one.needed and not one.kept_by_few(share_max):
             break
         ledgers += 1

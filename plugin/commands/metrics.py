@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -69,5 +70,8 @@ def _give(text: str, out: Path | None) -> None:
     try:
         part.write_text(text, encoding="utf-8")
         part.replace(out)
+    except OSError as error:
+        raise ConfigError(f"cannot write {out}: {error.strerror}; give --out another path") from error
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink(missing_ok=True)

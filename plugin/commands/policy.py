@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import ssl
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -26,7 +26,7 @@ from tidegate.plugin.shared.shown import one_line
 
 SCHEMA = 1
 _DEFAULT_URL = "http://127.0.0.1:8080"
-_PARTITION = re.compile(r"-partition-\d+\Z")
+_PARTITION = re.compile(r"(?<=.)-partition-(?:0|[1-9][0-9]{0,8})\Z", re.ASCII)
 
 _app = typer.Typer(
     help="Show and change the rules for delayed messages of a topic or a namespace.\n\n"
@@ -93,9 +93,9 @@ class _Owner:
 
     def rules(self, broker: Broker) -> list[Rule]:
         """Raises ``UserError``."""
-        found = _checked(self, broker.ask("GET", f"{self.path}/properties")).body
+        answer = _checked(self, broker.ask("GET", f"{self.path}/properties"))
         try:
-            document = json.loads(found or b"null") or {}
+            document = (answer.json() if answer.body else None) or {}
         except ValueError as error:
             raise UserError(
                 f"the answer about {self.name} is not one of Pulsar: correct --admin-url"
@@ -160,7 +160,9 @@ def get(place: Place, *, broker: Broker) -> None:
     if owner.kind == "topic":
         owners.append(_namespace(owner.name.partition("://")[2].split("/", 2)[:2]))
     shown = [
-        {"of": one.kind, "name": one.name, **asdict(rule)} for one in owners for rule in one.rules(broker)
+        _as_json(one, rule.policy, rule.subscriptions, rule.value)
+        for one in owners
+        for rule in one.rules(broker)
     ]
     _say(shown, broker)
 
@@ -190,20 +192,21 @@ def set_policy(
     # Pulsar 4.0.8 never answers a change of a topic that does not exist.
     owner.rules(broker)
     owner.set(broker, key, value)
-    _say([{"of": owner.kind, "name": owner.name, **asdict(Rule(policy, subscriptions, value))}], broker)
+    _say([_as_json(owner, policy, subscriptions, value)], broker)
 
 
 @_app.command("remove", epilog="Example: tidegate policy remove orders quota --subscriptions 'audit-*'")
 @with_groups
 def remove(place: Place, policy: Policy, subscriptions: Subscriptions = EVERY, *, broker: Broker) -> None:
     """Remove a rule; the namespace's counts again. Exit code 1: there is none."""
-    owner, key = _owner(place), _key(policy, subscriptions)
+    owner, _ = _owner(place), _key(policy, subscriptions)
     found = [one for one in owner.rules(broker) if (one.policy, one.subscriptions) == (policy, subscriptions)]
     if not found:
         raise UserError(
             f"{owner.name} has no {policy} for {subscriptions}: tidegate policy get shows the rules"
         )
-    owner.remove(broker, key)
+    for one in found:
+        owner.remove(broker, one.key)
     _say([], broker)
 
 
@@ -219,6 +222,16 @@ def _key(policy: str, subscriptions: str) -> str:
         return key_of(policy, subscriptions)
     except ValueError as error:
         raise ConfigError(one_line(str(error))) from error
+
+
+def _as_json(owner: _Owner, policy: str, subscriptions: str, value: str) -> dict[str, Any]:
+    return {
+        "of": owner.kind,
+        "name": owner.name,
+        "policy": policy,
+        "subscriptions": subscriptions,
+        "value": value,
+    }
 
 
 def _say(rules: list[dict[str, Any]], broker: Broker) -> None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tidegate.plugin.shared.durations import milliseconds
+from tidegate.plugin.shared.durations import duration, milliseconds
 
 PREFIX = "tidegate."
 EVERY = "*"
@@ -20,33 +20,37 @@ ROCKETMQ = "rocketmq"
 LEVELS_MAX = 64
 LEVEL_MS_MAX = 366 * 86_400_000
 QUOTA_MAX = 1_000_000_000_000
+_DIGITS_MAX, _WORD_MAX = 13, 40
 _PATTERN = re.compile(r"[\w.*~+:-]{1,200}", re.ASCII)
 _KEY = re.compile(r"tidegate\.(\w+)(?:\[(.+)\])?", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule as it is stored. subscriptions: the pattern of names that it is for."""
+    """A rule as it is stored. subscriptions: the pattern of names that it is for. key: of the property."""
 
     policy: str
     subscriptions: str
     value: str
+    key: str
 
 
 def _levels(text: str) -> str:
     if text == ROCKETMQ:
         return text
-    words = [one.strip() for one in text.split(",")]
-    for one in words:
-        if not 1 <= milliseconds(one) <= LEVEL_MS_MAX:
-            raise ValueError(f"a level is 1ms to 366d, not {one}")
+    words = text.split(",")
     if len(words) > LEVELS_MAX:
         raise ValueError(f"there can be {LEVELS_MAX} levels at most, not {len(words)}")
-    return ",".join(one.replace(" ", "") for one in words)
+    levels_ms = [milliseconds(one[:_WORD_MAX]) for one in words]
+    for level_ms, one in zip(levels_ms, words, strict=True):
+        if not 1 <= level_ms <= LEVEL_MS_MAX:
+            raise ValueError(f"a level is 1ms to 366d, not {one.strip()[:_WORD_MAX]}")
+    return ",".join(map(duration, levels_ms))
 
 
 def _quota(text: str) -> str:
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:14]) <= QUOTA_MAX):
+    digits = text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX
+    if not (digits and 1 <= int(text) <= QUOTA_MAX):
         raise ValueError(f"a quota is a number of messages, 1 to {QUOTA_MAX:,}, not {text[:80]}")
     return str(int(text))
 
@@ -75,5 +79,7 @@ def rules_of(properties: Mapping[str, str]) -> list[Rule]:
     """The rules among the properties, by name; one that the shim cannot read, too."""
     found = [(_KEY.fullmatch(key), value) for key, value in sorted(properties.items())]
     return [
-        Rule(match[1], match[2] or EVERY, value) for match, value in found if match and match[1] in POLICIES
+        Rule(match[1], match[2] or EVERY, value, match[0])
+        for match, value in found
+        if match and match[1] in POLICIES
     ]

@@ -7,6 +7,7 @@ in UCUM. Invariant: each metric of ``metrics`` has a name here, or is among ``LE
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -131,7 +132,8 @@ NAMES = {
 }
 LEFT_OUT = {"tidegate_build_info", "process_start_time_seconds", "process_max_fds"}
 """The first are attributes of the resource, the last is a limit."""
-_PARTITION = "-partition-"
+_PARTITION = re.compile(r"(.*)-partition-(0|[1-9][0-9]{0,8})", re.DOTALL | re.ASCII)
+"""As Pulsar names partitions; a name with another number is a topic of its own."""
 
 
 def topic_attributes(topic: str) -> dict[str, str | int]:
@@ -139,16 +141,15 @@ def topic_attributes(topic: str) -> dict[str, str | int]:
     domain, _, path = topic.partition("://")
     tenant, _, rest = path.partition("/")
     namespace = rest.partition("/")[0]
-    whole, partition, index = topic.rpartition(_PARTITION)
-    is_partition = bool(partition) and index.isdecimal()
+    partition = _PARTITION.fullmatch(topic)
     attributes: dict[str, str | int] = {
         "pulsar.domain": domain,
         "pulsar.tenant": tenant,
         "pulsar.namespace": f"{tenant}/{namespace}",
-        "pulsar.topic": whole if is_partition else topic,
+        "pulsar.topic": topic if partition is None else partition[1],
     }
-    if is_partition:
-        attributes["pulsar.partition.index"] = int(index)
+    if partition is not None:
+        attributes["pulsar.partition.index"] = int(partition[2])
     return attributes
 
 

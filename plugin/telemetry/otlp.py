@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from tidegate.plugin.errors import ConfigError
 from tidegate.plugin.shared.extras import how_to_get
-from tidegate.plugin.shared.shown import shown
+from tidegate.plugin.shared.shown import one_line, shown, without_passwords
 from tidegate.plugin.telemetry.metrics import SubscriptionGauges
 from tidegate.plugin.telemetry.otel_names import (
     DELAYED,
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 10.0
 SCOPE = "tidegate"
+_REASON_MAX = 200
 _EXPORTER = "opentelemetry.exporter.otlp.proto.http"
 
 
@@ -93,7 +94,8 @@ class OtlpPush:
         self._loop = loop
         self._log = log
         self._resource = _resource(version, instance)
-        self._exporter = _exporter(endpoint)
+        self._heard = _LastMessage()
+        self._exporter = _exporter(endpoint, self._heard)
         self._task: asyncio.Task[None] | None = None
         self._failing = False
 
@@ -151,7 +153,7 @@ class OtlpPush:
             moment, resource=self._resource, version=self._version, started_ns=self._started_ns, now_ns=now_ns
         )
         if self._exporter.export(data) is not MetricExportResult.SUCCESS:
-            raise ConnectionError("the collector did not accept it")
+            raise ConnectionError(self._heard.text or "the collector did not accept it")
 
     def _tell(self, failure: str | None) -> None:
         self._count("failed" if failure else "ok")
@@ -175,13 +177,22 @@ def _resource(version: str, instance: str) -> Resource:
     )
 
 
-def _exporter(endpoint: str) -> OTLPMetricExporter:
+class _LastMessage(logging.Handler):
+    """Keeps the last message: the exporter tells a failure's cause to its logger only."""
+
+    text = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.text = one_line(without_passwords(record.getMessage()))[:_REASON_MAX]
+
+
+def _exporter(endpoint: str, heard: logging.Handler) -> OTLPMetricExporter:
     import requests  # noqa: PLC0415
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter  # noqa: PLC0415
 
     # It logs each failure with a traceback; ours come once.
     library = logging.getLogger("opentelemetry")
-    library.addHandler(logging.NullHandler())
+    library.addHandler(heard)
     library.propagate = False
     session = requests.Session()
     # The environment's proxy settings are for the world outside.

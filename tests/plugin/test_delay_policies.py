@@ -13,6 +13,7 @@ from tidegate.plugin.shared.delay_policies import Rule, key_of, rules_of, value_
         ("levels", "rocketmq", "rocketmq"),
         ("levels", " 1s, 5s,1m ", "1s,5s,1m"),
         ("levels", "1 s", "1s"),
+        ("levels", "1\ts,0000000000002s", "1s,2s"),
         ("levels", "none", "none"),
         ("quota", "100000", "100000"),
         ("quota", "0010", "10"),
@@ -34,7 +35,10 @@ def test_too_many_levels() -> None:
         value_of("levels", ",".join(f"{n}s" for n in range(1, 66)))
 
 
-@pytest.mark.parametrize("text", ["", "0", "-5", "1e6", "10000000000001", "1_000", "\u0663"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "0", "-5", "1e6", "10000000000001", "1_000", "\u0663", "1" * 5_000, "00000000000001" + "0" * 20],
+)
 def test_no_quota(text: str) -> None:
     with pytest.raises(ValueError, match="a quota is a number of messages"):
         value_of("quota", text)
@@ -47,7 +51,12 @@ def test_keys_and_rules_belong_together() -> None:
         "owner": "team",
         "tidegate.other": "1",
     }
-    assert rules_of(properties) == [Rule("quota", "*", "5"), Rule("quota", "audit-*", "5")]
+    assert rules_of(properties) == [
+        Rule("quota", "*", "5", "tidegate.quota"),
+        Rule("quota", "audit-*", "5", "tidegate.quota[audit-*]"),
+    ]
+    written_out = rules_of({"tidegate.quota[*]": "5"})
+    assert written_out == [Rule("quota", "*", "5", "tidegate.quota[*]")], "another tool may have set it"
 
 
 @pytest.mark.parametrize("pattern", ["", "a/b", "a]b", "a b", "x" * 201, "grün"])

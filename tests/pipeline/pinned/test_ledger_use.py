@@ -33,6 +33,12 @@ def test_a_far_message_keeps_all_ledgers_behind_it() -> None:
     assert saving(kept, 0.001) == Saving(0, 0, 0, 0), "a share below that of one message"
 
 
+def test_ledgers_that_nobody_needs_are_no_saving() -> None:
+    kept = found(cursor("5:6", "[(5:7..9:99]]", [(5, 7)]))
+    assert [one.needed for one in kept] == [False, True, True], "retention keeps the first"
+    assert saving(kept, 0.5) == Saving(ledgers=1, free_bytes=10_000, waiting=1, waiting_bytes=100)
+
+
 def test_unread_messages_are_no_waiting_ones() -> None:
     kept = found(cursor("3:41", "[]", [(3, 42), (5, 7)]))
     assert [(one.waiting, one.other) for one in kept] == [(1, 57), (1, 99), (0, 100)]

@@ -163,7 +163,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert out.read_text("utf-8") == run("metrics", "rules").stdout
     assert [each.name for each in tmp_path.iterdir()] == ["rules.yml"]
     assert_one_line(run("metrics", "rules", "--out", str(tmp_path)), "is no file", 2)
-    assert_one_line(run("metrics", "rules", "--out", str(tmp_path / "none" / "a")), "No such file", 1)
+    assert_one_line(run("metrics", "rules", "--out", str(tmp_path / "none" / "a")), "No such file", 2)
     assert_one_line(run("metrics", "rules", "--job", "a\nb"), "--job has unprintable characters", 2)
 
 

@@ -92,6 +92,13 @@ async def test_every_metric_has_a_name(start: StartDaemon, socket_path: Path) ->
     [
         ("persistent://t/n/a", "t/n", "persistent://t/n/a", None),
         ("persistent://t/n/a-partition-12", "t/n", "persistent://t/n/a", 12),
+        ("persistent://t/n/a-partition-01", "t/n", "persistent://t/n/a-partition-01", None),
+        (
+            "persistent://t/n/a-partition-" + "9" * 5_000,
+            "t/n",
+            "persistent://t/n/a-partition-" + "9" * 5_000,
+            None,
+        ),
         ("persistent://t/n/a-partition-x", "t/n", "persistent://t/n/a-partition-x", None),
         ("segment://t/n/a/b", "t/n", "segment://t/n/a/b", None),
         ("what", "/", "what", None),
