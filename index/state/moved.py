@@ -1,7 +1,8 @@
 """Due times that somebody has changed: they hold in place of the messages' own.
 
 A position is *moved* from then on until it is acknowledged. Its message may be unknown still. Entries in
-slices have the messages' own times always; those of moved positions count for nothing.
+slices have the messages' own times, or those that a broker has rounded up; those of moved positions count
+for nothing.
 
 Invariants: a moved position has one due time, the last one told; `positions` are those that are moved; the
 arrays of a ledger are replaced and never written to, so that snapshots share them. Called by the core's

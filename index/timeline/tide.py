@@ -179,7 +179,7 @@ class Outline:
         return load_block(self._store, self._subscription_id, slice_id, block)
 
     def _held_of(self, parts: Sequence[Entries]) -> Entries:
-        """The held entries of these and the moved ones, each once: repeats are equal."""
+        """The held entries of these and the moved ones, each once; repeats may differ by rounding only."""
         entries = Entries.concat((self._moved.without(Entries.concat(parts)), self._moved.entries()))
         entries = entries.take(self._held.contains(entries))
         if PositionSet.of_entries(entries).count_in(self._held) == len(entries):

@@ -7,9 +7,9 @@ that hand out ask it directly; all else that changes it goes through `Changes` o
 
 Invariants (walked by `check`): every held position is in staging, in frozen staging, or in a block of an
 unfinished slice, unless a block is corrupt and its audit is still to come; everything in the heap belongs to
-one of them; the listener knows of each change of `next_load_ms`. A position always has the same deliver_at_ms
-(messages are immutable), so that a second copy of an entry, left over from before an UNACK, is equal to the
-first.
+one of them; the listener knows of each change of `next_load_ms`. A second copy of an entry, left over from
+before an UNACK, is equal to the first, unless a broker with levels has rounded it anew: then the position
+comes out once, at the earlier time, which is not before the message's own.
 """
 
 from __future__ import annotations

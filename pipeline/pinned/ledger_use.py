@@ -107,7 +107,7 @@ def _use(ledger: Ledger, is_open: bool, cursors: Sequence[Cursor]) -> LedgerUse:
 def saving(found: Sequence[LedgerUse], share_max: float) -> Saving:
     """The ledgers at the front that only a few waiting messages keep, up to the first of another kind.
 
-    Those before the first that somebody needs are left out: Pulsar keeps them for other reasons.
+    It omits those before the first that somebody needs: Pulsar keeps them for other reasons.
     """
     ledgers = free_bytes = waiting = waiting_bytes = 0
     for one in dropwhile(lambda each: not each.needed, found):

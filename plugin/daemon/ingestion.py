@@ -105,8 +105,8 @@ class Ingestion:
         self._executor = executor
         self._log = log
         self._holders: dict[SubscriptionName, object] = {}
-        self._own_ends: WeakKeyDictionary[DelayIndex, Position] = WeakKeyDictionary()
-        """By index, its last position before clients put entries in; until another owner opens it."""
+        self._put_in: WeakKeyDictionary[DelayIndex, PositionSet] = WeakKeyDictionary()
+        """By index, the positions that clients have put in; until another owner opens it."""
 
     def gone(self, holder: object) -> None:
         """A connection is closed: its subscriptions are free."""
@@ -119,10 +119,12 @@ class Ingestion:
         A broker takes the end as it loads the topic, and may reach the daemon later: without this its OPEN
         would look like one of an earlier history. It reads these entries. Raises TidegateIndexError.
         """
-        own_end = self._own_ends.pop(index, None)
-        if own_end is not None and end != _UNKNOWN and own_end <= end < index.state.last():
-            beyond = index.state.held.snapshot()
-            beyond.discard_up_to(*end)
+        put_in = self._put_in.pop(index, None)
+        if put_in is None or end == _UNKNOWN:
+            return
+        beyond = index.state.held.snapshot()
+        beyond.discard_up_to(*end)
+        if beyond.issubset(put_in):  # otherwise the owner before had more of the topic: another history
             index.disown(beyond)
 
     # ---- questions
@@ -227,7 +229,6 @@ class Ingestion:
         index = self._index(name)
         positions = PositionSet.of_entries(part)
         known = index.state.held_among(positions)
-        self._own_ends.setdefault(index, index.state.last())
         try:
             token = index.add(part)
         except TidegateIndexError as error:
@@ -237,6 +238,7 @@ class Ingestion:
             raise
         new = index.state.held_among(positions).difference(known)
         fresh.update(new)
+        self._put_in.setdefault(index, PositionSet()).update(new)
         self._owner.added(index, new)
         return token
 

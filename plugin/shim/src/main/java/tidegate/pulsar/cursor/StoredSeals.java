@@ -193,7 +193,6 @@ public final class StoredSeals {
             @Override
             public void markDeleteFailed(ManagedLedgerException e, Object ctx) {
                 LOG.debug("[{}] No seal could be stored, it is tried again", cursor, e);
-                beyond = individual.mayBeIn(cursor);
                 pause(FAILED_PAUSE_NS);
             }
         }

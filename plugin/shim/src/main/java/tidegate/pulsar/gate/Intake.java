@@ -32,7 +32,7 @@ final class Intake {
     private final ReadAheadGate readAhead;
     private final Pacer pacer;
     private final Alarm alarm;
-    private DelayPolicy policy;
+    private final RoundedTimes rounded;
     /** The last reading of the clock; never later than the clock, unless somebody set it back. */
     private long lookedMs;
 
@@ -50,16 +50,16 @@ final class Intake {
         readAhead = parts.readAhead;
         pacer = parts.pacer;
         alarm = parts.alarm;
-        policy = parts.context.policy();
+        rounded = new RoundedTimes(parts.context.policy());
     }
 
     DelayPolicy policy() {
-        return policy;
+        return rounded.policy();
     }
 
     /** For entries that are read from now on. */
     void follow(DelayPolicy next) {
-        policy = next;
+        rounded.follow(next);
     }
 
     /**
@@ -71,7 +71,7 @@ final class Intake {
         if (movedMs != MovedTimes.NONE) {
             return movedMs;
         }
-        return policy.hasLevels() ? policy.roundUp(ownMs, clock.millis()) : ownMs;
+        return rounded.policy().hasLevels() ? rounded.of(ownMs, clock.millis()) : ownMs;
     }
 
     /** Another caller has read the clock. */
@@ -88,11 +88,10 @@ final class Intake {
             positions.postpone(ledgerId, entryId, ownMs);
             return true;
         }
-        long deliverAtMs = timeOf(ledgerId, entryId, ownMs);
         if (!positions.enter(ledgerId, entryId)) {
-            return takeAgain(ledgerId, entryId, deliverAtMs);
+            return takeAgain(ledgerId, entryId, ownMs);
         }
-        boolean tracked = takeNew(ledgerId, entryId, deliverAtMs);
+        boolean tracked = takeNew(ledgerId, entryId, timeOf(ledgerId, entryId, ownMs));
         readAhead.onReadInVain();
         return tracked;
     }
@@ -121,14 +120,15 @@ final class Intake {
     }
 
     /** A contained position was read all the same: a redelivery, or a read that began before it was contained. */
-    private boolean takeAgain(long ledgerId, long entryId, long deliverAtMs) {
+    private boolean takeAgain(long ledgerId, long entryId, long ownMs) {
         if (!positions.isDecided() || positions.isSettling(ledgerId, entryId) || overrides.isMoving(ledgerId, entryId)) {
             return true;
         }
         if (sought.find(ledgerId, entryId)) {
             // A sought position counts as new, unless it came back by itself meanwhile.
-            return takeNew(ledgerId, entryId, deliverAtMs);
+            return takeNew(ledgerId, entryId, timeOf(ledgerId, entryId, ownMs));
         }
+        long deliverAtMs = overrides.timeOf(ledgerId, entryId, ownMs);
         long nowMs = clock.millis();
         if (deliverAtMs <= nowMs) {
             // Pulsar may replay a position twice: its dispatcher takes the end of one batch for the end of another that still

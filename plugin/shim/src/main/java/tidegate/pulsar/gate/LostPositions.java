@@ -32,6 +32,8 @@ final class LostPositions {
     @GuardedBy("lock")
     private final Outbox outbox;
     @GuardedBy("lock")
+    private final DaemonStream stream;
+    @GuardedBy("lock")
     private final ReadAheadGate readAhead;
 
     LostPositions(TrackerParts parts) {
@@ -41,6 +43,7 @@ final class LostPositions {
         sought = parts.sought;
         overrides = parts.overrides;
         outbox = parts.outbox;
+        stream = parts.stream;
         readAhead = parts.readAhead;
     }
 
@@ -72,7 +75,8 @@ final class LostPositions {
     void onUnheld(PositionBitmaps unheld) {
         PositionSet lost;
         synchronized (lock) {
-            lost = positions.leftToDaemon(unheld);
+            // CLOSE is the last frame of one that ends; the next owner hears of the positions that are held, and reads these.
+            lost = stream.isEnding() ? new PositionSet() : positions.leftToDaemon(unheld);
             Records known = new Records();
             outbox.forEachPendingAdd((ledgerId, entryId, deliverAtMs) -> {
                 if (lost.contains(ledgerId, entryId)) {

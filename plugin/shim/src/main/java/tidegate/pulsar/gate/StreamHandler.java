@@ -277,11 +277,6 @@ public final class StreamHandler {
     }
 
     public void onUnheld(Frame.Unheld unheld) {
-        synchronized (lock) {
-            if (stream.isEnding()) {
-                return; // the next owner hears what is held, and reads these
-            }
-        }
         lost.onUnheld(unheld.positions());
     }
 

@@ -78,6 +78,22 @@ class LevelsTest extends TrackerScenario {
         }
     }
 
+    /** As the chunks of a message: a client drops one that comes before the first. */
+    @Test
+    void messagesOfOneTimeKeepTheirOrderWhereverALevelLiesBetweenTheirReads() {
+        ruled(List.of(10_000L, 30_000L));
+        start();
+        long dueMs = 10_005;
+        publish(1, dueMs);
+        world.settle();
+        world.runUntil(ToyWorld.START_MS + 10);
+        publish(2, dueMs - 10);
+        world.settle();
+        world.runUntil(ToyWorld.START_MS + 31_000);
+        assertEquals(List.of(1L, 2L), delivered());
+        assertEquals(List.of(30_000L, 30_000L), List.of(left(1), left(2)));
+    }
+
     @Test
     void withoutADaemonTheBrokerRoundsTheSame() {
         world.daemonWaitMs = 100;
