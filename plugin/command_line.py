@@ -60,7 +60,7 @@ _COMMANDS = {
         "tidegate.plugin.commands.demo", "Show that messages come when due, through two kill -9s."
     ),
     "drill": _Command(
-        "tidegate.plugin.commands.drill", "Inject faults into broker and daemon, and judge the deliveries."
+        "tidegate.plugin.commands.drill", "Inject faults into broker and daemon, and judge what came."
     ),
     "standalone": _Command(
         "tidegate.plugin.commands.standalone", "Run a broker with Tidegate, to try programs on."
@@ -79,7 +79,7 @@ _COMMANDS = {
         "tidegate.plugin.commands.pace", "Show or set the pace at which delayed messages leave."
     ),
     "policy": _Command(
-        "tidegate.plugin.commands.policy", "Show and change rules: levels of delay, a quota of messages."
+        "tidegate.plugin.commands.policy", "Show and change rules: levels of delay, and a quota."
     ),
     "audit": _Command("tidegate.pipeline.commands.audit", "Count lost, early, late and repeated messages."),
     "tune": _Command("tidegate.pipeline.commands.tune", "Recommend a slice width from a trace."),

@@ -2,6 +2,7 @@ import java.lang.reflect.Field;
 import java.lang.reflect.Proxy;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Properties;
 import java.util.concurrent.CompletableFuture;
 import org.apache.bookkeeper.mledger.ManagedCursor;
@@ -12,11 +13,15 @@ import org.apache.pulsar.broker.PulsarService;
 import org.apache.pulsar.broker.ServiceConfiguration;
 import org.apache.pulsar.broker.delayed.DelayedDeliveryTracker;
 import org.apache.pulsar.broker.delayed.bucket.BucketDelayedDeliveryTracker;
+import org.apache.pulsar.broker.resources.NamespaceResources;
+import org.apache.pulsar.broker.resources.PulsarResources;
 import org.apache.pulsar.broker.service.BrokerService;
 import org.apache.pulsar.broker.service.Consumer;
 import org.apache.pulsar.broker.service.persistent.PersistentDispatcherMultipleConsumers;
 import org.apache.pulsar.broker.service.persistent.PersistentSubscription;
 import org.apache.pulsar.broker.service.persistent.PersistentTopic;
+import org.apache.pulsar.common.naming.NamespaceName;
+import org.apache.pulsar.common.policies.data.Policies;
 import org.apache.pulsar.common.policies.data.stats.TopicMetricBean;
 
 /**
@@ -40,6 +45,9 @@ final class Stubs {
         Dispatcher dispatcher = allocate(Dispatcher.class);
         dispatcher.stubTopic = allocate(Topic.class);
         dispatcher.stubTopic.stubBroker = allocate(Broker.class);
+        dispatcher.stubTopic.stubBroker.stubPulsar = allocate(Pulsar.class);
+        dispatcher.stubTopic.stubBroker.stubPulsar.stubResources = allocate(Resources.class);
+        dispatcher.stubTopic.stubBroker.stubPulsar.stubResources.stubNamespaces = allocate(Namespaces.class);
         dispatcher.stubSubscription = allocate(Subscription.class);
         dispatcher.stubSubscription.stubName = subscription;
         dispatcher.stubSubscription.stubTopic = dispatcher.stubTopic;
@@ -234,13 +242,46 @@ final class Stubs {
     }
 
     private static final class Broker extends BrokerService {
+        private Pulsar stubPulsar;
+
         private Broker() throws Exception {
             super(null, null);
+        }
+
+        @Override
+        public PulsarService pulsar() {
+            return stubPulsar;
+        }
+    }
+
+    private static final class Resources extends PulsarResources {
+        private Namespaces stubNamespaces;
+
+        private Resources() {
+            super(null, null);
+        }
+
+        @Override
+        public NamespaceResources getNamespaceResources() {
+            return stubNamespaces;
+        }
+    }
+
+    /** No namespace has policies. */
+    private static final class Namespaces extends NamespaceResources {
+        private Namespaces() {
+            super(null, 0);
+        }
+
+        @Override
+        public CompletableFuture<Optional<Policies>> getPoliciesAsync(NamespaceName namespace) {
+            return CompletableFuture.completedFuture(Optional.empty());
         }
     }
 
     private static final class Pulsar extends PulsarService {
         private ServiceConfiguration stubConfiguration;
+        private Resources stubResources;
 
         private Pulsar() {
             super(null);
@@ -249,6 +290,11 @@ final class Stubs {
         /** It never is: nothing comes in. */
         @Override
         public void runWhenReadyForIncomingRequests(Runnable runnable) {
+        }
+
+        @Override
+        public PulsarResources getPulsarResources() {
+            return stubResources;
         }
 
         @Override

@@ -48,7 +48,7 @@ _TOPIC = re.compile(r"persistent://[^/\s]+/[^/\s]+/[^/\s]+")
 _TOKEN = re.compile(r"[!-~]+")
 
 _app = typer.Typer(
-    help="Inject faults into broker and daemon, and judge the deliveries.\n\n"
+    help="Inject faults into broker and daemon, and judge what came.\n\n"
     "Both are real, started for the drill or in your own cluster, with delayed messages due meanwhile.",
     no_args_is_help=True,
     rich_markup_mode=None,

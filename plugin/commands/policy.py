@@ -29,7 +29,8 @@ _DEFAULT_URL = "http://127.0.0.1:8080"
 _PARTITION = re.compile(r"(?<=.)-partition-(?:0|[1-9][0-9]{0,8})\Z", re.ASCII)
 
 _app = typer.Typer(
-    help="Show and change the rules for delayed messages of a topic or a namespace.\n\n"
+    help="Show and change rules: levels of delay, and a quota.\n\n"
+    "They hold for the delayed messages of a topic or a namespace.\n\n"
     "levels: delays are rounded up to the next of these; rocketmq stands for its 18, 1s to 2h.\n\n"
     "quota: a subscription with more waiting messages is reported.",
     no_args_is_help=True,

@@ -72,7 +72,9 @@ def standalone(  # noqa: PLR0917 the flags
     out: Annotated[Path, typer.Option(readable=False, help="Where logs, index and topics go.")] = _OUT,
     json_output: JsonOutput = False,
 ) -> None:
-    """Run a Pulsar broker with Tidegate, to try programs on, until Ctrl-C.
+    """Run a broker with Tidegate, to try programs on.
+
+    It ends with Ctrl-C.
 
     It begins empty, and removes at its end what it has stored. Exit codes: 0 ended by Ctrl-C or SIGTERM, 1
     broker or daemon ended, 2 a bad value or a missing part.
