@@ -129,6 +129,10 @@ class ClientStream:
         self.credit_left += more
         self.client.send(Credit(more), self.stream_id)
 
+    async def opened(self) -> None:
+        """Wait for the last HELD. Raises `DaemonError` if OPEN is refused."""
+        await self.until(lambda: self.answered)
+
     async def durable(self, seq: int | None = None) -> None:
         """Wait until `seq` (the last one sent) is durable."""
         wanted = self.seq if seq is None else seq
@@ -275,7 +279,11 @@ class ShimClient:
         end: tuple[int, int] = NO_POSITION,
         stream_id: int | None = None,
     ) -> ClientStream:
-        """Send OPEN and do not wait for the answer."""
+        """Send OPEN and do not wait for the answer.
+
+        A question of the daemon may come in one read with the answer: whoever expects one sets what answers
+        it now, and then waits for `ClientStream.opened`.
+        """
         if stream_id is None:
             stream_id, self._next_stream = self._next_stream, self._next_stream + 1
         stream = self.streams[stream_id] = ClientStream(self, stream_id, credit)
@@ -328,7 +336,7 @@ class ShimClient:
             claims=claims,
             end=end,
         )
-        await stream.until(lambda: stream.answered)
+        await stream.opened()
         return stream
 
     def offer_logs(self, world: World) -> None:

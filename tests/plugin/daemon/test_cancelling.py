@@ -122,10 +122,12 @@ async def test_a_stream_that_ends_before_it_answers_is_asked_again(
             await until(lambda: bool(stream.cancels))
             shim(stream.cancels[0][1])  # it has cancelled, and the answer is lost with the connection
         async with await ShimClient.connect(socket_path) as client:
-            stream = await client.open(TOPIC, "sub", credit=0)
+            stream = client.begin_open(TOPIC, "sub", credit=0)
             stream.on_cancel = shim
+            await stream.opened()
             stream.ack(some(1, 2))
             assert counts(await asked) == {"acknowledged": 2}
+            await stream.durable()
             assert len(held(daemon)) == 98
 
 
@@ -138,8 +140,9 @@ async def test_what_is_answered_and_then_taken_over_is_done_once(
         asked = asyncio.create_task(ask(socket_path, some(1, 2)))
         await until(lambda: bool(stream.cancels))
         async with await ShimClient.connect(socket_path, "broker-2") as other:
-            successor = await other.open(TOPIC, "sub", credit=0, epoch=2)
+            successor = other.begin_open(TOPIC, "sub", credit=0, epoch=2)
             successor.on_cancel = Shim()
+            await successor.opened()
             assert counts(await asked) == {"done": 2}
             assert len(held(daemon)) == 98
 

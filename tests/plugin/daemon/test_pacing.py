@@ -192,8 +192,9 @@ async def test_a_stream_that_ends_is_followed_by_the_next(start: StartDaemon, so
             asked = asyncio.create_task(ask(socket_path, kind="paused"))
             await until(lambda: bool(stream.paces))
         async with await ShimClient.connect(socket_path) as client:
-            stream = await client.open(TOPIC, "sub")
+            stream = client.begin_open(TOPIC, "sub")
             stream.on_pace = Broker()
+            await stream.opened()
             assert (await asked)["done"]
 
 
@@ -203,8 +204,9 @@ async def test_an_answer_of_a_superseded_stream_does_not_count(start: StartDaemo
         former = await client.open(TOPIC, "sub")
         asked = asyncio.create_task(ask(socket_path, kind="paused"))
         await former.until(lambda: bool(former.paces))
-        stream = await client.open(TOPIC, "sub")
+        stream = client.begin_open(TOPIC, "sub")
         stream.on_pace = broker = Broker()
+        await stream.opened()
         client.send(Paced(PAUSED), former.stream_id, former.paces[0][0])
         assert (await asked)["done"]
         assert broker.pace == PAUSED

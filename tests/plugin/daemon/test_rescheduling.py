@@ -232,8 +232,9 @@ async def test_a_stream_that_ends_before_it_answers_is_asked_again(
             await until(lambda: bool(stream.reschedules))
             shim(stream.reschedules[0][1])  # it has moved it, and the answer is lost with the connection
         async with await ShimClient.connect(socket_path) as client:
-            stream = await client.open(TOPIC, "sub", credit=0)
+            stream = client.begin_open(TOPIC, "sub", credit=0)
             stream.on_reschedule = shim
+            await stream.opened()
             stream.move(Entries.of((at_ms, *one) for one, at_ms in shim.overrides.items()))
             assert counts(await asked) == {"done": 1}
             assert moved(daemon) == shim.overrides == {(5, 1): at_ms + HOUR_MS}
