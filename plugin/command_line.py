@@ -56,6 +56,7 @@ _COMMANDS = {
     "doctor": _Command("tidegate.plugin.commands.doctor", "Look whether all is well, and say what to do."),
     "attach": _Command("tidegate.plugin.commands.attach", "Let the brokers of PULSAR_HOME use Tidegate."),
     "detach": _Command("tidegate.plugin.commands.attach", "Take Tidegate out of PULSAR_HOME."),
+    "shim": _Command("tidegate.plugin.commands.shim", "Put the files that a broker needs into DIRECTORY."),
     "demo": _Command(
         "tidegate.plugin.commands.demo", "Show that messages come when due, through two kill -9s."
     ),

@@ -32,7 +32,9 @@ OTHERS = {
 }
 MAN_PAGES = ("tidegate.1", "tidegate-serve.1")
 SHARED = {f"share/man/man1/{name}" for name in MAN_PAGES} | {
-    f"share/tidegate/systemd/{path.name}" for path in (ROOT / "deploy/systemd").iterdir()
+    f"share/tidegate/{folder}/{path.name}"
+    for folder in ("kubernetes", "systemd")
+    for path in (ROOT / "deploy" / folder).iterdir()
 }
 
 
