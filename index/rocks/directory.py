@@ -1,23 +1,26 @@
 """The data directory before a store is opened in it: its ownership, its content, its access rights.
 
-Invariants: a refused directory stays unchanged; damaged data is kept, and nothing reads it back; only the
-owner can read the directory's content, because subscriptions and positions tell what a business does; a
-directory made here survives a power cut, and with it the durable data in it.
+Invariants: a refused directory stays unchanged, and so does one that another process uses; damaged data is
+kept, and nothing reads it back; only the owner can read the directory's content, because subscriptions and
+positions tell what a business does; a directory made here survives a power cut, and with it the durable data
+in it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import logging
 import os
 import re
 import shutil
 import stat
+import weakref
 from collections.abc import Collection
 from pathlib import Path
 
-from tidegate.index.errors import ForeignDirectoryError, OthersDirectoryError
+from tidegate.index.errors import AlreadyOpenError, ForeignDirectoryError, OthersDirectoryError
 from tidegate.index.rocks import faults
 
 WITNESS_NAME = "tidegate.witness"
@@ -33,11 +36,35 @@ _OURS = re.compile(
 )
 
 
-def prepare(path: Path, beside: Collection[str] = ()) -> None:
+class DirectoryLock:
+    """Keeps all others out of a directory, until `release` or the end of the process.
+
+    RocksDB's own lock comes too late: it renames files, and reads some that another process replaces, before
+    it takes that. A file system without locks on directories, such as NFS, leaves only RocksDB's.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Take it. Raises AlreadyOpenError, OSError."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._release = weakref.finalize(self, os.close, descriptor)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self.release()
+            raise AlreadyOpenError(str(path)) from error
+        except OSError:
+            return
+
+    def release(self) -> None:
+        """Let others in. Releasing twice is harmless."""
+        self._release()
+
+
+def prepare(path: Path, beside: Collection[str] = ()) -> DirectoryLock:
     """Make `path` a directory that this process alone uses and may write, if possible.
 
-    beside: names allowed there besides a store, as of a socket.
-    Raises ForeignDirectoryError, OthersDirectoryError, UnwritableDirectoryError.
+    beside: names allowed there besides a store, as of a socket. The caller releases the lock.
+    Raises ForeignDirectoryError, OthersDirectoryError, AlreadyOpenError, UnwritableDirectoryError.
     """
     try:
         _make(path)
@@ -46,12 +73,18 @@ def prepare(path: Path, beside: Collection[str] = ()) -> None:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         if found.st_uid != os.geteuid():
             raise OthersDirectoryError(str(path), found.st_uid)
-        _require_ours(path, beside)
-        probe = path / PROBE_NAME
-        probe.write_bytes(b"")
-        probe.unlink()
+        lock = DirectoryLock(path)
+        try:
+            _require_ours(path, beside)
+            probe = path / PROBE_NAME
+            probe.write_bytes(b"")
+            probe.unlink()
+        except BaseException:
+            lock.release()
+            raise
     except OSError as error:
         raise faults.opening(path, error) from error
+    return lock
 
 
 def _make(path: Path) -> None:
@@ -106,11 +139,15 @@ def move_aside(path: Path) -> Path | None:
     """Move the store in `path` into a folder there, in place of an earlier one, to make room for another.
 
     Returns the folder; None, and nothing is moved, if no witness says that the store is ours. Nothing of the
-    store may be open. Raises StorageError.
+    store may be open. Raises AlreadyOpenError, StorageError.
     """
     if not is_witnessed(path):
         return None
     aside = path / ASIDE_NAME
+    try:
+        lock = DirectoryLock(path)
+    except OSError as error:
+        raise faults.opening(path, error) from error
     try:
         if aside.exists():
             shutil.rmtree(aside)
@@ -124,6 +161,8 @@ def move_aside(path: Path) -> Path | None:
         sync(path)
     except OSError as error:
         raise faults.opening(path, error) from error
+    finally:
+        lock.release()
     return aside
 
 

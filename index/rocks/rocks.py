@@ -75,8 +75,16 @@ class _Reading:
 class RocksStore:
     """An ordered key-value store in a directory; see `Store`."""
 
-    def __init__(self, path: Path, families: Families, witness: Witness, loss: Loss | None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        families: Families,
+        witness: Witness,
+        loss: Loss | None,
+        lock: directory.DirectoryLock,
+    ) -> None:
         self._path = path
+        self._directory_lock = lock
         self._lock_inode = (path / _LOCK).stat().st_ino
         self._families = families
         self._witness = witness
@@ -102,7 +110,15 @@ class RocksStore:
         Raises UnwritableDirectoryError, OthersDirectoryError, ForeignDirectoryError, AlreadyOpenError,
         DamagedDirectoryError, StorageError. A refused directory gets no witness.
         """
-        directory.prepare(path, beside)
+        lock = directory.prepare(path, beside)
+        try:
+            return cls._opened(path, lock)
+        except BaseException:
+            lock.release()
+            raise
+
+    @classmethod
+    def _opened(cls, path: Path, lock: directory.DirectoryLock) -> RocksStore:
         witnessed = directory.is_witnessed(path)
         families = open_families(path)
         try:
@@ -118,7 +134,7 @@ class RocksStore:
             if isinstance(error, TidegateIndexError):
                 raise
             raise faults.opening(path, error) from error
-        store = cls(path, families, witness, loss)
+        store = cls(path, families, witness, loss, lock)
         try:
             store._move_journal()
         except Exception as error:
@@ -301,6 +317,7 @@ class RocksStore:
                     raise self._translate(error) from error
                 finally:
                     self._witness.close()
+                    self._directory_lock.release()
 
     def _move_journal(self) -> None:
         """Move the journal to its own family: old directories have it among everything else."""

@@ -14,6 +14,7 @@ import pytest
 from rocksdict import Options, Rdict
 
 from tidegate.index.errors import (
+    AlreadyOpenError,
     DamagedDirectoryError,
     ForeignDirectoryError,
     OthersDirectoryError,
@@ -188,6 +189,32 @@ def test_what_is_damaged_is_moved_aside_and_a_new_store_can_be_made(tmp_path: Pa
         assert fresh.get(b"S") is None
         assert fresh.loss() is None, "nothing of the former one is missed"
         fresh.close()
+
+
+def test_a_directory_in_use_stays_as_it_is(tmp_path: Path) -> None:
+    store = RocksStore.open(tmp_path)
+    (tmp_path / "LOCK").unlink()  # and with it RocksDB's own lock
+    before = content_of(tmp_path)
+    with pytest.raises(AlreadyOpenError):
+        RocksStore.open(tmp_path)
+    with pytest.raises(AlreadyOpenError):
+        directory.move_aside(tmp_path)
+    assert content_of(tmp_path) == before
+    store.close()
+    assert directory.move_aside(tmp_path) is not None
+
+
+def test_where_directories_have_no_locks_a_store_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_lock(descriptor: int, operation: int) -> None:
+        raise OSError(errno.EBADF, "as on NFS")
+
+    monkeypatch.setattr("fcntl.flock", no_lock)
+    store = RocksStore.open(tmp_path)
+    with pytest.raises(AlreadyOpenError):
+        RocksStore.open(tmp_path)
+    store.close()
 
 
 def test_what_is_not_known_to_be_ours_is_not_moved(tmp_path: Path) -> None:
