@@ -10,7 +10,8 @@ Invariants:
 - a request gets an answer only if it names an address, ``localhost`` or one of ``hosts``: a page in a browser
   of this machine could have its own name lead here (DNS rebinding), and could then read the answer;
 - an expensive answer is made once for all who ask at about the same time: with a thousand subscriptions it is
-  a megabyte, and a client that asks without end would make the brokers wait.
+  a megabyte, and a client that asks without end would make the brokers wait;
+- no log has the bytes of a request: a malformed header may be the one with the token.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import asyncio
 import contextlib
 import hmac
 import ipaddress
+import logging
 import re
 import socket
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -27,6 +29,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from tidegate.plugin.api import over_http
 from tidegate.plugin.api.api import BODY_BYTES_MAX, Api
@@ -53,6 +56,20 @@ _OPEN_PATHS = ("/", "/healthz", "/readyz")
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:@/\[\]]+)(?::[0-9]{1,5})?", re.ASCII)
 _API = "/tidegate/"
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_SERVER_LOG = logging.getLogger("tidegate.http")
+
+
+def _without_bytes(record: logging.LogRecord) -> bool:
+    """A filter of the server's log: aiohttp's error quotes the line that it cannot read."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, HttpProcessingError):
+        record.msg = "the bytes of an HTTP client are no request of HTTP: %s"
+        record.args, record.exc_info = (type(error).__name__,), None
+        record.levelno, record.levelname = logging.WARNING, "WARNING"
+    return True
+
+
+_SERVER_LOG.addFilter(_without_bytes)
 
 
 class HttpSide:
@@ -94,6 +111,7 @@ class HttpSide:
             handle_signals=False,
             shutdown_timeout=STOP_SECONDS,
             max_line_size=LINE_BYTES_MAX,
+            logger=_SERVER_LOG,
         )
         self._connections = HttpConnections(
             self._protocol, loop, connections_max=connections_max, request_s=REQUEST_SECONDS, log=log

@@ -336,6 +336,21 @@ async def test_a_request_of_before_hosts(start: StartDaemon) -> None:
         writer.close()
 
 
+@pytest.mark.parametrize("header", ["Authorization: Bearer {}\r", "Authorization : Bearer {}", "{}\x00: 1"])
+async def test_a_malformed_request_leaves_no_token_in_the_log(
+    start: StartDaemon, token_file: Path, header: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = token_file.read_text().strip()
+    async with start(http="127.0.0.1:0", http_token_file=token_file) as daemon:
+        reader, writer = await asyncio.open_connection("127.0.0.1", daemon.http_port)
+        request = f"GET /status HTTP/1.1\r\nHost: localhost\r\n{header.format(token)}\r\n\r\n"
+        writer.write(request.encode())
+        assert b" 400 " in await asyncio.wait_for(reader.readline(), TIMEOUT_S)
+        writer.close()
+    assert "no request of HTTP" in caplog.text
+    assert token not in caplog.text
+
+
 async def test_without_a_token_nothing_can_be_changed(start: StartDaemon) -> None:
     async with (
         start(http="127.0.0.1:0") as daemon,
