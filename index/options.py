@@ -31,7 +31,8 @@ class IndexOptions:
     drop_entries: slices without held entries are dropped when they have this many entries, or with any other
         persist.
     prefetch_ms: a block is loaded when its first entry is due within this many milliseconds.
-    pop_scan_entries: most entries one `pop_due` examines, live or not; it bounds the pause, not the result.
+    pop_scan_entries: most entries one `pop_due` examines, live or not, and a block counts for 1,024 more; it
+        bounds the pause, not the result.
     write_piece_bytes: size of the pieces in which blocks are written: a write holds the interpreter lock.
     quarantine_budget_bytes: bytes of damaged values that are set aside; past it the oldest are deleted.
     retry_ms: delay of the next persist after a failed one (disk full).

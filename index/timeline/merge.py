@@ -28,6 +28,9 @@ _MANY = 1_024
 _LEFT_SHARE = 16
 """A pop of so many may leave a sixteenth of them to the next one."""
 
+_OPENING_ENTRIES = 1_024
+"""To open an item takes as long as to examine so many entries."""
+
 
 class Unopened(Protocol):
     """An item that must be opened before its entries can be popped."""
@@ -54,6 +57,7 @@ class RunHeap:
         self._heap: heapdict = heapdict()
         self._stored: heapdict = heapdict()
         self._runs: set[Run] = set()
+        self._opened = 0
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -119,15 +123,17 @@ class RunHeap:
         accept(taken): called with the consumed parts of runs, which together are the next entries; returns
         the entries to hand out, in order.
 
-        Stops after about `scan_limit` entries: a long stretch of dead ones must not stall.
+        Stops after about `scan_limit` entries, or a 1,024th as many opened items: neither a long stretch of
+        dead ones nor many small blocks may stall.
         Complexity: O(n log n) in the examined entries, plus a heap operation for each run in the window.
         """
+        opened_before = self._opened
         popped: list[Entries] = []
         need = limit
         scanned = 0
         # The next call gets the last few of many: they are not worth another look at all runs.
         left_max = limit // _LEFT_SHARE if limit >= _MANY else 0
-        while need > left_max and scanned < scan_limit:
+        while need > left_max and scanned + _OPENING_ENTRIES * (self._opened - opened_before) < scan_limit:
             try:
                 runs, fence = self._gather(now_ms, need)
             except Exception:
@@ -181,6 +187,7 @@ class RunHeap:
 
     def _open(self, item: Unopened) -> None:
         opened = item.open_item()
+        self._opened += 1
         self.discard(item)
         for key, inner in opened:
             self.push(key, inner)

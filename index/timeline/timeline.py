@@ -121,9 +121,9 @@ class Timeline:
 
         At most `limit` are handed out, and are in flight from then on. Fewer means that no more are due,
         unless `next_due_ms() <= now_ms` still: then call again. (To bound the pause, one call looks at a
-        limited number of entries, and may leave the last few of a `limit` of a thousand or more where several
-        runs overlap.) Raises StorageError if a block cannot be read, BlockAwayError if it has not arrived
-        yet; nothing is lost then.
+        limited number of entries and blocks, and may leave the last few of a `limit` of a thousand or more
+        where several runs overlap.) Raises StorageError if a block cannot be read, BlockAwayError if it has
+        not arrived yet; nothing is lost then.
         """
         if limit <= 0:
             return Entries.empty()

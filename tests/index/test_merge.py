@@ -105,6 +105,19 @@ def test_dead_entries_do_not_stall_a_pop() -> None:
     assert list(popped) == [(9_999, 0, 9_999)]
 
 
+def test_many_small_blocks_do_not_stall_a_pop() -> None:
+    heap = RunHeap()
+    keepers = [Keeper([(at, 0, at)]) for at in range(1_000)]
+    for keeper in keepers:
+        heap.push(keeper.entries.key(0), keeper)
+    popped: list[EntryKey] = []
+    while len(heap):
+        before = sum(keeper.opened for keeper in keepers)
+        popped += heap.pop_entries(FOREVER_MS, 1_000, 262_144, everything)
+        assert 0 < sum(keeper.opened for keeper in keepers) - before <= 256
+    assert popped == [(at, 0, at) for at in range(1_000)]
+
+
 @pytest.mark.parametrize("error", [StorageError("the disk fails"), MemoryError(), RuntimeError("a bug")])
 def test_a_source_that_fails_loses_nothing(error: Exception) -> None:
     heap = RunHeap()
