@@ -12,7 +12,8 @@ Invariants:
 - it gathers frames that add few entries for each stream, and applies them together before any other frame,
   and at the latest at the end of the read: the result is as if they had come one after another;
 - it applies everything that the peer had sent before it was gone, also when a failed write ends the
-  connection: that includes a killed broker's last acknowledgements.
+  connection: that includes a killed broker's last acknowledgements;
+- it reads less at a time where that takes long, so that the others get their turn.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from tidegate.plugin.daemon.half_frames import HalfFrames
 from tidegate.plugin.daemon.homes.broker_home import LogRequests
 from tidegate.plugin.daemon.listener import peer_process
 from tidegate.plugin.daemon.outgoing import Answers, Outgoing
+from tidegate.plugin.daemon.read_size import MAX_BYTES, ReadSize
 from tidegate.plugin.daemon.small_adds import SmallAdds
 from tidegate.plugin.daemon.stream import Stream
 from tidegate.plugin.daemon.streams import Streams
@@ -67,7 +69,6 @@ from tidegate.plugin.wire.messages import (
 if TYPE_CHECKING:
     import structlog
 
-READ_BYTES = 128 * 1024
 SILENT_HEARTBEATS = 3
 BEATS = 4  # checks in one heartbeat
 CLOSE_SECONDS = 1.0  # until the cut-off of a peer that does not read its ERROR
@@ -106,7 +107,8 @@ class Connection(asyncio.BufferedProtocol):
         self._may_talk = may_talk
         self._half_frames = half_frames
         self._decoder = FrameDecoder()
-        self._read_buffer = bytearray(READ_BYTES)
+        self._read_buffer = bytearray(MAX_BYTES)
+        self._read_size = ReadSize()
         self._transport: asyncio.Transport | None = None
         self._peer: socket.socket | None = None
         self._closing = False
@@ -190,9 +192,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._beat()
 
-    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         """Called by asyncio: the buffer for the next bytes."""
-        return self._read_buffer
+        return memoryview(self._read_buffer)[: self._read_size.size_bytes]
 
     def buffer_updated(self, nbytes: int) -> None:
         """Called by asyncio: ``nbytes`` have come."""
@@ -221,6 +223,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._added:
             self._added = False
             self._pace()
+        self._read_size.note_read(self._clock.monotonic_ns() - self._received_ns)
 
     def _bound_half_frames(self, *, is_same: bool) -> None:
         """Raises nothing. is_same: no frame was completed since the last call."""

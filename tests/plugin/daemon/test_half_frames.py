@@ -17,7 +17,7 @@ from tests.support.daemons import StartDaemon
 from tests.support.shim_client import ShimClient
 from tests.support.waiting import until
 from tidegate.plugin.daemon import half_frames
-from tidegate.plugin.daemon.connection import READ_BYTES, Connection
+from tidegate.plugin.daemon.connection import Connection
 from tidegate.plugin.daemon.half_frames import HalfFrames
 from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.wire.codec import decode, encode
@@ -66,7 +66,7 @@ async def half_a_frame(path: Path, name: str, role: Role, size_bytes: int) -> so
 async def error_of(client: socket.socket) -> Error | None:
     """The error that a client gets before its connection is closed; None if it gets none."""
     loop, decoder = asyncio.get_running_loop(), FrameDecoder()
-    while data := await loop.sock_recv(client, READ_BYTES):
+    while data := await loop.sock_recv(client, 128 * 1024):
         for frame in decoder.feed(data):
             message = decode(frame)
             if isinstance(message, Error):

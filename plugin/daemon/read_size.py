@@ -1,0 +1,27 @@
+"""The size of a connection's next read, by the time that the last one took.
+
+All frames of a read are applied in one turn of the loop: 128 KiB of entries in a millisecond or two, as many
+OPEN frames of a broker with a thousand topics in more than a hundred. Pure.
+"""
+
+from __future__ import annotations
+
+MAX_BYTES = 128 * 1024
+MIN_BYTES = 4 * 1024
+_FIRST_BYTES = 16 * 1024  # a broker that connects opens its streams first
+_SLOW_NS = 20_000_000
+_FAST_NS = 5_000_000
+
+
+class ReadSize:
+    """``size_bytes``: of the next read."""
+
+    def __init__(self) -> None:
+        self.size_bytes = _FIRST_BYTES
+
+    def note_read(self, took_ns: int) -> None:
+        """The last read has taken the loop for so long."""
+        if took_ns > _SLOW_NS:
+            self.size_bytes = max(MIN_BYTES, self.size_bytes * _SLOW_NS // took_ns)
+        elif took_ns < _FAST_NS:
+            self.size_bytes = min(MAX_BYTES, 2 * self.size_bytes)
