@@ -29,10 +29,11 @@ _DEFAULT_URL = "http://127.0.0.1:8080"
 _PARTITION = re.compile(r"(?<=.)-partition-(?:0|[1-9][0-9]{0,8})\Z", re.ASCII)
 
 _app = typer.Typer(
-    help="Show and change rules: levels of delay, and a quota.\n\n"
+    help="Show and change rules: levels, a quota, index logs.\n\n"
     "They hold for the delayed messages of a topic or a namespace.\n\n"
     "levels: delays are rounded up to the next of these; rocketmq stands for its 18, 1s to 2h.\n\n"
-    "quota: a subscription with more waiting messages is reported.",
+    "quota: a subscription with more waiting messages is reported.\n\n"
+    "index_log: on or off, from when the topic is next loaded.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -177,14 +178,18 @@ def set_policy(
         str,
         typer.Argument(
             metavar="VALUE",
-            help="Levels: 1s,10s,1m or rocketmq; a quota: a number; none: no rule, nor the namespace's.",
+            help="Levels: 1s,10s,1m or rocketmq; a quota: a number; index_log: on or off; none: no rule, "
+            "nor the namespace's.",
         ),
     ],
     subscriptions: Subscriptions = EVERY,
     *,
     broker: Broker,
 ) -> None:
-    """Set a rule. Brokers follow within seconds, for messages that they read from then on."""
+    """Set a rule. Brokers follow within seconds, for messages that they read from then on.
+
+    They follow index_log when they load the topic the next time.
+    """
     owner, key = _owner(place), _key(policy, subscriptions)
     try:
         value = value_of(policy, value)

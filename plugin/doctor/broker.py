@@ -113,6 +113,17 @@ class BrokerAdmin:
             return None
         return max(0, _or_default(found, runtime, "subscriptionExpirationTimeMinutes")) * _MINUTE_MS
 
+    def properties(self, topic: str) -> list[Mapping[str, str]] | None:
+        """Those of the topic, then those of its namespace; None if one of them is not told."""
+        asked = (_path(_PARTITION.sub("", topic)), f"/namespaces/{_namespace(topic)}")
+        found = [self._once(f"{path}/properties") for path in asked]
+        if any(one is _UNKNOWN for one in found):
+            return None
+        return [
+            {str(key): str(value) for key, value in one.items()} if isinstance(one, dict) else {}
+            for one in found
+        ]
+
     def newest(self, topic: str) -> Sample | None:
         """The newest message's times."""
         answer = self._ask(f"{_path(topic)}/examinemessage?initialPosition=latest&messagePosition=1")

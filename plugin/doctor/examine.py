@@ -23,6 +23,7 @@ from tidegate.plugin.doctor.home import HomeFacts
 from tidegate.plugin.doctor.look import look_at_data, look_at_home, look_at_socket
 from tidegate.plugin.doctor.topics import TopicFacts, Waiting, limits_of
 from tidegate.plugin.errors import AttachError, UserError
+from tidegate.plugin.shared.delay_policies import quota_for
 
 TOPICS_MAX = 32
 _DAY_MS = 86_400_000
@@ -183,20 +184,23 @@ class _Topics:
     def findings(self, status: Mapping[str, Any]) -> Iterator[Finding]:
         """The findings about them."""
         names = list(dict.fromkeys(one["topic"] for one in status["subscriptions"] if one["held"]))
-        facts = [one for name in names[:TOPICS_MAX] if (one := self._facts(name)) is not None]
-        found: dict[str, list[Finding]] = {}
-        for one in facts:
-            for finding in topics.topic_findings(one):
-                found.setdefault(finding.check, []).append(finding)
-        for each in found.values():
+        held: dict[str, dict[str, int]] = {}
+        for one in status["subscriptions"]:
+            held.setdefault(one["topic"], {})[one["subscription"]] = one["held"]
+        facts = [found for name in names[:TOPICS_MAX] if (found := self._facts(name, held[name])) is not None]
+        findings: dict[str, list[Finding]] = {}
+        for fact in facts:
+            for finding in topics.topic_findings(fact):
+                findings.setdefault(finding.check, []).append(finding)
+        for each in findings.values():
             yield from capped(each, daemon.EACH_MAX)
-        yield from topics.passed(facts, found)
+        yield from topics.passed(facts, findings)
         if len(facts) < len(names) or status["subscriptions_omitted"]:
             says = f"this is about the {len(facts):,} topics with most messages, not about all"
             do = "see the others with pulsar-admin topics stats, or ask again when these are in order"
             yield Finding(check="topics", verdict=Verdict.NOTE, says=says, do=do)
 
-    def _facts(self, name: str) -> TopicFacts | None:
+    def _facts(self, name: str, held: Mapping[str, int]) -> TopicFacts | None:
         if self._admin.spent:
             return None
         stats = self._admin.stats(name)
@@ -206,6 +210,7 @@ class _Topics:
             waiting = self._waiting(name, limits_of(ttl_ms, age, expiry_ms))
         except UserError:  # forgotten meanwhile
             return None
+        places = self._admin.properties(name)
         return TopicFacts(
             name=name,
             now_ms=self._clock_ms(),
@@ -218,6 +223,9 @@ class _Topics:
             waiting=waiting,
             sample=self._admin.newest(name),
             ack_ranges_max=self._ack_ranges_max,
+            kept=None
+            if places is None
+            else {each: (entries, quota_for(places, each)) for each, entries in held.items()},
         )
 
     def _waiting(self, topic: str, limits_ms: set[int]) -> Waiting:

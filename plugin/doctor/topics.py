@@ -65,7 +65,8 @@ class TopicFacts:
     """A topic; None for anything that the broker did not tell.
 
     ttl_ms, age, space, expiry_ms: the TTL, both backlog quotas (age: limit in ms) and the time after which a
-    subscription without consumers goes; 0 for none. ack_ranges_max: of the broker, 0 if unknown.
+    subscription without consumers goes; 0 for none. ack_ranges_max: of the broker, 0 if unknown. kept: by
+    subscription the messages that wait, and the quota of `tidegate policy`, None for none.
     """
 
     name: str
@@ -79,6 +80,7 @@ class TopicFacts:
     waiting: Waiting
     sample: Sample | None
     ack_ranges_max: int
+    kept: Mapping[str, tuple[int, int | None]] | None = None
 
 
 def limits_of(ttl_ms: int | None, age: Quota | None, expiry_ms: int | None) -> set[int]:
@@ -97,6 +99,7 @@ def topic_findings(facts: TopicFacts) -> list[Finding]:
         *_acks(facts),
         *_unconsumed(facts),
         *_units(facts),
+        *_delay_quota(facts),
     ]
 
 
@@ -105,6 +108,10 @@ _PASSED: Mapping[str, tuple[Callable[[TopicFacts], bool], str]] = {
     "quota": (lambda one: one.age is not None, "no backlog quota is near, and none is shorter than a wait"),
     "expiry": (lambda one: one.expiry_ms is not None, "no subscription expires while its messages wait"),
     "ack-ranges": (lambda one: one.ack_ranges_max > 0, "no cursor is near its limit of acknowledgements"),
+    "delay-quota": (
+        lambda one: any(quota for _, quota in (one.kept or {}).values()),
+        "no more messages wait than the quotas of tidegate policy say",
+    ),
     "unconsumed": (
         lambda one: one.subscriptions is not None,
         "each subscription with a backlog has consumers",
@@ -212,6 +219,23 @@ def _acks(facts: TopicFacts) -> list[Finding]:
         )
         for one in facts.subscriptions or ()
         if most and one.ack_ranges >= _NEAR * most
+    ]
+
+
+def _delay_quota(facts: TopicFacts) -> list[Finding]:
+    return [
+        Finding(
+            check="delay-quota",
+            verdict=Verdict.WARNING if held > quota else Verdict.NOTE,
+            says=f"{held:,} messages wait, {'more than' if held > quota else 'near'} its quota of {quota:,}; "
+            "nothing is refused",
+            do="are consumers behind, do producers delay more than was planned? Else raise it: "
+            "tidegate policy set TOPIC quota",
+            topic=facts.name,
+            subscription=name,
+        )
+        for name, (held, quota) in (facts.kept or {}).items()
+        if quota is not None and held >= _NEAR * quota
     ]
 
 

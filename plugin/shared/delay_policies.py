@@ -8,7 +8,7 @@ that passes here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegate.plugin.shared.durations import duration, milliseconds
@@ -21,6 +21,7 @@ LEVELS_MAX = 64
 LEVEL_MS_MAX = 366 * 86_400_000
 QUOTA_MAX = 1_000_000_000_000
 _DIGITS_MAX, _WORD_MAX = 13, 40
+_SWITCH = ("on", "off")
 _PATTERN = re.compile(r"[\w.*~+:-]{1,200}", re.ASCII)
 _KEY = re.compile(r"tidegate\.(\w+)(?:\[(.+)\])?", re.ASCII)
 
@@ -55,7 +56,13 @@ def _quota(text: str) -> str:
     return str(int(text))
 
 
-POLICIES: Mapping[str, Callable[[str], str]] = {"levels": _levels, "quota": _quota}
+def _on_or_off(text: str) -> str:
+    if text not in _SWITCH:
+        raise ValueError(f"index_log is {' or '.join(_SWITCH)}, not {text[:80]}")
+    return text
+
+
+POLICIES: Mapping[str, Callable[[str], str]] = {"levels": _levels, "quota": _quota, "index_log": _on_or_off}
 """Each policy, and the check of its value."""
 
 
@@ -73,6 +80,37 @@ def key_of(policy: str, subscriptions: str) -> str:
             f"not {subscriptions[:80]}"
         )
     return f"{PREFIX}{policy}" if subscriptions == EVERY else f"{PREFIX}{policy}[{subscriptions}]"
+
+
+def quota_for(places: Sequence[Mapping[str, str]], subscription: str) -> int | None:
+    """The quota of a subscription by the properties of its topic, then its namespace, as the shim has it.
+
+    None for no quota, and for a rule that the shim cannot read.
+    """
+    for place in places:
+        rules = [rule for rule in rules_of(place) if rule.policy == "quota" and _fits(rule, subscription)]
+        if rules:
+            value = min(rules, key=lambda rule: (-len(rule.key), rule.key)).value.strip()
+            try:
+                return None if value == NOTHING else int(_quota(value))
+            except ValueError:
+                return None
+    return None
+
+
+def _fits(rule: Rule, subscription: str) -> bool:
+    parts = rule.subscriptions.split("*")
+    if len(parts) == 1:
+        return parts[0] == subscription
+    at, end = len(parts[0]), len(subscription) - len(parts[-1])
+    if at > end or not (subscription.startswith(parts[0]) and subscription.endswith(parts[-1])):
+        return False
+    for part in parts[1:-1]:
+        found = subscription.find(part, at, end)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True
 
 
 def rules_of(properties: Mapping[str, str]) -> list[Rule]:

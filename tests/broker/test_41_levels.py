@@ -106,7 +106,7 @@ def test_a_partitioned_topic_rules_its_partitions(make_lane: Callable[..., Lane]
     ("arguments", "said"),
     [
         (("set", "orders", "levels", "fast"), "'fast' is not a duration"),
-        (("set", "orders", "width", "1s"), "a policy is one of levels, quota, not width"),
+        (("set", "orders", "width", "1s"), "a policy is one of levels, quota, index_log, not width"),
         (("get", "public/no-such-namespace"), "there is no namespace public/no-such-namespace"),
         (
             ("set", "public/default/no-such-topic", "quota", "5"),

@@ -108,6 +108,48 @@ def test_a_daemon_that_lost_its_data_gets_it_from_the_folder(lane: Lane, stand: 
     lane.finish_partly(inbox, done + due, left=len(far))
 
 
+def test_a_rule_switches_an_index_log_off_and_on(lane: Lane, stand: Cluster, folder: Path) -> None:
+    """The log of before lacks later messages: a daemon that has nothing else reads the topic."""
+
+    def rule(value: str) -> None:
+        command = [
+            sys.executable,
+            "-m",
+            "tidegate.plugin.cli",
+            "policy",
+            "set",
+            lane.topic,
+            "index_log",
+            value,
+        ]
+        subprocess.run([*command, "--admin-url", stand.broker.admin_url], check=True, capture_output=True)
+        lane.admin.unload(lane.topic)
+
+    def log() -> object:
+        status = ask_socket(stand.daemon.socket_path, {"what": "status"})
+        found = [each for each in status["subscriptions"] if each["topic"] == f"persistent://{lane.topic}"]
+        return found[0]["index_log"] if found and found[0]["broker"] else "not open"
+
+    inbox = Inbox()
+    lane.subscribe(inbox)
+    far = lane.send_in(*[MINUTES_10_MS] * 1_000)
+    wait_logged(stand, lane, len(far))
+    rule("off")
+    wait_until(lambda: log() is None, "it has no index log any more")
+    done = lane.send_in(*[300] * 100)
+    inbox.wait_for(done)
+    far += lane.send_in(*[MINUTES_10_MS] * 1_000)
+    wait_until(lambda: stand.held(lane.topic).get("sub") == len(far), "the daemon holds all")
+    stand.daemon.kill()
+    shutil.rmtree(stand.daemon.data_dir)
+    stand.daemon.start()
+    wait_until(lambda: stand.held(lane.topic).get("sub") == len(far), "it holds them again")
+    assert log() is None
+    rule("on")
+    wait_logged(stand, lane, len(far))
+    lane.finish_partly(inbox, done, left=len(far))
+
+
 def test_what_nobody_needs_is_found_and_deleted(
     lane: Lane, stand: Cluster, folder: Path, tmp_path: Path
 ) -> None:

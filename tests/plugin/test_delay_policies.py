@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.plugin.shared.delay_policies import Rule, key_of, rules_of, value_of
+from tidegate.plugin.shared.delay_policies import Rule, key_of, quota_for, rules_of, value_of
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,8 @@ from tidegate.plugin.shared.delay_policies import Rule, key_of, rules_of, value_
         ("quota", "100000", "100000"),
         ("quota", "0010", "10"),
         ("quota", "none", "none"),
+        ("index_log", " off ", "off"),
+        ("index_log", "on", "on"),
     ],
 )
 def test_values(policy: str, text: str, stored: str) -> None:
@@ -63,3 +65,37 @@ def test_keys_and_rules_belong_together() -> None:
 def test_no_pattern(pattern: str) -> None:
     with pytest.raises(ValueError, match="a pattern of subscriptions has letters"):
         key_of("quota", pattern)
+
+
+TOPIC = {"tidegate.quota": "1", "tidegate.quota[audit-*]": "2", "tidegate.quota[audit-e*u]": "3"}
+
+
+@pytest.mark.parametrize(
+    ("topic", "namespace", "subscription", "quota"),
+    [
+        (TOPIC, {}, "shop", 1),
+        (TOPIC, {}, "audit-us", 2),
+        (TOPIC, {}, "audit-eu", 3),
+        (TOPIC, {}, "audit-e", 2),
+        ({"owner": "team"}, {"tidegate.quota": "500"}, "shop", 500),
+        ({"tidegate.quota": "none"}, {"tidegate.quota": "500"}, "shop", None),
+        ({"tidegate.quota": " 7 "}, {}, "shop", 7),
+        ({"tidegate.quota": "many"}, {"tidegate.quota": "500"}, "shop", None),
+        ({"tidegate.quota[a*b*c]": "4"}, {}, "abc", 4),
+        ({"tidegate.quota[a*b*c]": "4"}, {}, "ac", None),
+        ({"tidegate.quota[ab*bc]": "4"}, {}, "abc", None),
+        ({"tidegate.quota[other]": "4"}, {}, "shop", None),
+        ({}, {}, "shop", None),
+    ],
+)
+def test_the_quota_of_a_subscription_is_that_of_the_shim(
+    topic: dict[str, str], namespace: dict[str, str], subscription: str, quota: int | None
+) -> None:
+    """As `DelayPolicyTest` has it."""
+    assert quota_for([topic, namespace], subscription) == quota
+
+
+@pytest.mark.parametrize("text", ["", "OFF", "true", "0"])
+def test_no_switch(text: str) -> None:
+    with pytest.raises(ValueError, match="index_log is on or off"):
+        value_of("index_log", text)

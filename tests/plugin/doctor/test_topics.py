@@ -49,6 +49,24 @@ def test_all_is_well() -> None:
     assert of() == []
     assert {one.verdict for one in passed([FACTS], ())} == {Verdict.OK}
     assert len(passed([FACTS], ())) == 5
+    assert len(passed([replace(FACTS, kept={"billing": (1, 10)})], ())) == 6
+
+
+@pytest.mark.parametrize(
+    ("held", "quota", "verdict"),
+    [
+        (7, 10, None),
+        (8, 10, Verdict.NOTE),
+        (10, 10, Verdict.NOTE),
+        (11, 10, Verdict.WARNING),
+        (11, None, None),
+    ],
+)
+def test_the_quota_of_waiting_messages(held: int, quota: int | None, verdict: Verdict | None) -> None:
+    found = of(kept={"billing": (held, quota), "other": (5, None)})
+    assert [(one.check, one.verdict, one.subscription) for one in found] == (
+        [] if verdict is None else [("delay-quota", verdict, "billing")]
+    )
 
 
 def test_a_check_that_could_not_judge_is_not_passed() -> None:

@@ -64,9 +64,10 @@ final class PolicyProperties {
             unreadable.forEach(rule -> LOG.warn("[{}] The property {} is no rule and does not count: set it with tidegate policy",
                     name, rule));
             if (!policy.equals(former)) {
-                LOG.info("[{}] Delays are rounded up to {}, and the quota is {}", name,
+                LOG.info("[{}] Delays are rounded up to {}, the quota is {}, and from the next opening on there is {}", name,
                         policy.hasLevels() ? policy.levelsMs() + " ms" : "no level",
-                        policy.quota() == DelayPolicy.NO_QUOTA ? "none" : policy.quota() + " waiting messages");
+                        policy.quota() == DelayPolicy.NO_QUOTA ? "none" : policy.quota() + " waiting messages",
+                        policy.indexLog() ? "an index log, if the broker keeps them" : "no index log");
             }
         }
         return policy;

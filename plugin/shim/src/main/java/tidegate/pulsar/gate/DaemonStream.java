@@ -125,8 +125,12 @@ final class DaemonStream {
         outbox.opened(inFlight, last);
         return new Frame.Open(owner.incarnation(), owner.epoch(), seal, settings.horizonMs(), credit,
                 markDeleteTold.ledgerId(), markDeleteTold.entryId(), settings.topic(), settings.subscription(),
-                parts.isEmpty() ? new PositionBitmaps() : parts.get(0), context.log().home(), context.log().pointer(),
+                parts.isEmpty() ? new PositionBitmaps() : parts.get(0), logHome(), context.log().pointer(),
                 owner.claims(), claim.end().ledgerId(), claim.end().entryId());
+    }
+
+    private String logHome() {
+        return context.policy().indexLog() ? context.log().home() : "";
     }
 
     /** The daemon's answer; present while the stream is opening. */

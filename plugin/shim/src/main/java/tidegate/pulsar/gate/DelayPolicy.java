@@ -10,8 +10,8 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * The rules of an operator for the delayed messages of a subscription: levels that delays are rounded up to, and a quota of
- * waiting messages.
+ * The rules of an operator for the delayed messages of a subscription: levels that delays are rounded up to, a quota of waiting
+ * messages, and whether it has an index log.
  *
  * <p>They are properties of the topic and of its namespace: {@code tidegate.levels} and {@code tidegate.quota} for all
  * subscriptions, {@code tidegate.quota[audit-*]} for those with a fitting name. The topic's come before the namespace's; of
@@ -21,14 +21,16 @@ import java.util.regex.Pattern;
  *
  * @param levelsMs ascending; empty if delays stay as they are
  * @param quota so many messages may wait, or {@link #NO_QUOTA}
+ * @param indexLog false if the subscription is to have no index log, where the broker keeps them
  */
-public record DelayPolicy(List<Long> levelsMs, long quota) {
+public record DelayPolicy(List<Long> levelsMs, long quota, boolean indexLog) {
     public static final long NO_QUOTA = 0;
-    public static final DelayPolicy NONE = new DelayPolicy(List.of(), NO_QUOTA);
+    public static final DelayPolicy NONE = new DelayPolicy(List.of(), NO_QUOTA, true);
     /** The beginning of the names of our properties. */
     public static final String PREFIX = "tidegate.";
     static final String LEVELS = PREFIX + "levels";
     static final String QUOTA = PREFIX + "quota";
+    static final String INDEX_LOG = PREFIX + "index_log";
     /** RocketMQ's 18. */
     private static final String ROCKETMQ = "rocketmq";
     private static final List<String> OF_ROCKETMQ = List.of("1s", "5s", "10s", "30s", "1m", "2m", "3m", "4m", "5m", "6m", "7m",
@@ -47,12 +49,13 @@ public record DelayPolicy(List<Long> levelsMs, long quota) {
 
     /**
      * The rules in {@code places}, of which the first that has one counts. {@code unreadable} gets each rule that is none, as
-     * NAME=VALUE; messages leave at their own times then, and no quota counts.
+     * NAME=VALUE; messages leave at their own times then, no quota counts, and the broker's setting of index logs does.
      */
     public static DelayPolicy of(List<Map<String, String>> places, String subscription, Consumer<String> unreadable) {
         List<Long> levels = rule(places, LEVELS, subscription, DelayPolicy::levels, List.of(), unreadable);
         long quota = rule(places, QUOTA, subscription, DelayPolicy::quota, NO_QUOTA, unreadable);
-        return new DelayPolicy(levels, quota);
+        boolean indexLog = rule(places, INDEX_LOG, subscription, DelayPolicy::isOn, true, unreadable);
+        return new DelayPolicy(levels, quota, indexLog);
     }
 
     private static <T> T rule(List<Map<String, String>> places, String name, String subscription, Function<String, T> read,
@@ -148,6 +151,14 @@ public record DelayPolicy(List<Long> levelsMs, long quota) {
         return quota;
     }
 
+    private static boolean isOn(String text) {
+        return switch (text) {
+            case "on" -> true;
+            case "off" -> false;
+            default -> throw new IllegalArgumentException("neither on nor off: " + text);
+        };
+    }
+
     public boolean hasLevels() {
         return !levelsMs.isEmpty();
     }
@@ -168,5 +179,10 @@ public record DelayPolicy(List<Long> levelsMs, long quota) {
     /** True if more messages wait than may. */
     public boolean isOver(long waiting) {
         return quota != NO_QUOTA && waiting > quota;
+    }
+
+    /** True if a tenth of what may wait, one message at least, is free; always without a quota. */
+    public boolean hasRoom(long waiting) {
+        return quota == NO_QUOTA || waiting <= quota - Math.max(1, quota / 10);
     }
 }

@@ -66,7 +66,7 @@ public final class TrackerMonitor {
     @GuardedBy("lock")
     private int consumersHash;
     @GuardedBy("lock")
-    private boolean isOverQuota;
+    private final QuotaWatch quotaWatch = new QuotaWatch();
     @GuardedBy("lock")
     private long lookedMs = Long.MIN_VALUE;
     @GuardedBy("lock")
@@ -168,7 +168,7 @@ public final class TrackerMonitor {
             if (sincePace.isOver(nowMs, LOOK_INTERVAL_MS)) {
                 sincePace.begin(nowMs);
                 read |= followPace(nowMs);
-                followPolicy(context.policy());
+                followPolicy(context.policy(), nowMs);
             }
             if (sinceAwaited.isOver(nowMs, ACK_UNDER_WAY_MS)) {
                 sinceAwaited.begin(nowMs);
@@ -242,17 +242,14 @@ public final class TrackerMonitor {
 
     /** A message beyond the quota waits like the others: a refusal at this point would lose it. */
     @GuardedBy("lock")
-    private void followPolicy(DelayPolicy policy) {
+    private void followPolicy(DelayPolicy policy, long nowMs) {
         intake.follow(policy);
         long waiting = view.delayed();
-        if (policy.isOver(waiting) != isOverQuota) {
-            isOverQuota = !isOverQuota;
-            if (isOverQuota) {
-                LOG.warn("[{}] {} delayed messages wait, more than the quota of {}: consumers are behind, or producers delay more"
-                        + " than was planned", context.name(), waiting, policy.quota());
-            } else {
-                LOG.info("[{}] No more delayed messages wait than the quota says", context.name());
-            }
+        switch (quotaWatch.look(policy, waiting, nowMs)) {
+            case OVER -> LOG.warn("[{}] {} delayed messages wait, more than the quota of {}: consumers are behind, or producers"
+                    + " delay more than was planned", context.name(), waiting, policy.quota());
+            case BACK -> LOG.info("[{}] No more delayed messages wait than the quota says: {}", context.name(), waiting);
+            case NONE -> { }
         }
     }
 

@@ -176,6 +176,21 @@ class DaemonStreamTest extends TrackerScenario {
     }
 
     @Test
+    void aRuleSwitchesTheIndexLogAtTheNextOpening() {
+        world.broker.logHome = "bookkeeper";
+        world.broker.connect();
+        publish(1, 60_000);
+        world.settle();
+        for (boolean on : new boolean[] {false, true}) {
+            world.broker.policy = new DelayPolicy(List.of(), DelayPolicy.NO_QUOTA, on);
+            world.runUntil(world.now() + 3_000);
+            world.disconnect();
+            world.settle();
+        }
+        assertEquals(List.of("bookkeeper", "", "bookkeeper"), opens().stream().map(Frame.Open::logHome).toList());
+    }
+
+    @Test
     void whoHasLostItsClaimOpensUnderAnotherOne() {
         start();
         publish(1, 60_000);

@@ -36,9 +36,9 @@ class DelayPolicyTest {
     @Test
     void theTopicsRuleBeatsTheNamespacesAndNoneEndsTheSearch() {
         Map<String, String> namespace = Map.of("tidegate.levels", "1s,10s", "tidegate.quota", "500");
-        assertEquals(new DelayPolicy(List.of(1_000L, 10_000L), 500), of("sub", List.of(Map.of(), namespace)));
-        assertEquals(new DelayPolicy(List.of(60_000L), 500), of("sub", List.of(Map.of("tidegate.levels", "1m"), namespace)));
-        assertEquals(new DelayPolicy(List.of(), 500), of("sub", List.of(Map.of("tidegate.levels", " none "), namespace)));
+        assertEquals(new DelayPolicy(List.of(1_000L, 10_000L), 500, true), of("sub", List.of(Map.of(), namespace)));
+        assertEquals(new DelayPolicy(List.of(60_000L), 500, true), of("sub", List.of(Map.of("tidegate.levels", "1m"), namespace)));
+        assertEquals(new DelayPolicy(List.of(), 500, true), of("sub", List.of(Map.of("tidegate.levels", " none "), namespace)));
     }
 
     @Test
@@ -93,7 +93,7 @@ class DelayPolicyTest {
         for (int i = 0; i < 2_000; i++) {
             List<Long> levels = random.longs(1 + random.nextInt(5), 1, 100_000).sorted().boxed().toList();
             long ownMs = NOW_MS + random.nextLong(-50_000, 150_000);
-            long leavesMs = new DelayPolicy(levels, 0).roundUp(ownMs, NOW_MS);
+            long leavesMs = new DelayPolicy(levels, 0, true).roundUp(ownMs, NOW_MS);
             assertTrue(leavesMs >= ownMs, ownMs + " with " + levels);
             assertTrue(leavesMs == ownMs || levels.contains(leavesMs - NOW_MS));
         }
@@ -102,9 +102,24 @@ class DelayPolicyTest {
 
     @Test
     void aQuotaIsPassedByTheFirstBeyondIt() {
-        DelayPolicy policy = new DelayPolicy(List.of(), 10);
+        DelayPolicy policy = new DelayPolicy(List.of(), 10, true);
         assertFalse(policy.isOver(10));
         assertTrue(policy.isOver(11));
         assertFalse(DelayPolicy.NONE.isOver(Long.MAX_VALUE));
+    }
+
+    @ParameterizedTest
+    @CsvSource({"on,true", "off,false", "none,true", "' off ',false", "OFF,true", "'',true", "maybe,true"})
+    void anIndexLogIsOffOnlyIfARuleSaysSo(String text, boolean on) {
+        assertEquals(on, of("sub", List.of(Map.of("tidegate.index_log", text))).indexLog());
+        assertEquals(List.of("on", "off", "none").contains(text.strip()), unreadable.isEmpty());
+    }
+
+    @Test
+    void aTopicHasAnIndexLogThoughItsNamespaceHasNone() {
+        Map<String, String> namespace = Map.of("tidegate.index_log", "off", "tidegate.index_log[paid-*]", "on");
+        assertFalse(of("sub", List.of(Map.of(), namespace)).indexLog());
+        assertTrue(of("paid-eu", List.of(Map.of(), namespace)).indexLog());
+        assertTrue(of("sub", List.of(Map.of("tidegate.index_log", "on"), namespace)).indexLog());
     }
 }

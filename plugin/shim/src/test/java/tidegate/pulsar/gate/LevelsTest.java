@@ -18,7 +18,7 @@ class LevelsTest extends TrackerScenario {
     }
 
     private void ruled(List<Long> levels) {
-        world.broker.policy = new DelayPolicy(levels, DelayPolicy.NO_QUOTA);
+        world.broker.policy = new DelayPolicy(levels, DelayPolicy.NO_QUOTA, true);
     }
 
     @Test

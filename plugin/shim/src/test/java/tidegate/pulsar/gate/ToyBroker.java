@@ -163,6 +163,7 @@ public class ToyBroker implements TrackerContext {
 
     /** The cursor's pointer to an index log. */
     String logPointer = "";
+    String logHome = "";
 
     /** A new topic and subscription. */
     public ToyBroker(VirtualClock clock) {
@@ -228,7 +229,7 @@ public class ToyBroker implements TrackerContext {
         return new LogHome() {
             @Override
             public String home() {
-                return "";
+                return logHome;
             }
 
             @Override

@@ -1,0 +1,28 @@
+package tidegate.pulsar.gate;
+
+import tidegate.pulsar.timing.Wait;
+
+/** Tells that more messages wait than may, and that enough have left: a count that swings around a quota is told once a minute. */
+final class QuotaWatch {
+    static final long AGAIN_MS = 60_000;
+
+    /** A message for the log. */
+    enum Change { NONE, OVER, BACK }
+
+    private final Wait sinceOver = new Wait();
+    private boolean isOver;
+
+    /** The change since the last look; by the caller's lock. */
+    Change look(DelayPolicy policy, long waiting, long nowMs) {
+        if (isOver && policy.hasRoom(waiting)) {
+            isOver = false;
+            return Change.BACK;
+        }
+        if (!isOver && policy.isOver(waiting) && sinceOver.isOver(nowMs, AGAIN_MS)) {
+            isOver = true;
+            sinceOver.begin(nowMs);
+            return Change.OVER;
+        }
+        return Change.NONE;
+    }
+}
