@@ -197,9 +197,10 @@ $(VENV)/.spark: $(VENV)/.installed
 man: $(VENV)/.installed ## the man pages in build/man, made from the help
 	@$(BIN)/python docs/site/manual.py build/man
 
-wheel: $(VENV)/.installed $(JAR) man ## dist/*.whl with the shim's jar and the man pages in it
+wheel: $(VENV)/.installed $(JAR) man ## dist/*.whl with the shim's jar and the man pages in it, and SHA256SUMS
 	@rm -rf build/lib build/bdist.* dist/tidegate-*.whl
 	@$(BIN)/python -m build -q --wheel
+	@cd dist && sha256sum tidegate-*.whl >SHA256SUMS
 	@ls dist/*.whl
 
 deb: wheel ## dist/tidegate_*.deb with daemon, libraries, unit, manual and completions (debhelper)

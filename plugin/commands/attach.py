@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import difflib
 import json
+import stat
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -193,6 +195,12 @@ def _summary(plan: Plan, dry_run: bool) -> Iterator[str]:
         if plan.settings is not None:
             yield f"originals: {plan.home.record_dir}"
             user = serving_user(plan.home.owner)
+            closed = closed_to(plan.home.owner, Path(sys.executable))
+            if closed is not None:
+                yield (
+                    f"note: {user} cannot enter {closed}, where this Tidegate's Python is: install Tidegate "
+                    "for the daemon with one that all may run (/usr/bin/python3 -m venv /opt/tidegate)"
+                )
             serve = f"tidegate serve --data DIR --socket {plan.settings.socket}"
             yield f"next: as {user}: {serve}, then restart the broker"
             yield (
@@ -201,6 +209,20 @@ def _summary(plan: Plan, dry_run: bool) -> Iterator[str]:
             )
         else:
             yield "next: restart the broker"
+
+
+def closed_to(owner: int, program: Path) -> Path | None:
+    """The first folder on the way to the program, links followed, that others than its owner cannot enter.
+
+    None if this user, or root, has nothing in the way.
+    """
+    if owner == 0:
+        return None
+    for folder in reversed(program.resolve().parents):
+        status = folder.stat()
+        if not status.st_mode & stat.S_IXOTH and status.st_uid != owner:
+            return folder
+    return None
 
 
 def serving_user(owner: int) -> str:

@@ -25,6 +25,7 @@ DAY_MS = 86_400_000
 WIDTH_MIN_MS, WIDTH_MAX_MS = 1_000, 3_660 * DAY_MS
 _YES, _NO = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 _INT_MAX = (1 << 63) - 1
+_NEAR = 0.7
 _CONFIG_MAX_BYTES = 1 << 20
 
 Reader = Callable[[object], Any]
@@ -216,7 +217,7 @@ def load_settings(flags: Mapping[str, Any], config_file: Path | None = None) -> 
     given = {} if config_file is None else _read_toml(config_file)
     given |= _from_environment(readers)
     given |= {name: value for name, value in flags.items() if value is not None}
-    wrong = [f"{name} is not a setting" for name in given if name not in readers]
+    wrong = [_unknown(name, readers, config_file) for name in given if name not in readers]
     if "data" not in given:
         wrong.append("data is not set: give --data, TIDEGATE_DATA or data in the config file")
     values = {}
@@ -234,6 +235,15 @@ def load_settings(flags: Mapping[str, Any], config_file: Path | None = None) -> 
     if wrong:
         raise ConfigError("; ".join(wrong))
     return settings
+
+
+def _unknown(name: str, known: Iterable[str], config_file: Path | None) -> str:
+    """The line for a name that is none: where it is, and the nearest one. Flags are known by then."""
+    import difflib  # noqa: PLC0415 nobody waits for a daemon that does not start
+
+    near = difflib.get_close_matches(name.lower(), known, 1, _NEAR)
+    where = "" if config_file is None else f" (in {config_file})"
+    return f"{name} is not a setting{where}" + (f", is it {near[0]}?" if near else "")
 
 
 def _from_environment(names: Iterable[str]) -> dict[str, str]:

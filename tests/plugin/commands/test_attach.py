@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.daemons import StartDaemon
 from tests.support.shim_client import ShimClient, entries
-from tidegate.plugin.commands.attach import DAEMON_WAIT_S, serving_user
+from tidegate.plugin.commands.attach import DAEMON_WAIT_S, closed_to, serving_user
 
 ROOT = Path(__file__).parents[3]
 SOCKET = "/run/tidegate/t.sock"
@@ -64,6 +64,19 @@ def test_attach_says_what_it_did_and_what_comes_next(home: Path) -> None:
 def test_the_daemon_is_to_run_as_the_broker() -> None:
     assert serving_user(0) == "the user that the broker runs as"
     assert serving_user(123_456) == "123456"
+
+
+def test_a_python_in_another_users_home_is_none_for_the_daemon(short_dir: Path) -> None:
+    home, venv = short_dir / "home", short_dir / "venv"
+    home.mkdir(mode=0o755)
+    venv.mkdir()
+    (home / "python").touch()
+    (venv / "python").symlink_to(home / "python")
+    short_dir.chmod(0o755)
+    assert closed_to(123_456, venv / "python") is None
+    home.chmod(0o700)
+    assert closed_to(123_456, venv / "python") == home.resolve()
+    assert closed_to(0, venv / "python") is None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root attaches another user's Pulsar")

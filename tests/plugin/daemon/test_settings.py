@@ -45,7 +45,7 @@ def test_flags_win_over_the_environment_and_the_environment_over_the_file(
     ("text", "said"),
     [
         ("heartbeat_ms = 100\n", "data is not set: give --data, TIDEGATE_DATA or data in the config file"),
-        ('data = "d"\nhartbeat_ms = 100\n', "hartbeat_ms is not a setting"),
+        ('data = "d"\nhartbeat_ms = 100\n', "hartbeat_ms is not a setting (in "),
         (
             'data = "d"\nheartbeat_ms = 1\n',
             "heartbeat_ms: must be a whole number from 50 to 600000 (it is '1')",
@@ -152,6 +152,16 @@ def test_a_variable_is_read_as_what_its_setting_is(
 def test_what_a_setting_cannot_be_is_refused(name: str, value: object) -> None:
     with pytest.raises(ConfigError, match=f"^{name}: must be "):
         load_settings({"data": Path("d"), name: value})
+
+
+def test_a_misspelt_name_in_a_file_is_located_and_corrected(tmp_path: Path) -> None:
+    file = tmp_path / "tidegate.toml"
+    file.write_text('data = "d"\nhartbeat_ms = 100\ncolour = "red"\n', encoding="utf-8")
+    with pytest.raises(ConfigError) as refused:
+        load_settings({}, file)
+    assert str(refused.value) == (
+        f"hartbeat_ms is not a setting (in {file}), is it heartbeat_ms?; colour is not a setting (in {file})"
+    )
 
 
 def test_every_mistake_is_told_at_once() -> None:
