@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import shlex
 import sys
@@ -345,6 +346,21 @@ def _print_json(results: list[Result]) -> None:
         sys.stdout.flush()
 
 
+def _made(arguments: list[str]) -> str:
+    """The version, the machine and the options, for the report; a hook may have a secret, and stays away."""
+    from tidegate.plugin.daemon.serve import product_name  # noqa: PLC0415
+
+    shown = [
+        "…" if before == "--on-kill" else "--on-kill=…" if one.startswith("--on-kill=") else one
+        for before, one in zip(["", *arguments], arguments, strict=False)
+    ]
+    machine = os.uname()
+    return (
+        f"{product_name()}, on {machine.sysname} {machine.release}, {machine.machine}, {os.cpu_count()} cores"
+        f". tidegate {shlex.join(shown)}"
+    )
+
+
 def _finish(results: list[Result], out_dir: Path, report: Path | None, *, to_stderr: bool) -> None:
     from rich.console import Console  # noqa: PLC0415
 
@@ -358,7 +374,7 @@ def _finish(results: list[Result], out_dir: Path, report: Path | None, *, to_std
     if report is not None:
         from tidegate.plugin.drill.html import write_report  # noqa: PLC0415
 
-        index = write_report(results, report.absolute())
+        index = write_report(results, report.absolute(), _made(sys.argv[1:]))
         console.print(f"report: {index}", markup=False, highlight=False, soft_wrap=True)
     elif any(not one.passed for one in results):
         console.print(f"the ledgers: {out_dir}", markup=False, highlight=False, soft_wrap=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tidegate.plugin.drill.plot import round_svg
@@ -22,24 +23,29 @@ _COLUMNS = (
 _WRONG = frozenset({_COLUMNS.index("lost"), _COLUMNS.index("early")})
 
 
-def write_report(results: Sequence[Result], directory: Path) -> Path:
-    """Write ``index.html`` and ``report.json`` into ``directory``; returns the page's path."""
+def write_report(results: Sequence[Result], directory: Path, made: str = "") -> Path:
+    """Write ``index.html`` and ``report.json`` into ``directory``; returns the page's path.
+
+    made: by which version, where and with which options, as a line.
+    """
     index = directory / "index.html"
     write_whole(directory / "report.json", json.dumps([as_json(one) for one in results], indent=2) + "\n")
-    page_of(results).write(index)
+    page_of(results, made).write(index)
     return index
 
 
-def page_of(results: Sequence[Result]) -> Page:
-    """The whole page."""
+def page_of(results: Sequence[Result], made: str = "") -> Page:
+    """The whole page; ``made`` as in ``write_report``."""
     failed = sum(not one.passed for one in results)
     rounds = sum(len(one.verdicts) for one in results)
     verdict = f"{failed} of {len(results)} failed" if failed else "all passed"
     page = Page("Tidegate drills", marked(verdict, "bad" if failed else "good"))
+    page.text(". ".join(one for one in (_dates(results), made) if one), "quiet")
     page.text(
-        f"{len(results)} drills, {rounds} rounds. Counts are of all rounds, times of the worst. "
-        "A gap is a time in which something was due and nothing came. Out of order is what came after a "
-        "message of its key that was due later; Pulsar promises nobody the order of due times.",
+        f"{_counted(len(results), 'drill')}, {_counted(rounds, 'round')}. "
+        "Counts are of all rounds, times of the worst. A gap is a time in which something was due and "
+        "nothing came. Out of order is what came after a message of its key that was due later; Pulsar "
+        "promises nobody the order of due times.",
         "quiet",
     )
     page.table(_COLUMNS, [_row(one, number) for number, one in enumerate(results)], _WRONG)
@@ -83,11 +89,27 @@ def _pictured(verdicts: Sequence[Verdict]) -> list[int]:
 
 
 def _figure(page: Page, verdict: Verdict, number: int, salt: str) -> None:
-    told = f"Round {number}: each dot is a message; the band is the fault until messages could come again"
+    told = f"Round {number}: each dot is a message; the band is the fault until all was usable again"
     if verdict.gaps:
         told += "; the bar at the top marks gaps"
     evidence = "; ".join(f"{one.what}: {one.evidence or 'not seen done'}" for one in verdict.strikes[:3])
     page.plot(round_svg(verdict, salt), f"{told}. {evidence}")
+
+
+def _dates(results: Sequence[Result]) -> str:
+    """When the first and the last round began, in UTC; empty without a round."""
+    starts_us = [verdict.start_us for one in results for verdict in one.verdicts]
+    if not starts_us:
+        return ""
+    first, last = (
+        datetime.fromtimestamp(one / 1e6, UTC).strftime("%Y-%m-%d %H:%M")
+        for one in (min(starts_us), max(starts_us))
+    )
+    return f"{first} UTC" if first == last else f"{first} to {last} UTC"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _anchor(number: int) -> str:

@@ -94,6 +94,8 @@ class Session:
         self._kind: Kind | None = None
         self._own: OwnStand | None = None
         self._sends_per_s = _BURST_SENDS_PER_S
+        self._stand_dir: Path | None = None
+        self._told_wrong = False
 
     def run(self) -> Generator[Result, None, None]:
         """Each result as soon as it is known. Raises ``InterruptedRunError`` when the end was requested."""
@@ -123,8 +125,10 @@ class Session:
                 _check_needs(drill, stand)
                 verdicts.append(self._round(drill, number, stand))
             except InterruptedRunError:
+                self._told_wrong = True
                 raise
             except UserError as error:
+                self._told_wrong = True
                 failures.append(str(error))
                 # It may be in any state: the next round gets another one.
                 self._end_stand()
@@ -146,6 +150,7 @@ class Session:
                 attempt += 1
                 self._sends_per_s = error.sends_per_s
                 self.progress.events.append((0.0, f"{error}: once more, with more time"))
+        self._told_wrong |= not verdict.passed
         if verdict.lost or verdict.unconfirmed or verdict.aborted or Need.NEWER in drill.needs:
             # A failed round must not affect the next one, nor a broker that has been upgraded.
             self._end_stand()
@@ -183,13 +188,14 @@ class Session:
         if self._stand is None:
             self.progress.phase = f"starting a {kind}"
             self._kind = kind
+            self._stand_dir, self._told_wrong = self._work_dir(tracker), False
             self._stand = make_stand(
                 kind,
                 tracker,
                 pulsar_home=self._options.pulsar_home,
                 newer_home=self._options.newer_home,
                 jar=self._options.jar,
-                work_dir=self._work_dir(tracker),
+                work_dir=self._stand_dir,
                 socket_dir=Path(tempfile.mkdtemp(dir=socket_dir)),
                 guard=guard,
                 pause=self.stop.pause,
@@ -229,6 +235,9 @@ class Session:
             if self.progress.watch is not None:
                 self.progress.watch.close()
             stand.end()
+            if self._stand_dir is not None and not self._told_wrong:
+                # Logs and data are for whoever looks for a failure's cause.
+                shutil.rmtree(self._stand_dir, ignore_errors=True)
 
 
 def drills_with(tracker: str, drills: Sequence[Drill]) -> list[Drill]:

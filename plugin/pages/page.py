@@ -20,16 +20,16 @@ _STYLE = """
 @media (prefers-color-scheme: dark) { :root { --paper: #0d1117; --ink: #e6edf3; --quiet: #8d98a5;
   --line: #262d36; --good: #4fc3a1; --bad: #ff8a80; --band: #43201f; } }
 body { background: var(--paper); color: var(--ink); font: 15px/1.45 system-ui, 'Segoe UI', sans-serif;
-  max-width: 66rem; margin: 2rem auto; padding: 0 1rem; }
+  max-width: 78rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2rem; } p { margin: .3rem 0; }
 a { color: inherit; } figure { margin: .6rem 0 0; } figcaption { color: var(--quiet); font-size: .85rem; }
 .quiet { color: var(--quiet); } .good { color: var(--good); } .bad { color: var(--bad); font-weight: 600; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th { color: var(--quiet); font-weight: normal; }
-th, td { border-bottom: 1px solid var(--line); padding: .3rem .8rem .3rem 0; text-align: right;
+th, td { border-bottom: 1px solid var(--line); padding: .3rem .6rem .3rem 0; text-align: right;
   white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
+th:first-child, td:first-child { text-align: left; white-space: normal; }
 svg { max-width: 100%; height: auto; display: block; }
 """
 _BAD_CELL = '<td class="bad">'
