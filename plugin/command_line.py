@@ -57,6 +57,9 @@ _COMMANDS = {
     "attach": _Command("tidegate.plugin.commands.attach", "Let the brokers of PULSAR_HOME use Tidegate."),
     "detach": _Command("tidegate.plugin.commands.attach", "Take Tidegate out of PULSAR_HOME."),
     "shim": _Command("tidegate.plugin.commands.shim", "Put the files that a broker needs into DIRECTORY."),
+    "detach-all": _Command(
+        "tidegate.plugin.commands.detach_all", "Take a running cluster back to Pulsar's own tracker."
+    ),
     "demo": _Command(
         "tidegate.plugin.commands.demo", "Show that messages come when due, through two kill -9s."
     ),
@@ -80,7 +83,7 @@ _COMMANDS = {
         "tidegate.plugin.commands.pace", "Show or set the pace at which delayed messages leave."
     ),
     "policy": _Command(
-        "tidegate.plugin.commands.policy", "Show and change rules: levels of delay, and a quota."
+        "tidegate.plugin.commands.policy", "Show and change rules: levels, a quota, index logs."
     ),
     "audit": _Command("tidegate.pipeline.commands.audit", "Count lost, early, late and repeated messages."),
     "tune": _Command("tidegate.pipeline.commands.tune", "Recommend a slice width from a trace."),

@@ -9,7 +9,15 @@ from tidegate.plugin.drill.fault import Need
 from tidegate.plugin.drill.faults.clients import BusyConsumers, Churn, SlowConsumers
 from tidegate.plugin.drill.faults.clocks import StepClock
 from tidegate.plugin.drill.faults.moves import Move, SeekWhileMoving
-from tidegate.plugin.drill.faults.processes import ChangePulsar, Kill, Pause, Restart, Stutter
+from tidegate.plugin.drill.faults.processes import (
+    Attach,
+    ChangePulsar,
+    DetachAll,
+    Kill,
+    Pause,
+    Restart,
+    Stutter,
+)
 from tidegate.plugin.drill.faults.stored import (
     DamageBlocks,
     DiskFillsUp,
@@ -242,7 +250,22 @@ _ON_A_CLUSTER = (
     ),
 )
 
-DRILLS = (*_ON_ONE_BROKER, *_ON_A_BROKER_THAT_IS_PREPARED, *_ON_A_CLUSTER)
+# Of Pulsar's own trackers, by default.
+_TICK_MS = 1_000
+_ON_AN_ATTACHED_CLUSTER = (
+    Drill(
+        "cluster-detached",
+        "tidegate detach-all takes both brokers back to Pulsar's tracker; then each is attached again",
+        (*_TWO, Need.ATTACHED),
+        (DetachAll(), Attach("broker-a"), Attach("broker-b")),
+        # As cluster-upgraded: four starts.
+        load=Load(span_s=240.0),
+        hold_s=10.0,
+        early_ms=_TICK_MS,
+    ),
+)
+
+DRILLS = (*_ON_ONE_BROKER, *_ON_A_BROKER_THAT_IS_PREPARED, *_ON_A_CLUSTER, *_ON_AN_ATTACHED_CLUSTER)
 
 
 def named(name: str) -> Drill:

@@ -148,6 +148,7 @@ class Course:
                 start_us=self._whole_ms_us(),
                 repeats_allowed=tuple(sorted(job.drill.repeats_allowed)),
                 burst=job.drill.load.shape is Shape.BURST,
+                early_ms=job.drill.early_ms,
             )
             with Ledger(job.directory, of, messages, self._now_us) as ledger:
                 self._within(ledger, clients, messages, topic)

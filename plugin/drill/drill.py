@@ -21,7 +21,8 @@ class Drill:
     so long after the one before it began, or later: once all that was due by then has come.
     ``recovers``: deliveries continue before the fault is undone, since another broker takes over.
     ``drained``: it first waits until everything due by then has come and the broker has its
-    acknowledgements.
+    acknowledgements. ``early_ms``: how early messages may come since the first fault, under a tracker of
+    Pulsar's.
     """
 
     name: str
@@ -37,3 +38,4 @@ class Drill:
     recovers: bool = False
     drained: bool = False
     repeats_allowed: frozenset[Cause] = UNAVOIDABLE
+    early_ms: int = 0

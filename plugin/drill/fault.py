@@ -36,6 +36,7 @@ class Need(StrEnum):
     ADMIN = "the admin URL"
     PREVIOUS = "a data directory that may be rewritten"
     NEWER = "a newer Pulsar beside its own"
+    ATTACHED = "brokers that tidegate attach has attached"
 
 
 class State(StrEnum):
@@ -185,6 +186,14 @@ class Stand(Protocol):
 
     def pulsar_version(self, name: str) -> str | None:
         """The version that the running broker ``name`` states; None without an answer."""
+        ...
+
+    def detach_all(self) -> str:
+        """Take all brokers back to Pulsar's own tracker, as the command does; returns the evidence."""
+        ...
+
+    def attach(self, name: str) -> str:
+        """Attach the broker ``name``, and restart it; returns the evidence."""
         ...
 
     def topic(self, drill: str, number: int) -> str:

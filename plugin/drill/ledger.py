@@ -54,7 +54,8 @@ class Round:
     ``start_us``: the event *start* tells it anew, once the messages before it are stored.
     ``repeats_allowed``: the causes (by name) for which messages may come again.
 
-    ``burst``: all of it must be stored before it is due.
+    ``burst``: all of it must be stored before it is due. ``early_ms``: how early messages may come since the
+    first fault.
     """
 
     drill: str
@@ -66,6 +67,7 @@ class Round:
     start_us: int
     repeats_allowed: tuple[str, ...] = ()
     burst: bool = False
+    early_ms: int = 0
     schema: int = SCHEMA
 
 

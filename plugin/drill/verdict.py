@@ -121,7 +121,8 @@ class Verdict:
     Times in the unit that ends their name; None for an event that did not happen.
 
     ``waits`` and ``kinds`` split lateness; ``steady`` is of the usual ones but bursts.
-    ``aborted``: it did not reach its end; ``lost`` counts what was overdue by then.
+    ``aborted``: it did not reach its end; ``lost`` counts what was overdue by then. ``too_early``: of the
+    early ones those that the drill does not permit.
     """
 
     passed: bool
@@ -131,6 +132,7 @@ class Verdict:
     received: int
     lost: int
     early: int
+    too_early: int
     earliest_ms: float
     repeated: int
     repeated_by_cause: dict[str, int]
@@ -169,7 +171,7 @@ def judge(record: Record) -> Verdict:
     first_us = first_receipts(len(plan), number, received_us)
     due_us = _due_us(record)
     confirmed = record.confirmed_us != NEVER
-    too_early = early(due_us[number], received_us)
+    ahead = early(due_us[number], received_us)
     got = first_us != NEVER
     timed = got & plan.delayed
     aborted = bool(record.failures) or not record.finished
@@ -184,7 +186,8 @@ def judge(record: Record) -> Verdict:
     silences = gaps(first_us[timed], first_us[timed], due_us[timed], _GAP_MIN_US)
     far = int(np.count_nonzero(confirmed & ~plan.expected))
     counts = {cause.value: int(np.count_nonzero(causes == index)) for index, cause in enumerate(Cause)}
-    early_us = due_us[number][too_early] - received_us[too_early]
+    early_us = due_us[number][ahead] - received_us[ahead]
+    permitted = (early_us <= record.round.early_ms * 1000) & (received_us[ahead] >= _first_fault_us(record))
     recoveries = [
         _recovery(strike, record, first_us, due_us, Lateness.of(late_us[strike_of == place]))
         for place, strike in enumerate(record.strikes)
@@ -197,7 +200,8 @@ def judge(record: Record) -> Verdict:
         unconfirmed=int(np.count_nonzero(~confirmed)),
         received=int(np.count_nonzero(got)),
         lost=int(np.count_nonzero(missing)),
-        early=int(np.count_nonzero(too_early)),
+        early=int(np.count_nonzero(ahead)),
+        too_early=int(np.count_nonzero(~permitted)),
         earliest_ms=float(early_us.max(initial=0)) / 1000,
         repeated=len(causes),
         repeated_by_cause=counts,
@@ -311,8 +315,8 @@ def _reasons(verdict: Verdict, record: Record) -> list[str]:
         reasons.append(f"{verdict.lost:,} messages were lost")
     elif _proves_nothing(verdict, record):
         reasons.append("nothing was due after the fault: the round proves nothing")
-    if verdict.early:
-        reasons.append(f"{verdict.early:,} messages came early, by {verdict.earliest_ms:,.0f} ms at most")
+    if verdict.too_early:
+        reasons.append(f"{verdict.too_early:,} messages came early, by {verdict.earliest_ms:,.0f} ms at most")
     if verdict.not_due_held is not None and verdict.not_due_held < verdict.not_due:
         reasons.append(f"of {verdict.not_due:,} messages not due yet only {verdict.not_due_held:,} are held")
     for cause, count in verdict.repeated_by_cause.items():

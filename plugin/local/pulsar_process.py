@@ -11,7 +11,7 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -81,6 +81,12 @@ class PulsarProcess(LocalProcess):
     def configure(self, conf: Mapping[str, str]) -> None:
         """New values for keys of the conf file, from the next start on."""
         self._conf |= conf
+
+    def start_from(self, pulsar_home: Path, *, without: Collection[str]) -> None:
+        """Another distribution from the next start on, with its own jars and its own values of some keys."""
+        self.pulsar_home = pulsar_home
+        self._jars = []
+        self._conf = {key: value for key, value in self._conf.items() if key not in without}
 
     def _prepare(self) -> tuple[list[str], dict[str, str]]:
         if shutil.which("java") is None and "JAVA_HOME" not in os.environ:

@@ -55,6 +55,12 @@ class Untouched(OwnStand):
     def clock_ahead_s(self, name: str) -> float | None:
         return 0.0
 
+    def detach_all(self) -> str:
+        raise FaultError("not every broker ran Tidegate's tracker")
+
+    def attach(self, name: str) -> str:
+        raise FaultError(f"{name} runs another tracker")
+
     def choose_pulsar(self, name: str, *, newer: bool) -> None:
         pass
 

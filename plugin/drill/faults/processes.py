@@ -165,6 +165,50 @@ class ChangePulsar:
         scene.bring_back(self.name)
 
 
+@dataclass(frozen=True)
+class DetachAll:
+    """All brokers go back to Pulsar's own tracker, one after the other."""
+
+    forgets: Forgets = Forgets.ORDERLY
+    rewinds: bool = False
+
+    @property
+    def what(self) -> str:
+        """In words."""
+        return "all brokers go back to Pulsar's own tracker, one by one"
+
+    def do(self, scene: Scene) -> str:
+        """Detach them, and ask each for its tracker."""
+        return scene.stand.detach_all()
+
+    def undo(self, scene: Scene) -> None:
+        """Start those that did not start."""
+        for name in ("broker-a", "broker-b"):
+            scene.bring_back(name)
+
+
+@dataclass(frozen=True)
+class Attach:
+    """A broker is attached, and restarted."""
+
+    name: str
+    forgets: Forgets = Forgets.ORDERLY
+    rewinds: bool = False
+
+    @property
+    def what(self) -> str:
+        """In words."""
+        return f"the {self.name} is attached"
+
+    def do(self, scene: Scene) -> str:
+        """Attach it, and ask it for its tracker."""
+        return scene.stand.attach(self.name)
+
+    def undo(self, scene: Scene) -> None:
+        """Start it, if it did not start."""
+        scene.bring_back(self.name)
+
+
 def _listed(names: tuple[str, ...]) -> str:
     return " and ".join(f"the {name}" for name in names)
 

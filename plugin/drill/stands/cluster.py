@@ -16,6 +16,7 @@ from typing import Any
 
 from tidegate.plugin.drill.fault import FaultError, Need, Part, State
 from tidegate.plugin.drill.stands.admin import StandAdmin
+from tidegate.plugin.drill.stands.attached import AttachedHomes
 from tidegate.plugin.drill.stands.local_part import LocalPart, Together
 from tidegate.plugin.drill.stands.standalone import (
     DAEMON_SETTINGS,
@@ -43,7 +44,8 @@ _POLL_S = 0.02
 class ClusterStand:
     """Two brokers with ``tracker``; ``jar`` is the shim.
 
-    ``newer_home``: a Pulsar that its brokers can be upgraded to, one by one.
+    ``newer_home``: a Pulsar that its brokers can be upgraded to, one by one. ``attached``: each broker has a
+    Pulsar home of its own, attached as by ``tidegate attach``, instead of a conf file with our keys.
     """
 
     name = "cluster"
@@ -60,6 +62,7 @@ class ClusterStand:
         guard: Guard,
         pause: Callable[[float], None],
         newer_home: Path | None = None,
+        attached: bool = False,
         heap_mib: int = 512,
         daemon_settings: Mapping[str, str] = DAEMON_SETTINGS,
     ) -> None:
@@ -86,6 +89,9 @@ class ClusterStand:
             pause=pause,
         )
         self._ours = ours
+        self._homes: AttachedHomes | None = None
+        if attached and ours and jar is not None:
+            self._homes = AttachedHomes(pulsar_home, work_dir, self.cluster.nodes, jar, pause)
         self._topic: str | None = None
         self._admin = StandAdmin(lambda: self._live()[0].broker.admin_url)
 
@@ -102,6 +108,8 @@ class ClusterStand:
         }
         if self._newer_home is not None:
             offered.add(Need.NEWER)
+        if self._homes is not None:
+            offered.add(Need.ATTACHED)
         return frozenset(offered | ({Need.DAEMON, Need.DATA} if self._ours else set()))
 
     @property
@@ -114,6 +122,8 @@ class ClusterStand:
 
     def start(self) -> None:
         """Start everything, and make the namespace that moves."""
+        if self._homes is not None:
+            self._homes.make()
         self.cluster.start()
         bundles = {"bundles": {"numBundles": 1, "boundaries": None}}
         self._admin.must("PUT", f"/namespaces/{NAMESPACE}", bundles)
@@ -178,6 +188,18 @@ class ClusterStand:
         admin_url = self._node(name).broker.admin_url
         return StandAdmin(lambda: admin_url).version()
 
+    def detach_all(self) -> str:
+        """By the code of the command."""
+        if self._homes is None:
+            raise FaultError("the brokers here have no homes of their own, so they could not be detached")
+        return self._homes.detach_all()
+
+    def attach(self, name: str) -> str:
+        """By the code of the command."""
+        if self._homes is None:
+            raise FaultError(f"the {name} has no home of its own, so it could not be attached")
+        return self._homes.attach(self._node(name))
+
     def topic(self, drill: str, number: int) -> str:
         """A new one for each round, at the first broker; the previous round's is deleted."""
         if self._topic is not None:
@@ -217,13 +239,13 @@ class ClusterStand:
         return "pulsar://" + ",".join(one.broker.service_url.partition("://")[2] for one in self._live())
 
     def wait_usable(self, topic: str) -> None:
-        """Return when a broker that answers has the topic, and is connected to its daemon."""
+        """Return when a broker that answers has the topic, and, if attached, is connected to its daemon."""
         deadline_s = time.monotonic() + _USABLE_TIMEOUT_S
         while (owner := self.owner(topic)) is None:
             if time.monotonic() > deadline_s:
                 raise UserError(f"no broker had {topic} within {_USABLE_TIMEOUT_S:.0f} s")
             self._pause(_POLL_S)
-        if self._ours:
+        if self._ours and (self._homes is None or self._homes.attached(owner)):
             wait_for_broker(owner.daemon, self._pause)
 
     def delayed(self, topic: str, subscription: str) -> int | None:

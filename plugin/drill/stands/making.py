@@ -13,7 +13,7 @@ from tidegate.plugin.drill.stands.standalone import Standalone
 from tidegate.plugin.drill.stands.trackers import NO_INDEX_LOG, is_ours
 from tidegate.plugin.local.guard import Guard
 
-_OF_DAEMONS = frozenset({Need.DAEMON, Need.DATA, Need.DISK, Need.PREVIOUS})
+_OF_DAEMONS = frozenset({Need.DAEMON, Need.DATA, Need.DISK, Need.PREVIOUS, Need.ATTACHED})
 
 
 class Kind(StrEnum):
@@ -21,12 +21,15 @@ class Kind(StrEnum):
 
     STANDALONE = "broker"
     CLUSTER = "cluster of two brokers"
+    ATTACHED = "cluster of two attached brokers"
     CLOCKS = "broker whose clock can be set"
     SMALL_DISK = "broker beside a daemon with a small disk"
 
 
 def kind_for(needs: Collection[Need]) -> Kind:
     """The smallest kind that meets the needs."""
+    if Need.ATTACHED in needs:
+        return Kind.ATTACHED
     if {Need.TWO_BROKERS, Need.MACHINES, Need.MOVE, Need.BOOKIE}.intersection(needs):
         return Kind.CLUSTER
     if Need.CLOCK in needs:
@@ -57,9 +60,17 @@ def make_stand(
     pause: Callable[[float], None],
 ) -> RunningStand:
     """Make a stand of that kind, not yet started."""
-    if kind is Kind.CLUSTER:
+    if kind in {Kind.CLUSTER, Kind.ATTACHED}:
         return ClusterStand(
-            tracker, pulsar_home, jar, work_dir, socket_dir, guard=guard, pause=pause, newer_home=newer_home
+            tracker,
+            pulsar_home,
+            jar,
+            work_dir,
+            socket_dir,
+            guard=guard,
+            pause=pause,
+            newer_home=newer_home,
+            attached=kind is Kind.ATTACHED,
         )
     socket_path = socket_dir / "tidegate.sock"
     return Standalone(

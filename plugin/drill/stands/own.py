@@ -203,6 +203,14 @@ class OwnStand:
         """Not ours."""
         raise FaultError(f"the disk of that daemon is not {'filled' if full else 'freed'}")
 
+    def detach_all(self) -> str:
+        """Not ours."""
+        raise FaultError("the brokers there are not detached by a drill")
+
+    def attach(self, name: str) -> str:
+        """Not ours."""
+        raise FaultError(f"the {name} there is not attached by a drill")
+
     def choose_pulsar(self, name: str, *, newer: bool) -> None:
         """Not ours."""
         raise FaultError(f"the {name} of that cluster is not {'upgraded' if newer else 'downgraded'}")

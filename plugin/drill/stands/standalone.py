@@ -221,6 +221,14 @@ class Standalone:
         self._disk.free()
         return 0
 
+    def detach_all(self) -> str:
+        """Impossible here."""
+        raise FaultError("the brokers there are not detached by a drill")
+
+    def attach(self, name: str) -> str:
+        """Impossible here."""
+        raise FaultError(f"the {name} there is not attached by a drill")
+
     def choose_pulsar(self, name: str, *, newer: bool) -> None:
         """The broker's home for its next start."""
         if name != "broker":

@@ -84,6 +84,28 @@ def test_early_lost_and_unconfirmed_fail(tmp_path: Path) -> None:
     assert "never confirmed" in told
 
 
+@pytest.mark.parametrize(
+    ("early_s", "reasons"),
+    [
+        ([0.0, 0.9, 0.9], []),
+        ([0.0, 1.1, 0.9], ["1 messages came early, by 1,100 ms at most"]),
+        # Before the first fault nothing has another tracker.
+        ([0.1, 0.9, 0.9], ["1 messages came early, by 900 ms at most"]),
+    ],
+)
+def test_early_ones_of_pulsars_tracker_are_counted_and_permitted(
+    tmp_path: Path, early_s: list[float], reasons: list[str]
+) -> None:
+    made = HandMade(tmp_path / "ledger", [2.0, 10.0, 12.0], replace(round_of(), early_ms=1_000))
+    made.confirm([0, 1, 2])
+    made.strike(4.0, 6.0)
+    for number, due_s in enumerate((2.0, 10.0, 12.0)):
+        made.receive(number, due_s - early_s[number])
+    verdict = judge(made.read())
+    assert verdict.reasons == reasons
+    assert verdict.early == sum(one > 0 for one in early_s)
+
+
 def test_a_burst_of_which_a_part_was_stored_too_late_was_not_done(tmp_path: Path) -> None:
     made = HandMade(tmp_path / "ledger", [1.0, 1.0], replace(round_of(), burst=True))
     made.confirm([0])
