@@ -170,12 +170,20 @@ class PersistJob:
         self._unbroken = 0
         self.spilled_entries = 0
         """How many of `staged_entries` have been written. Read by the core's thread while this runs."""
+        self.in_order: SortedEntries | None = None
+        """The staged entries that are held, sorted, while `run` has them; for any thread."""
         self.between: Callable[[], None] = lambda: None
         """Called by `run` now and then."""
 
     def run(self) -> None:
         """Do the whole persist."""
-        staged = SortedEntries.of(self._live(), unique=True)
+        try:
+            self._run()
+        finally:
+            self.in_order = None
+
+    def _run(self) -> None:
+        staged = self.in_order = SortedEntries.of(self._live(), unique=True)
         self._find_lost(staged)
         near = self._near(staged)
         self.result.carried = staged.entries(*near)

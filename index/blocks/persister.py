@@ -23,6 +23,7 @@ from tidegate.index.clock import Clock
 from tidegate.index.entries.checks import require
 from tidegate.index.entries.distinct import ledgers_of
 from tidegate.index.entries.entry import Entries
+from tidegate.index.entries.sort import SortedEntries
 from tidegate.index.errors import StorageError, TidegateIndexError
 from tidegate.index.format import keys
 from tidegate.index.format.keys import SliceId
@@ -139,6 +140,11 @@ class Persister:
     def frozen_entries(self) -> int:
         """Entries that the persist on its way has taken and not spilled yet."""
         return 0 if self._job is None else self._job.staged_entries - self._job.spilled_entries
+
+    @property
+    def frozen_in_order(self) -> SortedEntries | None:
+        """What that persist has taken, sorted; None before and after it has that."""
+        return None if self._job is None or self._job_is_stale else self._job.in_order
 
     def begin_persist(self, now_ms: int) -> PersistJob:
         """Take everything for a persist. Cheap: snapshots share their bitmaps, arrays are not copied."""

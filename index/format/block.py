@@ -9,12 +9,12 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from tidegate.index.entries.entry import Entries, EntryKey, bounds
+from tidegate.index.entries.entry import Entries, EntryKey, Int64Array, bounds
 from tidegate.index.errors import CorruptBlockError, CorruptRecordError
 from tidegate.index.format import keys
 from tidegate.index.format.envelope import unwrap, wrap
 from tidegate.index.format.keys import SliceId
-from tidegate.index.format.packing import pack_entries, unpack_entries
+from tidegate.index.format.packing import pack_entries, unpack_entries, unpack_times
 from tidegate.index.store import Store
 
 ENTRIES_MAX = 65_536
@@ -99,13 +99,7 @@ def decode_block(value: bytes) -> Entries:
 
 def load_block(store: Store, subscription_id: int, slice_id: SliceId, descriptor: BlockDescriptor) -> Entries:
     """Read a block. Raises CorruptBlockError if it is missing, damaged or not the one described."""
-    try:
-        value = store.get(keys.block_key(subscription_id, slice_id, descriptor.block_id))
-    except CorruptRecordError as error:
-        raise CorruptBlockError(f"block {descriptor.block_id} of slice {slice_id}: {error}") from error
-    if value is None:
-        raise CorruptBlockError(f"block {descriptor.block_id} of slice {slice_id} is missing")
-    entries = decode_block(value)
+    entries = decode_block(_read(store, subscription_id, slice_id, descriptor))
     if (len(entries), entries.key(0), int(entries.deliver_at_ms[-1]), *bounds(entries.ledger_id)) != (
         descriptor.entries,
         descriptor.first,
@@ -113,5 +107,34 @@ def load_block(store: Store, subscription_id: int, slice_id: SliceId, descriptor
         descriptor.min_ledger_id,
         descriptor.max_ledger_id,
     ):
-        raise CorruptBlockError(f"block {descriptor.block_id} of slice {slice_id} is not the one described")
+        raise _another(slice_id, descriptor)
     return entries
+
+
+def load_times(
+    store: Store, subscription_id: int, slice_id: SliceId, descriptor: BlockDescriptor
+) -> Int64Array:
+    """The due times of a block, ascending. A third of the work of `load_block`, and its errors."""
+    value = _read(store, subscription_id, slice_id, descriptor)
+    try:
+        times_ms = unpack_times(unwrap(keys.BLOCK, value)[_HEADER.size :], ENTRIES_MAX)
+    except CorruptRecordError as error:
+        raise CorruptBlockError(str(error)) from error
+    ends_ms = (descriptor.first[0], descriptor.last_deliver_at_ms)
+    if len(times_ms) != descriptor.entries or (int(times_ms[0]), int(times_ms[-1])) != ends_ms:
+        raise _another(slice_id, descriptor)
+    return times_ms
+
+
+def _read(store: Store, subscription_id: int, slice_id: SliceId, descriptor: BlockDescriptor) -> bytes:
+    try:
+        value = store.get(keys.block_key(subscription_id, slice_id, descriptor.block_id))
+    except CorruptRecordError as error:
+        raise CorruptBlockError(f"block {descriptor.block_id} of slice {slice_id}: {error}") from error
+    if value is None:
+        raise CorruptBlockError(f"block {descriptor.block_id} of slice {slice_id} is missing")
+    return value
+
+
+def _another(slice_id: SliceId, descriptor: BlockDescriptor) -> CorruptBlockError:
+    return CorruptBlockError(f"block {descriptor.block_id} of slice {slice_id} is not the one described")

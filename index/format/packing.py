@@ -59,6 +59,17 @@ def unpack_entries(data: memoryview, entries_max: int = _COUNT_MAX) -> Entries:
     return Entries(columns[0], columns[1], columns[2])
 
 
+def unpack_times(data: memoryview, entries_max: int) -> Int64Array:
+    """The first column of what `unpack_entries` reads, its due times, with the rest unread."""
+    try:
+        (count,) = _COUNT.unpack_from(data)
+        if count > entries_max:
+            raise CorruptRecordError(f"{count} entries where {entries_max} can be")
+        return _unpack_column(data, _COUNT.size, count)[0]
+    except struct.error as error:
+        raise CorruptRecordError(f"entries are cut short: {error}") from error
+
+
 def _pack_column(column: Int64Array, compress: bool) -> bytes:
     """One column as differences from its minimum, in the least bytes a value or by pcodec."""
     if not len(column):

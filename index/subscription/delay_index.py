@@ -29,7 +29,7 @@ from tidegate.index.stats import IndexStats
 from tidegate.index.subscription.context import Context, Notices
 from tidegate.index.subscription.parts import Parts
 from tidegate.index.timeline.page_reader import PageReader
-from tidegate.index.timeline.tide import Outline
+from tidegate.index.timeline.tide import Frozen, Outline
 
 
 class DelayIndex:
@@ -273,10 +273,11 @@ class DelayIndex:
         """
         if self._absent:
             raise BlockAwayError("a part of it")
-        parts, blocks = self.timeline.outline()
+        parts, frozen, blocks = self.timeline.outline()
         store, subscription_id = self._context.store, self.own_journal.subscription_id
         held, moved = self.state.held.snapshot(), self.state.moved.snapshot()
-        return Outline(store, subscription_id, held, parts, blocks, moved=moved)
+        taken = Frozen(frozen, self._persister.frozen_in_order)
+        return Outline(store, subscription_id, held, parts, blocks, moved=moved, frozen=taken)
 
     def remove(self) -> None:
         """Give the subscription's share of the journal back: it is gone."""

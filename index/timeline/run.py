@@ -42,6 +42,10 @@ class Run:
     def __len__(self) -> int:
         return len(self.entries) - self.at
 
+    def left(self) -> Entries:
+        """The entries not consumed; a view."""
+        return self.entries.part(self.at, len(self.entries))
+
     def key(self) -> EntryKey:
         """Key of the first entry not consumed. There must be one."""
         return self.entries.key(self.at)

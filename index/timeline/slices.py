@@ -22,6 +22,7 @@ from tidegate.index.timeline.in_flight import InFlightEntries
 from tidegate.index.timeline.merge import Item, RunHeap
 from tidegate.index.timeline.run import Run
 from tidegate.index.timeline.sources import Sources
+from tidegate.index.timeline.tide import Part
 
 Load = Callable[["Block"], Entries | None]
 """Reads a block; None if it is corrupt (the loader has reported it)."""
@@ -218,15 +219,18 @@ class Slice:
             require(key == descriptor.first, f"block {descriptor} is in the heap at {key}")
             sources.coming.add(entries)
 
-    def outline(self) -> tuple[list[Entries], list[BlockDescriptor]]:
+    def outline(self) -> tuple[list[Part], list[BlockDescriptor]]:
         """The entries in memory, as immutable arrays, and the blocks of which nothing was consumed."""
         if not self.active:
             return [], list(self.descriptors)
-        loaded = self.in_flight.parts()
+        loaded = [Part(part) for part in self.in_flight.parts()]
         untouched = []
         for block in self.blocks.values():
             if block.run is not None:
-                loaded.append(block.run.entries.part(block.run.at, len(block.run.entries)))
+                if len(block.run):
+                    loaded.append(
+                        Part.of_sorted(block.run.entries.part(block.run.at, len(block.run.entries)))
+                    )
             elif not block.consumed:
                 untouched.append(block.descriptor)
         return loaded, untouched

@@ -21,6 +21,7 @@ from tidegate.index.timeline.in_flight import InFlightEntries
 from tidegate.index.timeline.merge import Item, RunHeap
 from tidegate.index.timeline.run import Run
 from tidegate.index.timeline.sources import Sources
+from tidegate.index.timeline.tide import Part
 
 _PART_MIN = 1_024
 _BUFFER_MIN = 16
@@ -33,7 +34,7 @@ class Chunk:
     Small additions are copied together: one array for each would take ten times the memory of its entries.
     """
 
-    __slots__ = ("_buffer", "_buffered", "_parts", "_staging", "count", "first_ms")
+    __slots__ = ("_buffer", "_buffered", "_parts", "_staging", "count", "first_ms", "last_ms")
     stored = False
 
     def __init__(self, staging: Staging) -> None:
@@ -43,11 +44,13 @@ class Chunk:
         self._buffered = 0
         self.count = 0
         self.first_ms = 0
+        self.last_ms = 0
 
     def append(self, entries: Entries) -> None:
         """Add entries (at least one)."""
-        first_ms, _ = bounds(entries.deliver_at_ms)
+        first_ms, last_ms = bounds(entries.deliver_at_ms)
         self.first_ms = min(self.first_ms, first_ms) if self.count else first_ms
+        self.last_ms = max(self.last_ms, last_ms) if self.count else last_ms
         self.count += len(entries)
         if len(entries) >= _PART_MIN:
             self._parts.append(entries)
@@ -148,9 +151,15 @@ class Staging:
 
     def waiting(self) -> list[Entries]:
         """All entries that will be popped without a rewind, in no order."""
-        return [part for chunk in self._chunks for part in chunk.parts()] + [
-            run.entries.part(run.at, len(run.entries)) for run in self._runs
+        return [part for chunk in self._chunks for part in chunk.parts()] + [run.left() for run in self._runs]
+
+    def outline(self) -> list[Part]:
+        """As `parts`, with what is known of their times."""
+        found = [
+            Part(part, chunk.first_ms, chunk.last_ms) for chunk in self._chunks for part in chunk.parts()
         ]
+        found += [Part.of_sorted(run.left()) for run in self._runs if len(run)]
+        return found + [Part(part) for part in self.in_flight.parts()]
 
     def rewind(self) -> None:
         """Stage the entries in flight once more."""

@@ -1,8 +1,8 @@
 """Counts the entries of one subscription by due time, at one moment.
 
 The core's thread takes an outline, at the cost of a pointer a block; any other thread counts. Invariants:
-- entries in memory are counted one by one. Each held entry is in memory or in a block, so if there are as
-  many of both as are held, each is held once, and nobody looks them up;
+- entries in memory are counted one by one, sorted ones by a search. Each held entry is in memory or in a
+  block, so if there are as many of both as are held, each is held once, and nobody looks them up;
 - a block within one bucket counts by its descriptor; one that straddles a border counts by what `Borders`
   remembers of it, is decoded while that is cheap, else its entries are spread over its time;
 - an entry of a moved position counts at the time that holds for it, from memory;
@@ -12,26 +12,57 @@ The core's thread takes an outline, at the cost of a pointer a block; any other 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from tidegate.index.entries.entry import Entries, Int64Array, bounds
-from tidegate.index.entries.sort import sort_entries
-from tidegate.index.format.block import BlockDescriptor, load_block
+from tidegate.index.entries.sort import SortedEntries, sort_entries
+from tidegate.index.format.block import BlockDescriptor, load_block, load_times
 from tidegate.index.format.keys import SliceId
 from tidegate.index.state.moved import MovedSnapshot
 from tidegate.index.state.positions import PositionSet
 from tidegate.index.store import Store
 
+_Piece = TypeVar("_Piece", Int64Array, npt.NDArray[np.uint32])
 EXACT_MAX = 1 << 20
 """Up to so many stored entries a tide is exact; decoding 65,536 takes about a millisecond."""
 DECODED_MAX = 1 << 18
-"""Beyond, so many are decoded for one tide."""
+"""Beyond, so many are decoded for one tide, less `READ_COST` for each block."""
+READ_COST = 1 << 12
+"""To read a block takes as long as to decode so many entries."""
 BORDERS_MAX = 1 << 14
 PIECE = 1 << 16
 """The number of entries in memory of one count; their times fit into the processor's cache."""
+SPAN_MAX_MS = 1 << 32
+"""Within such a span, 49 days, times are counted in 32 bits, in half the time."""
+PAIRS_MAX = 1 << 12
+"""Up to so many pairs of buckets two times are counted at once."""
+
+
+class Part(NamedTuple):
+    """Entries in memory; first_ms, last_ms: bounds of their due times, None if nobody knows them."""
+
+    entries: Entries
+    first_ms: int | None = None
+    last_ms: int | None = None
+    is_sorted: bool = False
+
+    @classmethod
+    def of_sorted(cls, entries: Entries) -> Part:
+        """Of entries in their order, at least one."""
+        times_ms = entries.deliver_at_ms
+        return cls(entries, int(times_ms[0]), int(times_ms[-1]), True)
+
+
+class Frozen(NamedTuple):
+    """Entries that a persist has taken, in no order; and sorted, as of its begin, once it has sorted them."""
+
+    parts: Sequence[Part]
+    in_order: SortedEntries | None
 
 
 class Borders:
@@ -92,15 +123,18 @@ class Outline:
         store: Store,
         subscription_id: int,
         held: PositionSet,
-        parts: Sequence[Entries],
+        parts: Sequence[Part],
         blocks: Sequence[tuple[SliceId, BlockDescriptor]],
         *,
         moved: MovedSnapshot,
+        frozen: Frozen,
     ) -> None:
         self._store = store
         self._subscription_id = subscription_id
         self._held = held
-        self._parts = parts
+        self._parts = (*parts, *frozen.parts)
+        self._unfrozen = parts
+        self._in_order = frozen.in_order
         self._blocks = blocks
         self._moved = moved
 
@@ -108,8 +142,11 @@ class Outline:
     def last_ms(self) -> int | None:
         """An upper bound of the due times; None if there is no entry."""
         times = [block.last_deliver_at_ms for _, block in self._blocks]
-        parts = (*self._parts, self._moved.entries())
-        times += [int(part.deliver_at_ms.max()) for part in parts if len(part)]
+        for part in (*self._parts, Part(self._moved.entries())):
+            if part.last_ms is not None:
+                times.append(part.last_ms)
+            elif len(part.entries):
+                times.append(int(part.entries.deliver_at_ms.max()))
         return max(times, default=None)
 
     def tide(self, edges: Int64Array, borders: Borders | None = None) -> Tide:
@@ -121,38 +158,52 @@ class Outline:
         borders = Borders() if borders is None else borders
         sizes = np.array([block.entries for _, block in self._blocks], dtype=np.int64)
         stored = int(sizes.sum())
-        parts = self._parts
-        inexact = 0
-        if self._moved or sum(map(len, parts)) + stored != len(self._held):
-            parts = [self._held_of(parts)]
-            inexact = abs(len(parts[0]) + stored - len(self._held))  # stored entries that are held no more
-        if inexact and stored <= EXACT_MAX:
-            entries = self._held_of([*self._parts, *(self._load(*one) for one in self._blocks)])
-            return _counted(_histogram(entries.deliver_at_ms, edges), 0)
+        parts: Sequence[Part] = self._parts
         counts = np.zeros(len(edges) + 1, dtype=np.int64)
-        for times_ms in _pieces(parts):
-            counts += _histogram(times_ms, edges)
+        inexact = 0
+        if self._moved or _size(parts) + stored != len(self._held):
+            held = self._held_of([part.entries for part in parts])
+            inexact = abs(len(held) + stored - len(self._held))  # stored entries that are held no more
+            parts = [Part(held)]
+        elif self._in_order is not None and len(self._in_order) + _size(self._unfrozen) == _size(parts):
+            # All that were frozen are here once and held, so they are those that the persist has sorted.
+            counts += _counts(list(map(self._in_order.index_of, edges.tolist())), len(self._in_order))
+            parts = self._unfrozen
+        if inexact and stored <= EXACT_MAX:
+            entries = self._held_of(
+                [*(part.entries for part in self._parts), *(self._load(*one) for one in self._blocks)]
+            )
+            return _counted(_histogram(entries.deliver_at_ms, edges), 0)
+        counts += _count(parts, edges)
         first = _places(np.array([block.first[0] for _, block in self._blocks], dtype=np.int64), edges)
         last = _places(
             np.array([block.last_deliver_at_ms for _, block in self._blocks], dtype=np.int64), edges
         )
         within = first == last
         counts += np.bincount(first[within], sizes[within], minlength=len(edges) + 1).astype(np.int64)
-        left = max(stored, DECODED_MAX) if stored <= EXACT_MAX else DECODED_MAX
-        for at in np.flatnonzero(~within).tolist():
+        left = DECODED_MAX
+        straddling = np.flatnonzero(~within)
+        found = [0] * (len(edges) + 1)  # Python's numbers: two or three of a block are too few for an array
+        for at, start, stop in zip(
+            straddling.tolist(), first[straddling].tolist(), last[straddling].tolist(), strict=True
+        ):
             slice_id, block = self._blocks[at]
-            inner = edges[first[at] : last[at]]
-            times = inner.tolist()
+            times = edges[start:stop].tolist()
             below = borders.find(self._subscription_id, slice_id, block, times)
-            if below is None and block.entries <= left:
-                left -= block.entries
-                below = np.searchsorted(self._load(slice_id, block).deliver_at_ms, inner).tolist()
+            if below is None and (stored <= EXACT_MAX or block.entries + READ_COST <= left):
+                left -= block.entries + READ_COST
+                times_ms = load_times(self._store, self._subscription_id, slice_id, block)
+                below = np.searchsorted(times_ms, edges[start:stop]).tolist()
                 borders.note(self._subscription_id, slice_id, block, times, below)
             if below is None:
                 counts += _spread(block, edges)
                 inexact += block.entries
             else:
-                counts[first[at] : last[at] + 1] += np.diff(below, prepend=0, append=block.entries)
+                before = 0
+                for bucket, count in enumerate((*below, block.entries), start):
+                    found[bucket] += count - before
+                    before = count
+        counts += np.array(found, dtype=np.int64)
         return _counted(counts, inexact)
 
     def find(self, positions: PositionSet) -> Entries:
@@ -168,7 +219,8 @@ class Outline:
     def find_own(self, positions: PositionSet) -> Entries:
         """As `find`, with the messages' own times; without entries that were never here with these."""
         ledgers = positions.ledgers()
-        found = [part.take(positions.contains(part)) for part in self._parts]
+        parts = [part.entries for part in self._parts]
+        found = [part.take(positions.contains(part)) for part in parts]
         for slice_id, block in self._blocks:
             if any(block.min_ledger_id <= one <= block.max_ledger_id for one in ledgers):
                 entries = self._load(slice_id, block)
@@ -179,30 +231,120 @@ class Outline:
         return load_block(self._store, self._subscription_id, slice_id, block)
 
     def _held_of(self, parts: Sequence[Entries]) -> Entries:
-        """The held entries of these and the moved ones, each once; repeats may differ by rounding only."""
-        entries = Entries.concat((self._moved.without(Entries.concat(parts)), self._moved.entries()))
-        entries = entries.take(self._held.contains(entries))
-        if PositionSet.of_entries(entries).count_in(self._held) == len(entries):
-            return entries
-        return sort_entries(entries, unique=True)
+        """The held entries of these and the moved ones, each once; repeats may differ by rounding only.
+
+        A piece at a time, because the making of a bitmap keeps all other threads waiting.
+        """
+        kept, seen, repeated = [], PositionSet(), False
+        own = map(self._moved.without, _in_pieces(parts))
+        for piece in itertools.chain(own, _in_pieces([self._moved.entries()])):
+            entries = piece.take(self._held.contains(piece))
+            positions = PositionSet.of_entries(entries)
+            repeated = repeated or len(positions) < len(entries) or not seen.isdisjoint(positions)
+            seen.update(positions)
+            kept.append(entries)
+        return sort_entries(Entries.concat(kept), unique=True) if repeated else Entries.concat(kept)
+
+
+def _in_pieces(parts: Sequence[Entries]) -> Iterator[Entries]:
+    """All entries, at most `PIECE` at a time."""
+    group: list[Entries] = []
+    count = 0
+    for part in parts:
+        for start in range(0, len(part), PIECE):
+            one = part.part(start, min(len(part), start + PIECE))
+            if count + len(one) > PIECE:
+                yield Entries.concat(group)
+                group, count = [], 0
+            group.append(one)
+            count += len(one)
+    if group:
+        yield Entries.concat(group)
 
 
 def _counted(counts: Int64Array, inexact: int) -> Tide:
     return Tide(int(counts[0]), counts[1:-1], int(counts[-1]), inexact)
 
 
-def _pieces(parts: Sequence[Entries]) -> Iterator[Int64Array]:
-    """The times of all parts, in one array again and again; the caller may overwrite it."""
-    piece = np.empty(PIECE, dtype=np.int64)  # one for all: fresh pages would take longer than the counting
-    count = 0
+def _size(parts: Sequence[Part]) -> int:
+    return sum(len(part.entries) for part in parts)
+
+
+def _count(parts: Sequence[Part], edges: Int64Array) -> Int64Array:
+    """The entries of all parts by bucket, as `_histogram`."""
+    counts = np.zeros(len(edges) + 1, dtype=np.int64)
+    first_edge_ms, second_edge_ms, last_edge_ms = int(edges[0]), int(edges[1]), int(edges[-1])
+    step_ms = int(edges[-1] - edges[-2])
+    origin_ms = second_edge_ms - 2 * step_ms
+    even = second_edge_ms - first_edge_ms <= step_ms and not np.any(np.diff(edges[1:]) != step_ms)
+    narrow = even and last_edge_ms - origin_ms < SPAN_MAX_MS
+    near, far = [], []
     for part in parts:
+        times_ms = part.entries.deliver_at_ms
+        if part.is_sorted:
+            counts += _counts(np.searchsorted(times_ms, edges).tolist(), len(times_ms))
+        elif (
+            narrow
+            and part.first_ms is not None
+            and part.last_ms is not None
+            and first_edge_ms <= part.first_ms
+            and part.last_ms < last_edge_ms
+        ):
+            near.append(times_ms)
+        else:
+            far.append(times_ms)
+    if near:
+        counts += _count_near(near, origin_ms, step_ms, len(edges) + 1)
+    piece = np.empty(PIECE if far else 0, dtype=np.int64)
+    for times_ms in _pieces(far, piece):
+        counts += _histogram(times_ms, edges)
+    return counts
+
+
+def _count_near(parts: Sequence[Int64Array], origin_ms: int, step_ms: int, buckets: int) -> Int64Array:
+    """How many times are in each bucket: steps from the origin on, less than `SPAN_MAX_MS` all of them.
+
+    In 32 bits, and two times together: a count of pairs takes half the time of a count of times.
+    """
+    in_pairs = buckets * buckets <= PAIRS_MAX
+    counts = np.zeros(buckets * buckets if in_pairs else buckets, dtype=np.int64)
+    odd = []
+    for piece in _pieces(parts, np.empty(PIECE, dtype=np.uint32)):
+        np.subtract(piece, np.uint32(origin_ms & (SPAN_MAX_MS - 1)), out=piece)  # right modulo 2^32
+        np.floor_divide(piece, np.uint32(step_ms), out=piece)
+        half = len(piece) // 2
+        if not in_pairs:
+            counts += np.bincount(piece, minlength=len(counts))
+            continue
+        if len(piece) % 2:
+            odd.append(int(piece[-1]))
+        pairs = np.multiply(piece[:half], np.uint32(buckets), out=piece[:half])
+        np.add(pairs, piece[half : 2 * half], out=pairs)
+        counts += np.bincount(pairs, minlength=len(counts))
+    if not in_pairs:
+        return counts
+    table = counts.reshape(buckets, buckets)
+    last: Int64Array = np.bincount(np.array(odd, dtype=np.int64), minlength=buckets)
+    last += table.sum(axis=0) + table.sum(axis=1)
+    return last
+
+
+def _counts(below: Sequence[int], total: int) -> Int64Array:
+    """By bucket, from the numbers of entries before each edge."""
+    return np.diff(below, prepend=0, append=total)
+
+
+def _pieces(parts: Sequence[Int64Array], piece: _Piece) -> Iterator[_Piece]:
+    """The times of all parts, cast, in one array again and again; the caller may overwrite it."""
+    count = 0
+    for times_ms in parts:
         start = 0
-        while start < len(part):
-            taken = part.deliver_at_ms[start : start + PIECE - count]
+        while start < len(times_ms):
+            taken = times_ms[start : start + len(piece) - count]
             piece[count : count + len(taken)] = taken
             start += len(taken)
             count += len(taken)
-            if count == PIECE:
+            if count == len(piece):
                 yield piece
                 count = 0
     if count:

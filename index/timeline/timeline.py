@@ -39,6 +39,7 @@ from tidegate.index.timeline.run import Run
 from tidegate.index.timeline.slices import Block, BlockOwner, Load, Slice
 from tidegate.index.timeline.sources import Sources
 from tidegate.index.timeline.staging import Staging
+from tidegate.index.timeline.tide import Part
 
 _BLOCK_MEMORY_BYTES = 600
 _STALE_MOVED_MAX = 4_096
@@ -432,15 +433,15 @@ class Timeline:
             for block in each.blocks.values()
         ]
 
-    def outline(self) -> tuple[list[Entries], list[tuple[SliceId, BlockDescriptor]]]:
-        """Entries with their own times that may be held: in memory, or untouched blocks."""
-        parts, blocks = self.parts(), []
+    def outline(self) -> tuple[list[Part], list[Part], list[tuple[SliceId, BlockDescriptor]]]:
+        """Entries with their own times that may be held: in memory, frozen, and untouched blocks."""
+        parts, blocks = self._staging.outline(), []
         for each in self._slices.values():
             if not each.finished:
                 loaded, untouched = each.outline()
                 parts += loaded
                 blocks += [(each.id, descriptor) for descriptor in untouched]
-        return parts, blocks
+        return parts, [] if self._frozen is None else self._frozen.outline(), blocks
 
     def _slice(self, slice_id: SliceId) -> Slice:
         each = self._slices.get(slice_id)

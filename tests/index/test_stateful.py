@@ -334,7 +334,7 @@ class IndexMachine(RuleBasedStateMachine):
             assert outline.tide(edges, self.borders)[3] == 0
             assert len(self.borders) <= BORDERS
             for decoded_max, borders in ((-1, None), (3, None), (3, self.borders)):
-                with patch.multiple(tide, EXACT_MAX=-1, DECODED_MAX=decoded_max):
+                with patch.multiple(tide, EXACT_MAX=-1, DECODED_MAX=decoded_max, READ_COST=0):
                     before, counts, after, inexact = outline.tide(edges, borders)
                 off = [abs(one - other) for one, other in zip([before, *counts, after], true, strict=True)]
                 assert max(off) <= inexact
