@@ -26,8 +26,10 @@ BASE = "/tidegate/v1"
 DOMAINS: Mapping[str, tuple[str, ...]] = {
     "persistent": ("tenant", "namespace", "topic"),
     "segment": ("tenant", "namespace", "topic", "segment"),
+    "topic": ("tenant", "namespace", "topic"),
 }
-"""The names of a topic by its domain. A partition is a topic, ``orders-partition-3``."""
+"""The names of a topic by its domain; ``topic``: a scalable one, all of its segments. A partition is a topic,
+``orders-partition-3``."""
 NAMESPACE_DOMAIN = "persistent"
 """The domain in the path of a namespace, whose topics may be of any."""
 LIMIT_MAX = 10_000

@@ -65,7 +65,9 @@ class Peeking:
 
         It says how many messages were `read` for it, and how many bytes (`read_bytes`).
         """
-        of = {partition_of(index.name): index for index in indexes}
+        of: dict[int | None, list[DelayIndex]] = {}  # segments of a scalable topic have no number
+        for index in indexes:
+            of.setdefault(partition_of(index.name), []).append(index)
         positions: dict[int | None, PositionSet] = {}
         for entry in page["entries"]:
             position, partition = parse_id(entry["message_id"])
@@ -73,8 +75,12 @@ class Peeking:
         matching: dict[int | None, PositionSet] = {}
         read_bytes = 0
         for partition, some in positions.items():
-            matching[partition], size = await self._matching(of[partition], some, sought)
-            read_bytes += size
+            found = matching[partition] = PositionSet()
+            for index in of[partition]:
+                mine = some if len(of[partition]) == 1 else index.state.held_among(some)
+                matched, size = await self._matching(index, mine, sought)
+                found.update(matched)
+                read_bytes += size
         kept = [one for one in page["entries"] if _is_in(matching, one["message_id"])]
         return page | {"entries": kept, "read": len(page["entries"]), "read_bytes": read_bytes}
 

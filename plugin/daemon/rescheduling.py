@@ -16,7 +16,7 @@ import numpy as np
 from tidegate.index import Catalog, Clock, DelayIndex, Entries, PositionSet, sort_entries
 from tidegate.plugin.daemon.broker_changes import PATIENCE_S, BrokerChanges, Outcome, Owner
 from tidegate.plugin.daemon.ownership import Ownership
-from tidegate.plugin.daemon.selection import name_of, named, without_partition
+from tidegate.plugin.daemon.selection import name_of, named, whole_topic
 from tidegate.plugin.daemon.stream import Stream
 from tidegate.plugin.daemon.turns import Turns
 from tidegate.plugin.errors import NotNowError, UserError
@@ -70,7 +70,7 @@ class Rescheduling(BrokerChanges[Entries]):
     async def change(self, request: dict[str, object]) -> dict[str, Any]:
         """See ``BrokerChanges``. A span waits for the changes before it, and others wait for it."""
         first = named(self._catalog, *name_of(request))[0].name
-        turns = self._turns.setdefault((without_partition(first.topic), first.subscription), Turns())
+        turns = self._turns.setdefault((whole_topic(first.topic), first.subscription), Turns())
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await turns.take(alone=request.get("by_ms") is not None and not request.get("dry_run"))

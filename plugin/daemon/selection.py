@@ -1,7 +1,7 @@
 """The subscriptions that a request names.
 
 A topic may omit the defaults that Pulsar's tools omit; a partitioned topic without a partition means all
-those that the daemon has. In a pattern a scalable topic, ``topic://``, means its segments.
+those that the daemon has. A scalable topic, ``topic://``, means those of its segments that the daemon has.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
     "parse_id",
     "partition_of",
     "partitions_of",
-    "without_partition",
+    "whole_topic",
 ]
 
 _NUMBERS = re.compile(r"\d{1,9}(,\d{1,9})*", re.ASCII)
@@ -81,7 +81,7 @@ def _spellings(topic: str) -> list[str]:
 
 
 def of_topic(indexes: Iterable[DelayIndex], topic: str) -> list[DelayIndex]:
-    """All indexes of a topic and its partitions, by name; no ``*`` in it means anything else.
+    """All indexes of a topic and its partitions or segments, by name; no ``*`` in it means anything else.
 
     Raises ``UnknownNameError``.
     """
@@ -90,6 +90,7 @@ def of_topic(indexes: Iterable[DelayIndex], topic: str) -> list[DelayIndex]:
         for index in indexes
         if topic in width.topic_spellings(index.name.topic)
         or topic in width.topic_spellings(_PARTITION.sub("", index.name.topic))
+        or topic == scalable_of(index.name.topic)
     ]
     if not found:
         raise UnknownNameError(f"no subscription of {topic!r}: tidegate status lists what there is")
@@ -109,11 +110,14 @@ def of_namespace(indexes: Iterable[DelayIndex], namespace: object) -> list[Delay
 
 
 def named(indexes: Iterable[DelayIndex], topic: str, subscription: str) -> list[DelayIndex]:
-    """The index of one subscription, or those of all partitions of a topic. Raises ``UserError``."""
+    """The index of one subscription, or those of a topic's partitions or segments. Raises ``UserError``."""
     known = [index for index in indexes if index.name.subscription == subscription]
     exact = [index for index in known if topic in width.topic_spellings(index.name.topic)]
     if exact:
         return exact
+    segments = [index for index in known if topic == scalable_of(index.name.topic)]
+    if segments:
+        return sorted(segments, key=lambda index: index.name)
     partitions = [
         index
         for index in known
@@ -137,9 +141,9 @@ def of_partition(indexes: list[DelayIndex], partition: int | None) -> list[Delay
     return found
 
 
-def without_partition(topic: str) -> str:
-    """A partition's topic; another topic is its own."""
-    return _PARTITION.sub("", topic)
+def whole_topic(topic: str) -> str:
+    """The topic of a partition or segment; another topic is its own."""
+    return scalable_of(topic) or _PARTITION.sub("", topic)
 
 
 def partition_of(name: SubscriptionName) -> int | None:

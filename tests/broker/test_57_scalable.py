@@ -19,6 +19,7 @@ from tests.support.inbox import DELIVER_AT_MS, UID
 from tests.support.java_client import java_command
 from tests.support.lane import now_ms
 from tests.support.waiting import wait_until
+from tidegate import Client
 from tidegate.plugin.wire.client import ask_socket
 
 pytestmark = [
@@ -88,6 +89,38 @@ def test_segments_split_and_merge_under_delayed_messages(cluster: Cluster) -> No
         tide = run("tide", topic, "sub", "--json", "--socket", socket)
         assert json.loads(tide.stdout)["entries"] == far, "its segments are added up"
     assert scraped(cluster, "scaled") == far
+    look_and_cancel(cluster, "scaled", far)
+
+
+def look_and_cancel(cluster: Cluster, name: str, far: int) -> None:
+    """`far` messages of several segments: over the broker by segment, over the socket by the topic's name."""
+    whole, socket = f"topic://{SUBSCRIBED}/{name}", str(cluster.daemon.socket_path)
+    by_segment = {topic: count for topic, count in held(cluster, name).items() if count}
+    assert len(by_segment) > 1
+    with Client(cluster.broker.admin_url) as client:
+        for topic, count in by_segment.items():
+            assert client.tide(topic, "sub").entries == count
+            assert len(list(client.waiting(topic, "sub"))) == count
+        topic = min(by_segment)
+        first = next(iter(client.waiting(topic, "sub"))).message_id
+        assert client.show(topic, "sub", first).state == "waiting"
+        assert client.cancel(topic, "sub", ids=[first]).done == 1
+        assert client.show(topic, "sub", first).state == "acknowledged"
+    web = httpx.get(
+        f"{cluster.broker.admin_url}/tidegate/v1/topic/{SUBSCRIBED}/{name}/sub/tide", trust_env=False
+    )
+    assert (web.status_code, "ask for each" in web.json()["detail"]) == (404, True)
+    listed = run("list", whole, "sub", "--json", "--socket", socket, "--limit", str(far)).stdout.splitlines()
+    left = [json.loads(line) for line in listed]
+    assert [one["deliver_at_ms"] for one in left] == sorted(one["deliver_at_ms"] for one in left)
+    assert len({one["message_id"] for one in left} - {first}) == far - 1
+    ends = [left[0]["message_id"], left[-1]["message_id"], first]
+    done = run("cancel", whole, "sub", *(f"--id={one}" for one in ends), "--json", "--socket", socket)
+    counted = json.loads(done.stdout)
+    assert (done.returncode, counted["done"], counted["acknowledged"]) == (1, 2, 1), done
+    done = run("cancel", whole, "sub", "--all", "--json", "--socket", socket)
+    assert (done.returncode, json.loads(done.stdout)["done"]) == (0, far - 3), done
+    wait_until(lambda: sum(held(cluster, name).values()) == 0, "nothing waits any more")
 
 
 def test_each_kind_of_consumer(cluster: Cluster) -> None:

@@ -172,13 +172,18 @@ async def test_the_tide_of_a_subscription_a_topic_and_all(served: Served) -> Non
     await waiting(served.broker)
     await waiting(served.broker, "persistent://public/default/orders-partition-1")
     await waiting(served.broker, "persistent://shop/eu/other")
+    for segment in "0000-7fff-1", "8000-ffff-2":
+        await waiting(served.broker, f"segment://shop/asia/orders/{segment}")
     for path, subscriptions in (
         (f"{ORDERS}/tide", 1),
         ("persistent/public/default/orders-partition-1/sub/tide", 1),
         ("persistent/public/default/orders/tide", 2),
-        ("tide", 3),
-        ("tide?topic=*orders*", 2),
-        ("tide?topic=*orders*&subscription=sub", 2),
+        ("segment/shop/asia/orders/0000-7fff-1/sub/tide", 1),
+        ("topic/shop/asia/orders/sub/tide", 2),
+        ("topic/shop/asia/orders/tide", 2),
+        ("tide", 5),
+        ("tide?topic=persistent:*orders*", 2),
+        ("tide?topic=persistent:*orders*&subscription=sub", 2),
         ("persistent/public/default/tide", 2),
         ("persistent/shop/eu/tide", 1),
     ):
@@ -193,6 +198,7 @@ async def test_the_tide_of_a_subscription_a_topic_and_all(served: Served) -> Non
         "persistent/public/defaul/tide",
         "persistent/public/*/tide",
         "segment/public/default/tide",
+        "topic/shop/asia/order/tide",
         "persistent/public/tide",
     ):
         assert problem(await served.get(path))[0] == 404

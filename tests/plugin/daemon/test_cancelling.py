@@ -355,6 +355,28 @@ async def test_partitions_get_what_is_theirs(start: StartDaemon, socket_path: Pa
             await ask(socket_path, some(7), partition=4)
 
 
+async def test_segments_of_a_scalable_topic_get_what_is_theirs(start: StartDaemon, socket_path: Path) -> None:
+    """Also beside one that has ended, and has no broker any more."""
+    names = [f"segment://public/default/orders/{name}" for name in ("0000-7fff-1", "8000-ffff-2")]
+    async with start() as daemon:
+        async with await ShimClient.connect(socket_path) as gone:
+            await gone.open("segment://public/default/orders/0000-ffff-0", "sub", credit=0)
+        async with await ShimClient.connect(socket_path) as client:
+            for ledger_id, name in enumerate(names, 5):
+                stream = await client.open(name, "sub", credit=0)
+                stream.on_cancel = lambda cancel, ledger_id=ledger_id: Cancelled(
+                    cancel.positions.within(ledger_id, ledger_id), NOTHING, NOTHING
+                )
+                due_ms = time.time_ns() // 1_000_000 + HOUR_MS
+                stream.add(Entries.of((due_ms, ledger_id, at) for at in range(9)))
+                await stream.durable()
+            wanted = PositionSet.of([(5, 1), (6, 2), (6, 3)])
+            answer = await ask(socket_path, wanted, topic="topic://public/default/orders")
+            assert counts(answer) == {"done": 3}
+            left = [daemon.engine.catalog.get(SubscriptionName(name, "sub")) for name in names]
+            assert [len(one.state.held) for one in left if one is not None] == [8, 7]
+
+
 async def test_partitions_of_another_topic_are_not_meant(start: StartDaemon, socket_path: Path) -> None:
     async with start(), await ShimClient.connect(socket_path) as client:
         stream = await opened(client, f"{TOPIC}-partition-0")

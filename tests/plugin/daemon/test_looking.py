@@ -159,6 +159,17 @@ async def test_the_segments_of_a_scalable_topic_are_added_up(start: StartDaemon,
         assert (told["subscriptions"], told["entries"]) == (2, 40)
         told = await asyncio.to_thread(ask_socket, socket_path, {"what": "tide", "topic": "topic://*"})
         assert told["entries"] == 60
+        asked = {"topic": "topic://public/default/orders"}
+        exactly = await asyncio.to_thread(ask_socket, socket_path, {"what": "tide", "exact": True} | asked)
+        assert exactly["entries"] == 40
+        page = await ask(socket_path, "waiting", limit=30, **asked)
+        rest = await ask(socket_path, "waiting", after=page["next"], **asked)
+        found = [one["message_id"] for one in page["entries"] + rest["entries"]]
+        assert sorted(found) == sorted(f"{ledger}:{at}" for ledger in (5, 6) for at in range(20))
+        shown = await ask(socket_path, "show", id="6:3", **asked)
+        assert (shown["state"], shown["topic"]) == ("waiting", "segment://public/default/orders/8000-ffff-2")
+        with pytest.raises(UserError, match="no subscription"):
+            await ask(socket_path, "waiting", topic="topic://public/default/order")
 
 
 async def test_one_message(start: StartDaemon, socket_path: Path) -> None:

@@ -32,7 +32,6 @@ import tidegate.pulsar.web.Problem;
  */
 final class BrokerGuard implements Guard {
     private static final Logger LOG = LoggerFactory.getLogger(BrokerGuard.class);
-    private static final String DOMAIN = "persistent";
     private static final String PROXIED_FOR = "X-Original-Principal";
     private static final String HTTPS = "https";
 
@@ -83,7 +82,7 @@ final class BrokerGuard implements Guard {
             }
             TopicName topic = topicName(target);
             verdict = authorize(client, topic, target.subscription(), changes)
-                    .thenCompose(ignored -> requireTopic(topic))
+                    .thenCompose(ignored -> requireTopic(topic, target.isSegment()))
                     .thenCompose(ignored -> requireOwned(topic, target.authoritative(), https))
                     .thenApply(ignored -> new Serve(client.shown(pulsar.getConfiguration())));
         } catch (RuntimeException e) {
@@ -181,12 +180,12 @@ final class BrokerGuard implements Guard {
     private static TopicName topicName(ApiTarget target) {
         TopicName name;
         try {
-            name = TopicName.get(DOMAIN, target.tenant(), target.namespace(), target.topic());
+            name = TopicName.get(target.topicName());
         } catch (IllegalArgumentException e) {
             throw new Otherwise(400, "Bad Request", "no topic can have that name: " + e.getMessage());
         }
         // Authorized is what Pulsar understands, and asked of the daemon what the path says.
-        if (!name.toString().equals(DOMAIN + "://" + target.tenant() + "/" + target.namespace() + "/" + target.topic())) {
+        if (!name.toString().equals(target.topicName()) || !name.getDomain().value().equals(target.domain())) {
             throw new Otherwise(400, "Bad Request", "no topic can have that name");
         }
         return name;
@@ -220,9 +219,12 @@ final class BrokerGuard implements Guard {
                 });
     }
 
-    private CompletableFuture<Void> requireTopic(TopicName topic) {
-        return requirePolicies(topic.getNamespaceObject())
-                .thenCompose(ignored -> pulsar.getBrokerService().fetchPartitionedTopicMetadataAsync(topic))
+    private CompletableFuture<Void> requireTopic(TopicName topic, boolean isSegment) {
+        CompletableFuture<Void> policies = requirePolicies(topic.getNamespaceObject());
+        if (isSegment) {
+            return policies; // it has no partitions
+        }
+        return policies.thenCompose(ignored -> pulsar.getBrokerService().fetchPartitionedTopicMetadataAsync(topic))
                 .thenAccept(metadata -> {
                     if (metadata.partitions > 0) {
                         throw new Otherwise(new Refuse(new Problem(409, "Conflict",

@@ -17,13 +17,14 @@ import java.util.stream.Collectors;
  * <p>Invariant: splitting {@link #target} at {@code /} and decoding each part gives the same subscription again, so the daemon
  * cannot understand another one than the broker has authorized.
  *
- * @param tenant empty, like the names below it, if the action does not concern it
+ * @param domain of the topic or namespace; empty, like the names below it, if the action does not concern it
+ * @param topic of a segment of a scalable topic, both names with a slash between
  * @param subscription empty for an action on a topic, which is one segment below it
  * @param action the segments below the names, decoded; none for the page
  * @param query raw, without {@code authoritative}; empty for none
  * @param authoritative true if a broker has redirected the request, and the next one decides who owns the topic
  */
-public record ApiTarget(Scope scope, String tenant, String namespace, String topic, Optional<String> subscription,
+public record ApiTarget(Scope scope, String domain, String tenant, String namespace, String topic, Optional<String> subscription,
                         List<String> action, String query, boolean authoritative) {
     /** The subject of a request: nobody (the page and the description have no data), this broker, or the names in the path. */
     public enum Scope { NOBODY, BROKER, NAMESPACE, TOPIC, SUBSCRIPTION }
@@ -38,11 +39,15 @@ public record ApiTarget(Scope scope, String tenant, String namespace, String top
     /** The path of the page. */
     static final String PAGE = BASE + "/";
     private static final String DOMAIN = "persistent";
+    /** Of the segments of Pulsar 5's scalable topics. */
+    private static final String SEGMENT_DOMAIN = "segment";
+    private static final String SCALABLE_DOMAIN = "topic";
     private static final String DESCRIPTION = "openapi.json";
     private static final Set<String> OF_BROKER = Set.of("tide", "status");
     private static final String OF_NAMESPACE = "tide";
     private static final String AUTHORITATIVE = "authoritative";
     private static final int TOPIC_END = 4;
+    private static final int SEGMENT_END = 5;
     private static final int MAX_BELOW = 3;
     private static final String SHAPE = "ask for " + PREFIX + DOMAIN + "/TENANT/NAMESPACE/TOPIC/SUBSCRIPTION/tide, waiting, cancel, …";
 
@@ -56,7 +61,7 @@ public record ApiTarget(Scope scope, String tenant, String namespace, String top
             throw new ProblemException(414, "URI Too Long", "a path and its query have at most " + MAX_LENGTH + " characters");
         }
         if (path.equals(PAGE)) {
-            return new ApiTarget(Scope.NOBODY, "", "", "", Optional.empty(), List.of(), "", false);
+            return new ApiTarget(Scope.NOBODY, "", "", "", "", Optional.empty(), List.of(), "", false);
         }
         if (!path.startsWith(PREFIX)) {
             throw new ProblemException(404, "Not Found", SHAPE);
@@ -69,23 +74,40 @@ public record ApiTarget(Scope scope, String tenant, String namespace, String top
         String rest = parameters.stream().filter(one -> !isAuthoritative(one)).collect(Collectors.joining("&"));
         if (segments.size() == 1 && (segments.get(0).equals(DESCRIPTION) || OF_BROKER.contains(segments.get(0)))) {
             Scope scope = segments.get(0).equals(DESCRIPTION) ? Scope.NOBODY : Scope.BROKER;
-            return new ApiTarget(scope, "", "", "", Optional.empty(), List.copyOf(segments), rest, false);
+            return new ApiTarget(scope, "", "", "", "", Optional.empty(), List.copyOf(segments), rest, false);
         }
-        int below = segments.size() - TOPIC_END;
-        if (below == 0 && segments.get(0).equals(DOMAIN) && segments.get(TOPIC_END - 1).equals(OF_NAMESPACE)) {
+        String domain = segments.get(0);
+        if (domain.equals(DOMAIN) && segments.size() == TOPIC_END && segments.get(TOPIC_END - 1).equals(OF_NAMESPACE)) {
             requireNames(segments, TOPIC_END - 1);
-            return new ApiTarget(Scope.NAMESPACE, segments.get(1), segments.get(2), "", Optional.empty(), List.of(OF_NAMESPACE), rest,
-                    false);
+            return new ApiTarget(Scope.NAMESPACE, DOMAIN, segments.get(1), segments.get(2), "", Optional.empty(),
+                    List.of(OF_NAMESPACE), rest, false);
         }
-        if (below < 1 || below > MAX_BELOW || !segments.get(0).equals(DOMAIN)) {
+        if (domain.equals(SCALABLE_DOMAIN)) {
+            throw new ProblemException(404, "Not Found", "a scalable topic's segments may be on many brokers: ask for each, "
+                    + PREFIX + SEGMENT_DOMAIN + "/TENANT/NAMESPACE/TOPIC/SEGMENT/…");
+        }
+        int end = domain.equals(SEGMENT_DOMAIN) ? SEGMENT_END : TOPIC_END;
+        int below = segments.size() - end;
+        if (below < 1 || below > MAX_BELOW || !domain.equals(DOMAIN) && !domain.equals(SEGMENT_DOMAIN)) {
             throw new ProblemException(404, "Not Found", SHAPE);
         }
-        requireNames(segments, TOPIC_END);
+        requireNames(segments, end);
         boolean ofTopic = below == 1;
-        return new ApiTarget(ofTopic ? Scope.TOPIC : Scope.SUBSCRIPTION, segments.get(1), segments.get(2), segments.get(3),
-                ofTopic ? Optional.empty() : Optional.of(segments.get(TOPIC_END)),
-                List.copyOf(segments.subList(ofTopic ? TOPIC_END : TOPIC_END + 1, segments.size())), rest,
+        return new ApiTarget(ofTopic ? Scope.TOPIC : Scope.SUBSCRIPTION, domain, segments.get(1), segments.get(2),
+                String.join("/", segments.subList(TOPIC_END - 1, end)),
+                ofTopic ? Optional.empty() : Optional.of(segments.get(end)),
+                List.copyOf(segments.subList(ofTopic ? end : end + 1, segments.size())), rest,
                 parameters.contains(AUTHORITATIVE + "=true"));
+    }
+
+    /** The topic's name as Pulsar has it. */
+    public String topicName() {
+        return domain + "://" + tenant + "/" + namespace + "/" + topic;
+    }
+
+    /** Whether the topic is a segment of a scalable one. */
+    public boolean isSegment() {
+        return domain.equals(SEGMENT_DOMAIN);
     }
 
     /** {@code end}: behind the names in which no slash can be. */
@@ -124,10 +146,10 @@ public record ApiTarget(Scope scope, String tenant, String namespace, String top
         }
         List<String> segments = new ArrayList<>();
         if (!tenant.isEmpty()) {
-            segments.addAll(List.of(DOMAIN, tenant, namespace));
+            segments.addAll(List.of(domain, tenant, namespace));
         }
         if (!topic.isEmpty()) {
-            segments.add(topic);
+            segments.addAll(List.of(topic.split("/", -1)));
         }
         subscription.ifPresent(segments::add);
         segments.addAll(action);

@@ -27,8 +27,8 @@ class ApiTargetTest {
     @Test
     void namesOfASubscriptionAndItsWish() throws ProblemException {
         ApiTarget target = parse(SUBSCRIPTION + "/messages/17:4711");
-        assertEquals(new ApiTarget(ApiTarget.Scope.SUBSCRIPTION, "acme", "shop", "orders", Optional.of("sub"),
-                List.of("messages", "17:4711"), "", false), target);
+        assertEquals(new ApiTarget(ApiTarget.Scope.SUBSCRIPTION, "persistent", "acme", "shop", "orders",
+                Optional.of("sub"), List.of("messages", "17:4711"), "", false), target);
         assertEquals(SUBSCRIPTION + "/messages/17:4711", target.target());
     }
 
@@ -41,9 +41,24 @@ class ApiTargetTest {
     }
 
     @Test
+    void aSegmentOfAScalableTopicHasOneNameMore() throws ProblemException {
+        String path = "/tidegate/v1/segment/acme/shop/orders/0000-7fff-1/sub/tide";
+        ApiTarget target = parse(path);
+        assertEquals("segment://acme/shop/orders/0000-7fff-1", target.topicName());
+        assertTrue(target.isSegment());
+        assertEquals(Optional.of("sub"), target.subscription());
+        assertEquals(path, target.target());
+        assertEquals(ApiTarget.Scope.TOPIC, parse("/tidegate/v1/segment/acme/shop/orders/0000-7fff-1/tide").scope());
+        assertEquals(400, refused("/tidegate/v1/segment/acme/shop/orders/a%2Fb/sub/tide"));
+        assertEquals(400, refused("/tidegate/v1/segment/acme/shop/orders//sub/tide"));
+        assertFalse(parse(SUBSCRIPTION + "/tide").isSegment());
+    }
+
+    @Test
     void otherWishesAreOfTheNamespaceTheBrokerOrNobody() throws ProblemException {
         ApiTarget namespace = ApiTarget.parse("/tidegate/v1/persistent/acme/shop/tide", "step_ms=1");
-        assertEquals(new ApiTarget(ApiTarget.Scope.NAMESPACE, "acme", "shop", "", Optional.empty(), List.of("tide"), "step_ms=1", false),
+        assertEquals(new ApiTarget(ApiTarget.Scope.NAMESPACE, "persistent", "acme", "shop", "", Optional.empty(), List.of("tide"),
+                "step_ms=1", false),
                 namespace);
         assertEquals("/tidegate/v1/persistent/acme/shop/tide?step_ms=1", namespace.target());
         for (String path : List.of("tide", "status")) {
@@ -73,6 +88,7 @@ class ApiTargetTest {
     @ValueSource(strings = {"/tidegate/v1/", "/tidegate/v2/persistent/a/b/c/d/tide", "/tidegate/v1/persistent/a/b/c",
         "/tidegate/v1/non-persistent/a/b/c/d/tide", "/tidegate/v1/persistent/a/b/c/d/e/f/g", "/tidegate/v1/tides", "/tidegate",
         "/tidegate/page", "/tidegate/v1/persistent/tide", "/tidegate/v1/segment/a/b/tide",
+        "/tidegate/v1/segment/a/b/c/tide", "/tidegate/v1/topic/a/b/c/d/tide",
         "/tidegate/v1/PERSISTENT/a/b/c/d/tide", "/tidegate/v1/%70ersistent"})
     void otherPathsAreNotFound(String path) {
         assertEquals(404, refused(path));
