@@ -143,7 +143,7 @@ class Persister:
 
     @property
     def frozen_in_order(self) -> SortedEntries | None:
-        """What that persist has taken, sorted; None before and after it has that."""
+        """The entries of that persist, sorted; None before and after it has them."""
         return None if self._job is None or self._job_is_stale else self._job.in_order
 
     def begin_persist(self, now_ms: int) -> PersistJob:

@@ -196,13 +196,12 @@ class Outline:
                 below = np.searchsorted(times_ms, edges[start:stop]).tolist()
                 borders.note(self._subscription_id, slice_id, block, times, below)
             if below is None:
-                counts += _spread(block, edges)
+                below = _spread(block, times)
                 inexact += block.entries
-            else:
-                before = 0
-                for bucket, count in enumerate((*below, block.entries), start):
-                    found[bucket] += count - before
-                    before = count
+            before = 0
+            for bucket, count in enumerate((*below, block.entries), start):
+                found[bucket] += count - before
+                before = count
         counts += np.array(found, dtype=np.int64)
         return _counted(counts, inexact)
 
@@ -377,9 +376,7 @@ def _places(times_ms: Int64Array, edges: Int64Array) -> Int64Array:
     return np.searchsorted(edges, times_ms, side="right")
 
 
-def _spread(block: BlockDescriptor, edges: Int64Array) -> Int64Array:
-    """The entries of a block by bucket, as if they were due evenly between its first and its last."""
-    first, last = block.first[0], block.last_deliver_at_ms + 1
-    share = (np.clip(edges, first, last) - first) / (last - first)
-    up_to = np.rint(share * block.entries).astype(np.int64)
-    return np.diff(up_to, prepend=0, append=block.entries)
+def _spread(block: BlockDescriptor, edges: Sequence[int]) -> list[int]:
+    """The entries of a block before each of some edges within, as if they were due evenly over its time."""
+    first_ms, span_ms = block.first[0], block.last_deliver_at_ms + 1 - block.first[0]
+    return [round((edge - first_ms) / span_ms * block.entries) for edge in edges]

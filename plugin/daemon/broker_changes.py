@@ -155,7 +155,7 @@ class BrokerChanges(ABC, Generic[WantedT]):
         if not isinstance(dry_run, bool):
             raise UserError("dry_run must be true or false")
         indexes = of_partition(named(self._catalog, *name_of(request)), partition)
-        # Who holds some is asked first: another may be a segment that ended long ago, and has no broker.
+        # The holders first: another may be a segment that ended long ago, and has no broker.
         indexes.sort(key=lambda index: not index.state.held_among(positions))
         answer: dict[str, Any] = {"schema": SCHEMA, "dry_run": dry_run} | dict.fromkeys(OUTCOMES, 0)
         ids: dict[str, list[str]] = {}

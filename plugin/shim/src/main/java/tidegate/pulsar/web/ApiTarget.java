@@ -105,7 +105,7 @@ public record ApiTarget(Scope scope, String domain, String tenant, String namesp
         return domain + "://" + tenant + "/" + namespace + "/" + topic;
     }
 
-    /** Whether the topic is a segment of a scalable one. */
+    /** True if the topic is a segment of a scalable one. */
     public boolean isSegment() {
         return domain.equals(SEGMENT_DOMAIN);
     }
