@@ -129,6 +129,16 @@ class Belief:
             self._set(position, self.of(position) | NEITHER)
         self.join(before)
 
+    def stays_beside(self, log: Belief, request: Open) -> bool:
+        """True if it is surely of the cursor's history, and a log of an earlier owner surely not, by its
+        claims: that would only be emptied."""
+        if self.incarnation != request.incarnation or log.incarnation != request.incarnation:
+            return False
+        if any(None in each.served for each in (self, log)) or log._is_no_older_than(self) is not False:
+            return False
+        says_much = [any(not states & NEITHER for states in each.states.values()) for each in (self, log)]
+        return all(says_much) and log._pasts(request) == {Past.ANOTHER} and not self._is_of_another(request)
+
     def _pasts(self, request: Open) -> set[Past]:
         """The history that the claims show, for each possible last owner."""
         if not request.claims:

@@ -24,6 +24,7 @@ from tidegate.index import ENTRY_BYTES
 from tidegate.index.catalog.catalog import Catalog
 from tidegate.index.errors import DamagedDirectoryError, TidegateIndexError
 from tidegate.index.format import keys
+from tidegate.index.format.keys import SliceId
 from tidegate.index.log.log_options import LogOptions
 from tidegate.index.log.pointer import NO_LEDGER
 from tidegate.index.log.tap import Noted, TappedStore
@@ -209,6 +210,7 @@ class Life:
             self._cannot_start(error)
             return
         host.check_stored()
+        host.check_blocks()
         settings = settings_of(host.options.settings)
         log = cast("Logger", _Log(host.kernel, lambda text: host.on_bug(Violation(text)), self._on_log))
         self.metrics = Metrics(lambda: "simulated")
@@ -426,6 +428,13 @@ class Life:
         self._host.died()
 
 
+def _blocks_of(subscription_id: int, slice_id: SliceId) -> tuple[bytes, bytes]:
+    """All keys of blocks of a slice."""
+    return keys.block_key(subscription_id, slice_id, 0), keys.block_key(
+        subscription_id, slice_id, (1 << 64) - 1
+    )
+
+
 class DaemonHost:
     """A daemon on a machine, through all its lives."""
 
@@ -591,6 +600,28 @@ class DaemonHost:
         }
         if found - known:
             raise Violation(f"{self.name} has stored what is of no subscription: ids {sorted(found - known)}")
+
+    def check_blocks(self) -> None:
+        """Each stored block is of a slice, or the next persist deletes it: when the daemon has begun. Raises
+        Violation."""
+        if self.disk.damaged:
+            return
+        by_id = {index.own_journal.subscription_id: index for index in self.indexes()}
+        named = {
+            keys.block_key(subscription_id, each.id, descriptor.block_id)
+            for subscription_id, index in by_id.items()
+            for each in index.timeline.slices
+            for descriptor in each.descriptors
+        }
+        for key, _ in self.disk.scan(*keys.kind_range(keys.BLOCK)):
+            remains = by_id[keys.subscription_id_of(key)]._persister._leftovers.remains()
+            of_slice = any(
+                first <= key < end
+                for each in remains.cleared
+                for first, end in [_blocks_of(keys.subscription_id_of(key), each)]
+            )
+            if key not in named and key not in remains.orphans and not of_slice:
+                raise Violation(f"{self.name} has stored a block that no slice names: {key.hex()}")
 
     def awaits_log(self, index: DelayIndex) -> bool:
         """True if a crash has left an index that had not all of its log, and no stream has asked for it."""

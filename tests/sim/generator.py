@@ -19,12 +19,18 @@ Fault = tuple[str, dict[str, Any]]
 FAULTS = (
     *("crash", "move", "consumer", "seek", "wire", "clock", "disk", "damage", "freeze", "power", "width"),
     *("home", "subscription", "rebuild", "log", "reads", "objects", "settings", "clear", "backup", "persist"),
-    *("answers", "behind", "forward", "undone", "pause", "change", "unheard", "absent"),
+    *("answers", "behind", "forward", "undone", "pause", "change", "unheard", "absent", "loss", "append"),
 )
 _LATER = ("backup", "answers")  # not drawn with the others, so that older seeds have their kinds
 # Put into a drawn history, so that older seeds keep their steps.
-_PUT_IN = ("persist", "behind", "forward", "undone", "pause", "change", "unheard", "absent")
+_PUT_IN = (
+    *("persist", "behind", "forward", "undone", "pause", "change", "unheard", "absent", "loss"),
+    "append",
+)
 _PUT_IN_SHARE = 0.33  # of the histories, unless there is no other kind
+_OF_LOGS = {"behind", "append"}
+_LOSS_SHARE = 0.1  # it excuses much
+_NEAR_MS = 10_000
 _KINDS = (1, 2, 2, 3, 3, 4, 11)  # of a history; with more at once each of them is seldom met
 RESET = (
     *("slice_width_ms", "slice_width_auto", "staging_budget_bytes", "carry_ms", "persist_age_ms"),
@@ -57,7 +63,7 @@ class _Generator:
         self.after_a_fault = False
         self._persists = random.Random(f"failing persists of {seed}")  # noqa: S311 a simulation
         self.fails_persists = "persist" in faults and (not wanted or self._persists.random() < _PUT_IN_SHARE)
-        config = self._with_index_log(self._config(), wanted=not wanted and "behind" in faults)
+        config = self._with_index_log(self._config(), wanted=not wanted and bool(_OF_LOGS & set(faults)))
         self.config = replace(self._with_more(config), **settings)
         self._behind = random.Random(f"logs that are behind of {seed}")  # noqa: S311 a simulation
         self.leaves_behind = (
@@ -79,8 +85,19 @@ class _Generator:
             self.config = replace(self.config, ranges_max=self._unheard.choice((1, 1, 3)))
         self._absent = random.Random(f"absent blocks of {seed}")  # noqa: S311 a simulation
         self.moves_absent_blocks = (
-            ("absent" in faults and not wanted)  # too few histories were run to draw it with the others
+            "absent" in faults
             and (self.config.index_log and not self.config.shared_daemon and not self.config.log_inline_bytes)
+            and (not wanted or self._absent.random() < _PUT_IN_SHARE)
+        )
+        self._loss = random.Random(f"lost data of {seed}")  # noqa: S311 a simulation
+        self.loses_data = "loss" in faults and (not wanted or self._loss.random() < _LOSS_SHARE)
+        if self.loses_data and "horizon_ms" not in settings:
+            self.config = replace(self.config, horizon_ms=_NEAR_MS)
+        self._append = random.Random(f"failing appends of {seed}")  # noqa: S311 a simulation
+        self.fails_appends = (
+            "append" in faults
+            and self.config.index_log
+            and (not wanted or self._append.random() < _PUT_IN_SHARE)
         )
         self._third = random.Random(f"third subscription of {seed}")  # noqa: S311 a simulation
 
@@ -118,6 +135,11 @@ class _Generator:
         if self.moves_absent_blocks:
             at = self._absent.randint(0, len(steps))
             steps[at:at] = self._absent_blocks()
+        if self.loses_data:
+            at = self._loss.randint(0, len(steps))
+            steps[at:at] = self._lost_data()
+        if self.fails_appends:
+            steps += self._failing_appends()  # its owner stays
         return History(self.config, tuple(steps), self.seed)
 
     def _later(self, wanted: list[str]) -> list[str]:
@@ -200,6 +222,54 @@ class _Generator:
             (stays_ms, ("unload", {"to": 1 - to})),
             (luck.choice((0, 3_000)), ("wait", {})),
         ]
+        return [Step(after_ms, do, args, luck.getrandbits(32)) for after_ms, (do, args) in steps]
+
+    def _lost_data(self) -> list[Step]:
+        """Daemons lose their data while messages are near at their broker; these are moved far away, and the
+        index is made to let go of them: they are read again."""
+        luck = self._loss
+        subscription = luck.randrange(self.config.subscriptions)
+        delays = [luck.randint(_NEAR_MS // 2, _NEAR_MS - 1_000) for _ in range(luck.randint(1, 12))]
+        down_ms = luck.choice((0, 50))
+        moved = {"subscription": subscription, "share": 0, "count": 100}
+        steps: list[tuple[int, Fault]] = [
+            (luck.choice((0, 100)), ("publish", {"delays_ms": delays})),
+            (luck.randint(300, 1_000), ("lose_data", {"machine": 0, "down_ms": down_ms})),
+            (0, ("lose_data", {"machine": 1, "down_ms": down_ms})),
+            (luck.randint(1_000, 2_500), ("reschedule", {"in_ms": luck.randint(12_000, 30_000), **moved})),
+            (
+                luck.randint(200, 1_000),
+                ("rebuild", {"subscription": subscription, "share": 0, "let_go": luck.choice((50, 100))}),
+            ),
+            (luck.choice((0, 1_000)), ("wait", {})),
+        ]
+        return [Step(after_ms, do, args, luck.getrandbits(32)) for after_ms, (do, args) in steps]
+
+    def _failing_appends(self) -> list[Step]:
+        """Appends to an index log that has been begun fail for a moment, and its owner stays."""
+        luck = self._append
+        for_ms = luck.randint(100, 1_000)
+        begun_ms = luck.randint(1_000, 3_000)
+        delays = [luck.randint(0, 8_000) for _ in range(8)]
+        away: Fault = luck.choice(
+            (
+                ("bookies_away", {"for_ms": for_ms}),
+                ("spoil_answers", {"op": "APPEND", "fate": "failed", "share": 1.0, "for_ms": for_ms}),
+            )
+        )
+        told = {"skip": luck.choice((0, 1)), "count": luck.choice((1, 3))}
+        steps: list[tuple[int, Fault]] = [
+            (luck.choice((0, 500)), ("unload", {"to": luck.randrange(2)})),
+            (
+                luck.randint(100, 1_000),
+                ("publish", {"delays_ms": delays}),
+            ),
+            (begun_ms, away),
+        ]
+        for _ in range(luck.randint(1, 4)):
+            after_ms = luck.choice((0, 20, for_ms // 4))
+            steps.append((after_ms, ("publish", {"delays_ms": [luck.randint(1_000, 20_000)]})))
+            steps.append((after_ms, ("acknowledge", {"client": luck.randrange(6), **told})))
         return [Step(after_ms, do, args, luck.getrandbits(32)) for after_ms, (do, args) in steps]
 
     def _forward_move(self) -> list[Step]:

@@ -111,6 +111,8 @@ class LogBookies:
         self.spoiling: Spoiling | None = None
         self.on_open: Callable[[int], None] = lambda ledger_id: None
         self.counts: Callable[[str, int], bool] = lambda name, ledger_id: True
+        self.troubled_ns = 0
+        """When a request was refused last, or not answered as it should have been."""
         self._last_id = 1_000_000
 
     def copied(self) -> StoredLogs:
@@ -140,7 +142,10 @@ class LogBookies:
         spoiling = self.spoiling
         if spoiling is None or self.kernel.now_ns > spoiling.until_ns or spoiling.op not in (None, op):
             return None
-        return spoiling.fate if self.kernel.chance(spoiling.share) else None
+        if not self.kernel.chance(spoiling.share):
+            return None
+        self.troubled_ns = self.kernel.now_ns + _LATE_NS
+        return spoiling.fate
 
     def create(self, writer: LogHome) -> LogLedger:
         """A ledger that `writer` may append to."""
@@ -160,6 +165,8 @@ class LogBookies:
         """How long a request takes to arrive now; None: it is refused, nobody is there."""
         kernel = self.kernel
         away_ns = max(0, self.away_until_ns - kernel.now_ns)
+        if away_ns:
+            self.troubled_ns = self.away_until_ns
         if away_ns and kernel.chance(_REFUSED_SHARE):
             return None
         return away_ns + kernel.between_ns(self.io_ns // 4, self.io_ns)

@@ -195,6 +195,7 @@ class SimHomes(Homes):
             error = refused
         if kernel.chance(_UNANSWERED_SHARE):
             error = OSError("it has not answered")
+            self._objects.bookies.troubled_ns = kernel.now_ns
         io_ns = self._objects.bookies.io_ns
         kernel.after(kernel.between_ns(0, io_ns), self._process, self._tell, answer, error)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.sim.replaced import replaced
 from tidegate.index.blocks import persist
+from tidegate.index.blocks.block_writer import BlockWriter
 from tidegate.index.blocks.leftovers import Leftovers
 from tidegate.index.blocks.persister import Persister
 from tidegate.index.catalog import catalog
@@ -27,6 +28,7 @@ from tidegate.plugin.daemon import histories
 from tidegate.plugin.daemon.committer import Committer
 from tidegate.plugin.daemon.connection import Connection
 from tidegate.plugin.daemon.session import Session
+from tidegate.plugin.wire.messages import Move
 
 
 @contextmanager
@@ -203,4 +205,31 @@ def claims_not_compared() -> Iterator[None]:
 def lost_claim_not_told() -> Iterator[None]:
     """7a042d5: an index that had lost its identity to damage went on after Pulsar was restored."""
     with replaced(histories, "LOST_CLAIM", None):
+        yield
+
+
+@contextmanager
+def pieces_not_counted() -> Iterator[None]:
+    """Each intent of a job takes the place of the one before: recovery does not know what that one lists."""
+
+    def write(self: Any, *, sync: bool = False) -> None:
+        self._pieces = 0
+        original(self, sync=sync)
+
+    original = BlockWriter.write
+    with replaced(BlockWriter, "write", write):
+        yield
+
+
+@contextmanager
+def moved_and_in_flight() -> Iterator[None]:
+    """A moved position that was in flight counts as in flight when it is added again."""
+
+    def keep_moved(self: Any, change: Move) -> None:
+        before = self._in_flight_unheld.snapshot()
+        original(self, change)
+        self._in_flight_unheld = before
+
+    original = Session._keep_moved
+    with replaced(Session, "_keep_moved", keep_moved):
         yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
@@ -238,4 +239,24 @@ def nobody_is_asked() -> Iterator[None]:
         raise RefusedError("the broker is gone")
 
     with replaced(LogRequests, "ask", ask):
+        yield
+
+
+@contextmanager
+def appended_to_for_ever() -> Iterator[None]:
+    """A log continues after a failed append, without the writes of that."""
+
+    def leave(self: Any) -> None:
+        if sys._getframe(1).f_code.co_name != "ship":
+            original(self)
+
+    original = LogWriter._leave
+    with replaced(LogWriter, "_leave", leave):
+        yield
+
+
+@contextmanager
+def gives_way_to_any_log() -> Iterator[None]:
+    """Whole local data gives way to a log of another history, which is emptied then."""
+    with replaced(restorer, "does_not_give_way", lambda former, index, request: None):
         yield

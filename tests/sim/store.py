@@ -88,6 +88,7 @@ class Disk:
         self.loss: Loss | None = None
         self._unsynced: list[_Written] = []
         self._first_unsynced = 0  # number of the first of them
+        self.applied_ns = 0  # the time of the last write
         self._synced: deque[_Written] = deque(maxlen=_WAL_BATCHES)  # the WAL's tail, which damage may take
 
     # ---- what the store asks for
@@ -123,6 +124,7 @@ class Disk:
                 for removed in self._keys[low:high]:
                     replaced.append((removed, values.pop(removed)))
                 del self._keys[low:high]
+        self.applied_ns = self.kernel.now_ns
         self._unsynced.append(_Written(batch, replaced, sync))
         return self._first_unsynced + len(self._unsynced)
 

@@ -13,13 +13,14 @@ from tests.sim.daemon import DaemonHost, Life
 from tests.sim.kernel import NS_PER_MS, NS_PER_S, Violation
 from tidegate.index.format import keys
 from tidegate.index.subscription.delay_index import DelayIndex
-from tidegate.plugin.daemon.index_logs.stream_log import StreamLog
+from tidegate.plugin.daemon.index_logs.stream_log import RETRY_MAX_S, StreamLog
 
 _PERSIST_NS = 6 * NS_PER_S
 """Beyond `persist_age_ms`."""
 _WORK_NS = 10 * NS_PER_S
 _TELL_NS = NS_PER_S
 _LOG_NS = 9 * NS_PER_S
+_AGAIN_NS = int(RETRY_MAX_S * NS_PER_S)
 
 
 class UpkeepWatch:
@@ -55,6 +56,13 @@ class UpkeepWatch:
         self._look_at_journal()
         self._look_at_slices(life)
         self._look_at_leftovers()
+
+    @property
+    def has_behind(self) -> bool:
+        """True if an index log still lacks something, and its daemon continues it."""
+        life = self._life
+        logs = [] if life is None or life.logs is None else life.logs._by_id.values()
+        return any(log.writer.since_ns is not None and not log.over for log in logs)
 
     def _waited_ns(self, since_ns: int) -> int:
         kernel = self._daemon.kernel
@@ -118,16 +126,26 @@ class UpkeepWatch:
         if any(self._waited_ns(since_ns) > _TELL_NS for since_ns in self._answers.values()):
             raise Violation(f"{self._daemon.name} remembers {len(given)} answers that it has given")
 
+    def _may_fail(self) -> bool:
+        """True if the cause of a log's failure may be gone, and the log has not tried again yet."""
+        daemon = self._daemon
+        bad_ns = max(
+            daemon.objects.bookies.troubled_ns, daemon.kernel.disturbed_until_ns, daemon.disk.applied_ns
+        )
+        return daemon.disk.damaged or daemon.disk.troubled or daemon.kernel.now_ns - bad_ns < _AGAIN_NS
+
     def _look_at_logs(self, life: Life) -> None:
-        """Of those whose home has done all that was asked, and whose daemon has read the answers. A record
-        counts with its last entry, and many entries take their time: each of them is progress."""
+        """Of those whose home has done all that was asked, or should have, and whose daemon has read the
+        answers. A record counts with its last entry, and many entries take their time: each of them is
+        progress."""
         now_ns = self._daemon.kernel.now_ns
         unread = {each.connection for each in life.wires if each.has_unread}
         logs = [] if life.logs is None else life.logs._by_id.values()
         former, self._unlogged = self._unlogged, {}
         for log in logs:
             waits_ns = log.writer.since_ns
-            is_held_up = log.over or log._failures or log._in_queue or log.stream.connection in unread
+            fails = log._failures and self._may_fail()
+            is_held_up = log.over or fails or log._in_queue or log.stream.connection in unread
             if waits_ns is not None and not is_held_up:
                 entries = self._daemon.objects.count_entries(log.writer._others | {log.writer.ledger_id})
                 waiting = log, entries, waits_ns

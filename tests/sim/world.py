@@ -36,6 +36,7 @@ _LATENCY_AT_THE_END_NS = NS_PER_MS // 5
 _FINISH_STEP_NS = NS_PER_S
 _FINISH_EXTRA_MS = 90_000
 _SETTLE_NS = 10 * NS_PER_S  # a daemon gives the reading of an index log up after 8 s
+_LOGS_NS = 90 * NS_PER_S  # for an index log that lacks something: it may have to try again after half of that
 _LEFT_MS = 3_000
 _CHECK_SHARE = 0.02
 
@@ -519,6 +520,10 @@ class World:
         end_ns = max(kernel.now_ns, self._log_answers_ns) + _SETTLE_NS
         while kernel.now_ns < end_ns:
             kernel.run_until(min(end_ns, kernel.now_ns + _FINISH_STEP_NS))
+            self._check_upkeep()
+        end_ns = kernel.now_ns + _LOGS_NS
+        while kernel.now_ns < end_ns and any(watch.has_behind for watch in self._upkeep):
+            kernel.run_until(kernel.now_ns + _FINISH_STEP_NS)
             self._check_upkeep()
         self._check_empty()
 
