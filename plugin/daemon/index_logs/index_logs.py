@@ -13,9 +13,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, TypeVar
+from weakref import WeakKeyDictionary, WeakSet
 
 from tidegate.index import (
     Catalog,
@@ -91,10 +93,10 @@ class IndexLogs:
         self._log = log
         self._seldom = Seldom(clock.monotonic_ns)
         self._homes = homes or Homes()
-        self._shipped: dict[int, int] = {}
-        """Which ledger has all that is stored under a subscription id."""
-        self._behind: set[int] = set()
-        """Subscription ids whose log could not be written when its stream ended, and not since."""
+        self._shipped: WeakKeyDictionary[DelayIndex, int] = WeakKeyDictionary()
+        """Which ledger has all that is stored of an index."""
+        self._behind: WeakSet[DelayIndex] = WeakSet()
+        """Indexes whose log could not be written when its stream ended, and not since."""
         self._restorer = Restorer(
             catalog,
             store,
@@ -120,6 +122,8 @@ class IndexLogs:
         )
         self._by_id: dict[int, StreamLog] = {}
         self._by_stream: dict[Stream, int] = {}
+        self._streams: Counter[int] = Counter()
+        """Streams by subscription id: while a former one is open, there are two."""
         self._refused: dict[Stream, LogState] = {}
         """Of streams whose brokers want a log where this daemon keeps none. A URL may have a secret in it."""
         self._in_doubt: dict[Identity, tuple[Pointer, ...]] = {}
@@ -178,15 +182,15 @@ class IndexLogs:
             # That index has no owner any more: its log would begin anew, empty, and pass for the new one's.
             former_id = restored.former.own_journal.subscription_id
             self._end_id(former_id)
-            self._shipped.pop(former_id, None)
-            self._behind.discard(former_id)
+            self._shipped.pop(restored.former, None)
+            self._behind.discard(restored.former)
             self._fetches.stop(restored.former)
         self._fetches.restored(index, chain.home, restored.places)
         # This commit makes data durable that was written without a sync. A later DURABLE may concern nothing
         # else, and the log may be away when it is needed.
         self._set_chain(index, chain)
         if not restored.more:
-            self._shipped[index.own_journal.subscription_id] = chain.ledger_id
+            self._shipped[index] = chain.ledger_id
 
     def _commit(self) -> None:
         self._commit_soon()
@@ -210,14 +214,14 @@ class IndexLogs:
             home = self._homes.offered(requests, stream_id, request)
         except RefusedError as error:
             self.said(stream.name, "no index log is written", error)
-            self._shipped.pop(subscription_id, None)
+            self._shipped.pop(index, None)
             self._refused[stream] = LogState("", NO_LEDGER, "", 0, 0, 0.0, str(error))
             return
         if home is None:
-            self._shipped.pop(subscription_id, None)  # later changes are in no log
+            self._shipped.pop(index, None)  # later changes are in no log
             return
         current = of_home(request.log_pointer, home.kind).ledger_id
-        clean = current == self._shipped.get(subscription_id)
+        clean = current == self._shipped.get(index)
         writer = LogWriter(
             identity,
             subscription_id,
@@ -243,6 +247,7 @@ class IndexLogs:
         former = self._former(home, requests, stream_id, request)
         self._by_id[subscription_id] = StreamLog(self, stream, home, writer, former, after=after)
         self._by_stream[stream] = subscription_id
+        self._streams[subscription_id] += 1
         self._store.watch(subscription_id)
         self._by_id[subscription_id].wake()
 
@@ -272,7 +277,7 @@ class IndexLogs:
             self._set_chain(index, chain)
 
     def _set_chain(self, index: DelayIndex, chain: Chain) -> None:
-        self._behind.discard(index.own_journal.subscription_id)
+        self._behind.discard(index)
         self._catalog.chains.set(index, chain)
         self._commit_soon()
 
@@ -304,7 +309,7 @@ class IndexLogs:
 
     def changed_by_others(self, index: DelayIndex) -> None:
         """An index was changed other than by a stream: if it has none, no log has the change."""
-        self._shipped.pop(index.own_journal.subscription_id, None)
+        self._shipped.pop(index, None)
 
     def after_last_words(self, stream: Stream, then: Callable[[], None]) -> None:
         """Call ``then`` when all changes of the stream are in its log, or soon."""
@@ -368,7 +373,11 @@ class IndexLogs:
         self._refused.pop(stream, None)
         self._fetches.stop(stream.session.index, stream)
         subscription_id = self._by_stream.pop(stream, None)
-        if subscription_id is not None and subscription_id not in self._by_stream.values():
+        if subscription_id is None:
+            return
+        self._streams[subscription_id] -= 1
+        if not self._streams[subscription_id]:
+            del self._streams[subscription_id]
             self._end_id(subscription_id)
 
     def readable(self, stream: Stream) -> bool:
@@ -379,13 +388,13 @@ class IndexLogs:
             and log.stream is stream
             and not (log.over or log.failure)
             and log.writer.ledger_id != NO_LEDGER
-            and self._by_stream[stream] not in self._behind
+            and log.index not in self._behind
         )
 
     def has_all(self, index: DelayIndex) -> bool:
         """True if a log has all of an index that has no stream."""
         chain = self._catalog.chains.get(index)
-        shipped = self._shipped.get(index.own_journal.subscription_id, NO_LEDGER)
+        shipped = self._shipped.get(index, NO_LEDGER)
         return chain is not None and NO_LEDGER != shipped == chain.ledger_id
 
     def leave(self, stream: Stream) -> None:
@@ -396,7 +405,7 @@ class IndexLogs:
         subscription_id = self._by_stream[stream]
         log = self._by_id.pop(subscription_id)
         self._store.unwatch(subscription_id)
-        self._shipped.pop(subscription_id, None)
+        self._shipped.pop(log.index, None)
         self._note_in_doubt(log)
         log.end()
 
@@ -407,12 +416,12 @@ class IndexLogs:
         self._pump()
         self._store.unwatch(subscription_id)
         if log.failure:
-            self._behind.add(subscription_id)
+            self._behind.add(log.index)
         # Nobody notes later writes.
         if log.writer.since_ns is None and self._catalog.is_durable(log.index):
-            self._shipped[subscription_id] = log.writer.ledger_id
+            self._shipped[log.index] = log.writer.ledger_id
         else:
-            self._shipped.pop(subscription_id, None)
+            self._shipped.pop(log.index, None)
         self._note_in_doubt(log)
         log.end()
 

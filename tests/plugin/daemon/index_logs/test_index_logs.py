@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import io
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,6 +71,36 @@ async def fill(client: ShimClient, daemon: RunningDaemon, world: World) -> None:
     stream.ack(PositionSet.of((1, entry_id) for entry_id in range(10)))
     await stream.durable()
     await until(lambda: up_to_date(daemon))
+
+
+class NeverWalked(dict[Any, Any]):
+    """Of thousands of streams: who looks at all at each end stalls the loop for seconds."""
+
+    def values(self) -> Any:
+        raise AssertionError("all streams were looked at")
+
+    items = __iter__ = values
+
+
+async def test_the_end_of_a_stream_looks_at_no_others_and_leaves_nothing(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    world = World()
+    async with start() as daemon:
+        logs = daemon.engine._logs
+        assert logs is not None
+        logs._by_stream = NeverWalked()
+        async with await ShimClient.connect(socket_path) as client:
+            client.offer_logs(world)
+            stream = await client.open(TOPIC)
+            stream.add(entries(5, now_ms() + HOUR_MS))
+            await stream.durable()
+            await until(lambda: up_to_date(daemon))
+            stream.clear()
+            await stream.close()
+        await until(lambda: not len(daemon.engine.catalog))
+        gc.collect()
+        assert not (logs._by_id or logs._streams or logs._shipped or len(logs._by_stream))
 
 
 async def test_another_daemon_knows_what_the_first_one_did(

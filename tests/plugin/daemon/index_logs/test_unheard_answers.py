@@ -179,13 +179,13 @@ async def test_a_pointer_that_comes_after_its_index_gave_way_names_nothing_new(
     start: StartDaemon, socket_path: Path, log: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A daemon could not read the log and began its own; the next OPEN has it read the former after all."""
-    monkeypatch.setattr(stream_log, "LAST_WORDS_SECONDS", 0.01)
     world = World()
     async with start(), await ShimClient.connect(socket_path) as client:
         client.offer_logs(world)
         stream = await client.open(TOPIC)
         stream.add(entries(10, later_ms()))
         await stream.close()
+    monkeypatch.setattr(stream_log, "LAST_WORDS_SECONDS", 0.01)
     async with start() as daemon, await ShimClient.connect(socket_path) as client:
         client.logs = world.owner = home = Late(world)
         home.refuses = home.waits = True
