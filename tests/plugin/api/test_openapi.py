@@ -16,7 +16,7 @@ import pytest
 from tests.support.deciding import TOPIC, waiting
 from tests.support.served import TOKEN, Served
 from tidegate.plugin.api.openapi import description
-from tidegate.plugin.api.routes import OPERATIONS, place_of
+from tidegate.plugin.api.routes import DOMAINS, OPERATIONS, place_of
 
 EXAMPLES = 12
 NAMES = {
@@ -47,7 +47,7 @@ def test_each_operation_is_described_where_it_is() -> None:
             found[about["operationId"]] = place.operation(method.upper())
     assert set(map(id, found.values())) == set(map(id, OPERATIONS))
     once = {"EVERYTHING", "NAMESPACE"}
-    assert len(found) == sum(1 if one.scope.name in once else 2 for one in OPERATIONS)
+    assert len(found) == sum(1 if one.scope.name in once else len(DOMAINS) for one in OPERATIONS)
 
 
 async def test_the_description_is_served(served: Served) -> None:
