@@ -31,6 +31,7 @@ Asking = Generator[Query, Answer, T]
 Course = Asking[Answer]
 Positions = dict[int | None, PositionSet]
 OUTCOMES = ("done", "too_late", "acknowledged", "unknown", "undecided")
+WHOLE_MAX = 512  # ids of one partition among which no chunk may lack the others: the broker reads all
 POSITIONS_MAX = 10_000  # of one query: the broker looks at each with a lock of the cursor
 PARTITIONS_MAX = 1_000  # named in one query
 NAMED_MAX = 1_000  # ids of one answer, by outcome
@@ -138,6 +139,8 @@ def change_of(query: Query, positions: Positions, total: Total, *, over: Over = 
     Once `over`, or if a query fails after a change, the rest is undecided.
     """
     check_span(query, positions)
+    if query["what"] != "cancel" and all(len(some) <= WHOLE_MAX for some in positions.values()):
+        query = query | {"by_ids": True}
     yield from _ask_of(query, positions, total, over, set())
     return total.answer()
 

@@ -122,10 +122,12 @@ class DaemonEngine:
         self._stopping = False
         self._cancelling = Cancelling(catalog, clock, self.ownership, self)
         looking = Looking(catalog, clock, look_executor)
-        self._rescheduling = Rescheduling(catalog, clock, self.ownership, self, looking.find_entries)
+        self._peeking = Peeking(clock, self.ownership)
+        self._rescheduling = Rescheduling(
+            catalog, clock, self.ownership, self, looking.find_entries, self._peeking.chunks
+        )
         self.count_due = looking.count_due
         self._pacing = Pacing(catalog, clock, self.ownership, looking.count_due)
-        self._peeking = Peeking(clock, self.ownership)
         ingestion = Ingestion(catalog, self, executor=commit_executor, log=log)
         self.queries = Queries(
             self,

@@ -14,6 +14,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -35,6 +36,16 @@ REST_MAX_S = 1.0
 NAME_LENGTH_MAX = 8_192
 CONTENT = ("key", "properties", "size_bytes")
 NS_PER_SECOND = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A message that is one of ``count`` chunks of a larger one, of which ``uuid`` is the name."""
+
+    number: int
+    """From 0."""
+    count: int
+    uuid: str
 
 
 class Peeking:
@@ -59,6 +70,24 @@ class Peeking:
         except ValueError:
             return {}
         return {name: found[name] for name in CONTENT if name in found} if isinstance(found, dict) else {}
+
+    async def chunks(self, index: DelayIndex, positions: PositionSet) -> dict[Position, Chunk]:
+        """Those of at most ``PIECE`` messages that are chunks, as far as a broker can tell soon."""
+        try:
+            async with asyncio.timeout(CONTENT_PATIENCE_S):
+                answer = await self._read(index, positions, Sought())
+        except (NotNowError, TimeoutError):
+            return {}
+        try:
+            found = json.loads(answer.content or b"{}")["chunks"]
+            named = {parse_id(name)[0]: Chunk(*told) for name, told in found.items()}
+        except (ValueError, KeyError, TypeError, AttributeError, UserError):
+            return {}  # an older shim tells none
+        return {
+            at: one
+            for at, one in named.items()
+            if type(one.number) is type(one.count) is int and type(one.uuid) is str
+        }
 
     async def select(self, indexes: list[DelayIndex], sought: Sought, page: dict[str, Any]) -> dict[str, Any]:
         """A page of waiting messages, less those that are not sought. Raises ``UserError``.

@@ -13,10 +13,12 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from tidegate.index import Catalog, Clock, DelayIndex, Entries, PositionSet, sort_entries
+from tidegate.index import Catalog, Clock, DelayIndex, Entries, Position, PositionSet, sort_entries
+from tidegate.plugin.api.changes import WHOLE_MAX
 from tidegate.plugin.daemon.broker_changes import PATIENCE_S, BrokerChanges, Outcome, Owner
 from tidegate.plugin.daemon.ownership import Ownership
-from tidegate.plugin.daemon.selection import name_of, named, whole_topic
+from tidegate.plugin.daemon.peeking import Chunk
+from tidegate.plugin.daemon.selection import message_id, name_of, named, partition_of, whole_topic
 from tidegate.plugin.daemon.stream import Stream
 from tidegate.plugin.daemon.turns import Turns
 from tidegate.plugin.errors import NotNowError, UserError
@@ -25,13 +27,19 @@ from tidegate.plugin.wire.messages import RESCHEDULE_VERSION, Reschedule
 
 Find = Callable[[DelayIndex, PositionSet], Awaitable[Entries]]
 """The entries of positions in an index, with the times that hold."""
+Chunks = Callable[[DelayIndex, PositionSet], Awaitable[dict[Position, Chunk]]]
+"""Those of some messages that are chunks of larger ones, as far as that is known."""
 WHY_SPAN = "a span may be added, and is added again if asked again: see each message's time first"
+WHY_WHOLE = (
+    "and a consumer throws away a message of which a chunk comes without the others: give the ids of all, "
+    "which are due at the same time, or choose by key, property or due; nothing was changed"
+)
 WHY_OTHERS = "other changes of its messages' times are under way: ask again, nothing was changed"
 WHY_NOT_READ = "the broker has a message that the index does not have yet: ask again"
 
 
 class Rescheduling(BrokerChanges[Entries]):
-    """The moves that are under way. find: see ``Find``."""
+    """The moves that are under way. find, chunks: see ``Find`` and ``Chunks``."""
 
     WHAT = "reschedule"
     VERSION = RESCHEDULE_VERSION
@@ -39,11 +47,18 @@ class Rescheduling(BrokerChanges[Entries]):
     WHY_UNSTORED = "perhaps moved, but Pulsar has not stored it: ask again"
     WHY_NO_ROOM = "not moved, the subscription has too many moved messages: ask again when some are due"
 
-    def __init__(
-        self, catalog: Catalog, clock: Clock, ownership: Ownership[Stream], owner: Owner, find: Find
+    def __init__(  # noqa: PLR0917 as of ``BrokerChanges``, and two ways to look
+        self,
+        catalog: Catalog,
+        clock: Clock,
+        ownership: Ownership[Stream],
+        owner: Owner,
+        find: Find,
+        chunks: Chunks,
     ) -> None:
         super().__init__(catalog, clock, ownership, owner)
         self._find = find
+        self._chunks = chunks
         self._turns: WeakValueDictionary[tuple[str, str], Turns] = WeakValueDictionary()
 
     async def reschedule(self, request: dict[str, object]) -> dict[str, Any]:
@@ -85,10 +100,28 @@ class Rescheduling(BrokerChanges[Entries]):
         self, indexes: list[DelayIndex], request: dict[str, object], positions: PositionSet
     ) -> list[Entries]:
         at_ms, by_ms = _number(request, "at_ms"), _number(request, "by_ms") or 0
+        if request.get("by_ids") is True and len(positions) <= WHOLE_MAX:
+            for index in indexes:
+                # One partition has the ledger of an id. An index has not heard of the newest messages yet.
+                some = positions if len(indexes) == 1 else index.state.held_among(positions)
+                await self._require_whole(index, some)
         if at_ms is not None:
             return [Entries.of((at_ms, *one) for one in positions)] * len(indexes)
         now_ms = self._clock.now_ms()
         return [_later(await self._find(index, positions), by_ms, now_ms) for index in indexes]
+
+    async def _require_whole(self, index: DelayIndex, positions: PositionSet) -> None:
+        """Raise ``UserError`` if some chunks of a message are among the positions, and not all of them."""
+        if not positions:
+            return
+        given: dict[str, set[int]] = {}
+        chunks = await self._chunks(index, positions)
+        for one in chunks.values():
+            given.setdefault(one.uuid, set()).add(one.number)
+        for position, one in sorted(chunks.items()):
+            if len(given[one.uuid]) < one.count:
+                name = message_id(partition_of(index.name), *position)
+                raise UserError(f"{name} is chunk {one.number + 1} of {one.count} of a message, {WHY_WHOLE}")
 
     async def _askable(
         self,

@@ -253,3 +253,39 @@ def test_a_file_from_windows_has_the_same_ids() -> None:
     assert positions_of(enumerate(lines, start=1), "ids.txt") == positions_of(
         enumerate(["5:1", "5:2"]), "ids"
     )
+
+
+@pytest.mark.parametrize(
+    ("what", "count", "checked"),
+    [
+        ("release", 1, True),
+        ("reschedule", changes.WHOLE_MAX, True),
+        ("release", changes.WHOLE_MAX + 1, False),
+        ("cancel", 1, False),
+    ],
+)
+def test_few_ids_are_checked_for_lone_chunks(what: str, count: int, checked: bool) -> None:
+    world, asked = World(count), list[bool]()
+
+    def ask(query: dict[str, Any]) -> dict[str, Any]:
+        asked.append(query.get("by_ids", False))
+        return world.ask(query)
+
+    ids = positions_of(enumerate(f"5:{n}" for n in range(count)), "ids")
+    query = NAMED | {"what": what, "at_ms": NOW_MS}
+    assert run_blocking(change_of(query, ids, Total(False)), ask)["done"] == count
+    assert asked == [checked]
+
+
+def test_a_page_of_a_range_is_not_checked_for_lone_chunks() -> None:
+    world, asked = World(10), list[bool]()
+
+    def ask(query: dict[str, Any]) -> dict[str, Any]:
+        asked.append("by_ids" in query)
+        return world.ask(query)
+
+    course = changes.change_of_due(
+        NAMED | {"what": "reschedule", "at_ms": NOW_MS}, None, None, Total(False), now_ms=lambda: NOW_MS
+    )
+    assert run_blocking(course, ask)["done"] == 10
+    assert True not in asked

@@ -21,12 +21,12 @@ from tests.support.shim_client import ClientStream, ShimClient
 from tests.support.waiting import until
 from tidegate.index import Entries, MemoryStore, PositionSet, SubscriptionName
 from tidegate.plugin.api import changes
-from tidegate.plugin.daemon import broker_changes, rescheduling
+from tidegate.plugin.daemon import broker_changes, peeking, rescheduling
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.shared.moments import AT_ONCE_MS
 from tidegate.plugin.wire.client import ask_socket
-from tidegate.plugin.wire.messages import Reschedule, Rescheduled, Standing
+from tidegate.plugin.wire.messages import Peek, Peeked, Reschedule, Rescheduled, Standing
 
 TOPIC = "persistent://public/default/orders"
 AT = ("orders", "sub")
@@ -401,6 +401,66 @@ async def test_requests_that_make_no_sense_change_nothing(
             await ask(socket_path, "reschedule", some(1), **more)
         assert not stream.reschedules
         assert not moved(daemon)
+
+
+def chunks_of(*numbers: int) -> Callable[[Peek], Peeked]:
+    """A shim whose messages of these entry ids are the chunks of one message."""
+    told = {f"5:{entry}": [number, len(numbers), "p-1"] for number, entry in enumerate(numbers)}
+
+    def peek(asked: Peek) -> Peeked:
+        found = {f"{at}:{entry}": told.get(f"{at}:{entry}") for at, entry in asked.positions}
+        content = {"chunks": {name: one for name, one in found.items() if one}}
+        return Peeked(asked.positions, NOTHING, 40, json.dumps(content).encode())
+
+    return peek
+
+
+@pytest.mark.parametrize("what", ["release", "reschedule"])
+async def test_the_chunks_of_a_message_do_not_come_apart(
+    what: str, start: StartDaemon, socket_path: Path
+) -> None:
+    async with start() as daemon, await ShimClient.connect(socket_path) as client:
+        stream, at_ms = await opened(client)
+        stream.on_reschedule, stream.on_peek = Shim(), chunks_of(3, 5, 8)
+        more = {"at_ms": at_ms + HOUR_MS} if what == "reschedule" else {}
+        for entry_id in (3, 8):
+            said = f"5:{entry_id} is chunk . of 3 of a message.*nothing was changed"
+            with pytest.raises(UserError, match=said):
+                await ask(socket_path, what, some(1, entry_id), by_ids=True, **more)
+        assert not moved(daemon)
+        assert counts(await ask(socket_path, what, some(1, 3, 5, 8), by_ids=True, **more)) == {"done": 4}
+        page = await ask(socket_path, what, some(2, 3), **more)  # of a range: another page has the others
+        assert counts(page) == {"done": 2}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{}",
+        b"no JSON",
+        b'{"chunks": [1]}',
+        b'{"chunks": {"x": [0, 2, "p"]}}',
+        b'{"chunks": {"5:3": [1, "3", "p"]}}',
+        b'{"chunks": {"5:3": [1, 3, []]}}',
+    ],
+)
+async def test_a_shim_that_tells_no_chunks_stops_nothing(
+    content: bytes, start: StartDaemon, socket_path: Path
+) -> None:
+    async with start(), await ShimClient.connect(socket_path) as client:
+        stream, _ = await opened(client)
+        stream.on_reschedule = Shim()
+        stream.on_peek = lambda asked: Peeked(asked.positions, NOTHING, 40, content)
+        assert counts(await ask(socket_path, "release", some(3), by_ids=True)) == {"done": 1}
+
+
+async def test_a_broker_that_reads_nothing_stops_nothing(start: StartDaemon, socket_path: Path) -> None:
+    async with start(), await ShimClient.connect(socket_path) as client:
+        stream, _ = await opened(client)
+        stream.on_reschedule, stream.on_peek = Shim(), None
+        with patch.object(peeking, "CONTENT_PATIENCE_S", 0.1):
+            assert counts(await ask(socket_path, "release", some(3), by_ids=True)) == {"done": 1}
 
 
 async def test_the_commands(serve: Serve, socket_path: Path, tmp_path: Path) -> None:

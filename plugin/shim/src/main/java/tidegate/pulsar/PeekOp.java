@@ -50,8 +50,13 @@ final class PeekOp {
     private long readBytes;
     @GuardedBy("this")
     private int underWay;
+    /** Of the one message, without the braces around it. */
     @GuardedBy("this")
-    private byte[] content = {};
+    private String content = "";
+    /** Of all messages that are chunks of larger ones. */
+    @GuardedBy("this")
+    private final StringBuilder chunks = new StringBuilder();
+    private final boolean isOfOne;
 
     /** {@code executor} begins the reads after the first ones: a read may end within its call. */
     PeekOp(ManagedLedger ledger, Frame.Peek peek, Executor executor, Consumer<Frame.Peeked> done) {
@@ -62,6 +67,7 @@ final class PeekOp {
         List<Position> all = new ArrayList<>();
         peek.positions().forEach((ledgerId, entryId) -> all.add(new Position(ledgerId, entryId)));
         left = all.iterator();
+        isOfOne = all.size() == 1;
     }
 
     void go() {
@@ -72,7 +78,7 @@ final class PeekOp {
                 next.add(left.next());
             }
             underWay = next.size();
-            all = new Frame.Peeked(matching, unread, readBytes, ByteBuffer.wrap(content));
+            all = new Frame.Peeked(matching, unread, readBytes, ByteBuffer.wrap(next.isEmpty() ? json() : new byte[0]));
         }
         if (next.isEmpty()) {
             done.accept(all);
@@ -113,7 +119,8 @@ final class PeekOp {
         if (matches()) {
             matching.add(position.ledgerId(), position.entryId());
             if (peek.kind() == Frame.Peek.ANY) {
-                content = content(sizeBytes);
+                content = isOfOne ? content(sizeBytes) : "";
+                addChunk(position);
             }
         }
     }
@@ -131,10 +138,35 @@ final class PeekOp {
         return property.getKey().equals(peek.property()) && property.getValue().equals(peek.value());
     }
 
+    /** {@code "LEDGER:ENTRY":[NUMBER,COUNT,"UUID"]}, the first number 0, if there is room for it. */
+    @GuardedBy("this")
+    private void addChunk(Position position) {
+        if (metadata.hasUuid() && metadata.hasChunkId() && metadata.hasNumChunksFromMsg() && metadata.getNumChunksFromMsg() > 1) {
+            int without = chunks.length();
+            chunks.append(without == 0 ? "" : ",").append('"').append(position.ledgerId()).append(':').append(position.entryId())
+                    .append("\":[").append(metadata.getChunkId()).append(',').append(metadata.getNumChunksFromMsg());
+            if (quote(",", metadata.getUuid(), chunks)) {
+                chunks.append(']');
+            } else {
+                chunks.setLength(without);
+            }
+        }
+    }
+
+    @GuardedBy("this")
+    private byte[] json() {
+        if (content.isEmpty() && chunks.isEmpty()) {
+            return new byte[0];
+        }
+        String comma = content.isEmpty() || chunks.isEmpty() ? "" : ",";
+        String told = chunks.isEmpty() ? "" : comma + "\"chunks\":{" + chunks + "}";
+        return ("{" + content + told + "}").getBytes(StandardCharsets.UTF_8);
+    }
+
     /** Runs on a thread of BookKeeper's, which others need: it writes no more text than the answer takes, and a part. */
     @GuardedBy("this")
-    private byte[] content(int sizeBytes) {
-        StringBuilder text = new StringBuilder("{\"size_bytes\":").append(sizeBytes);
+    private String content(int sizeBytes) {
+        StringBuilder text = new StringBuilder("\"size_bytes\":").append(sizeBytes);
         int withoutKey = text.length();
         boolean fits = !metadata.hasPartitionKey() || quote(",\"key\":", metadata.getPartitionKey(), text);
         if (!fits) {
@@ -152,7 +184,7 @@ final class PeekOp {
         if (!fits) {
             text.setLength(withoutProperties);
         }
-        return text.append('}').toString().getBytes(StandardCharsets.UTF_8);
+        return text.toString();
     }
 
     /** False if there is no room for it. */

@@ -134,6 +134,30 @@ class PeekOpTest {
         assertEquals(2, released);
     }
 
+    private void storeChunk(long entryId, String uuid, int number, int count) {
+        MessageMetadata metadata = new MessageMetadata().setProducerName("p").setSequenceId(1).setPublishTime(1)
+                .setUuid(uuid).setChunkId(number).setNumChunksFromMsg(count);
+        ByteBuf bytes = Commands.serializeMetadataAndPayload(Commands.ChecksumType.None, metadata, Unpooled.wrappedBuffer(new byte[10]));
+        byte[] copy = new byte[bytes.readableBytes()];
+        bytes.readBytes(copy);
+        stored.put(entryId, copy);
+    }
+
+    @Test
+    void chunksAreTold() {
+        storeChunk(0, "p\"-1", 0, 2);
+        storeChunk(1, "p\"-1", 1, 2);
+        storeChunk(2, "p-2", 0, 1);
+        store(3, "k");
+        storeChunk(4, "x".repeat(PeekOp.MAX_CONTENT), 0, 2);
+        assertEquals("{\"chunks\":{\"5:0\":[0,2,\"p\\\"-1\"],\"5:1\":[1,2,\"p\\\"-1\"]}}",
+                StandardCharsets.UTF_8.decode(peek(Frame.Peek.ANY, "", "", positions(0, 1, 2, 3, 4)).content()).toString());
+        assertEquals("{\"size_bytes\":" + stored.get(1L).length + ",\"properties\":{},\"chunks\":{\"5:1\":[1,2,\"p\\\"-1\"]}}",
+                StandardCharsets.UTF_8.decode(peek(Frame.Peek.ANY, "", "", positions(1)).content()).toString());
+        assertEquals(0, peek(Frame.Peek.ANY, "", "", positions(2, 3)).content().remaining());
+        assertEquals(0, peek(Frame.Peek.KEY, "", "k", positions(0, 1)).content().remaining());
+    }
+
     @Test
     void theContentOfOneMessageIsJson() {
         store(0, "a\"b", "naïve", "x\ny");
