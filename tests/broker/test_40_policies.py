@@ -262,6 +262,7 @@ def test_metrics_of_the_broker_show_the_tracker(lane: Lane) -> None:
         "release_spread_seconds": 0.0,
         "held_back_entries": 0.0,
         "quota_entries": 0.0,
+        "overrides_unread": 0.0,
         "overdue_seconds": 0.0,
         "early_entries": 0.0,
         "lateness_seconds_bucket": 10.0,

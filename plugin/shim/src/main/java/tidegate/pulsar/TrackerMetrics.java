@@ -32,6 +32,7 @@ final class TrackerMetrics {
         put(metrics, "release_spread_seconds", core.pace().kind() == ReleasePace.Kind.SPREAD ? core.pace().amount() / 1000.0 : 0);
         put(metrics, "held_back_entries", core.heldBack());
         put(metrics, "quota_entries", core.quota());
+        put(metrics, "overrides_unread", core.overridesUnread() ? 1 : 0);
         put(metrics, "reconnects", link.reconnects());
         put(metrics, "overdue_seconds", core.overdueMs() / MS_PER_SECOND);
         put(metrics, "early_entries", core.lateness().early());

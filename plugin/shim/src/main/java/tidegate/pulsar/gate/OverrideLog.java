@@ -29,6 +29,7 @@ final class OverrideLog {
     private static final long FIRST_PAUSE_MS = 100;
     private static final long MAX_PAUSE_MS = 10_000;
     private static final long TIDY_MS = 1000;
+    private static final long SAY_AGAIN_MS = 60_000;
     /** Of overrides that leave together, so many are taken by one write. */
     static final int LEFT_MAX = 50_000;
     /** As in {@link Claim}: no other writer explains so many refusals in a row. */
@@ -81,6 +82,10 @@ final class OverrideLog {
     private final Wait pause = new Wait();
     @GuardedBy("lock")
     private final Wait sinceTidy = new Wait();
+    /** The stored overrides could not be read at the last try. */
+    private volatile boolean unreadable;
+    @GuardedBy("lock")
+    private final Wait sinceSaid = new Wait();
 
     OverrideLog(Object lock, TrackerContext context, Clock clock, Claim claim, TrackedPositions positions,
             Overrides overrides) {
@@ -131,14 +136,13 @@ final class OverrideLog {
         boolean isLost = failure instanceof OverrideHome.NoLedgerException;
         synchronized (lock) {
             if (failure != null && !isLost) {
-                if (failures++ == 0) {
-                    LOG.warn("[{}] The times of moved messages cannot be read yet, so its delayed messages wait: {}",
-                            context.name(), failure.getMessage());
-                }
+                failures++;
                 pause.begin(clock.millis());
                 phase = Phase.UNREAD;
+                sayUnreadable(failure, clock.millis());
                 return;
             }
+            unreadable = false;
             if (!home.pointer().equals(text)) {
                 // A tracker of the same cursor that ends has written it meanwhile, and deletes the ledgers that were named before.
                 phase = Phase.UNREAD;
@@ -155,6 +159,29 @@ final class OverrideLog {
             phase = Phase.READY;
         }
         onReady.run();
+    }
+
+    /** Bookies that were away come back; a ledger that is lost for good waits for somebody who knows that it is. */
+    @GuardedBy("lock")
+    private void sayUnreadable(Throwable failure, long nowMs) {
+        if (!unreadable) {
+            LOG.warn("[{}] The times of moved messages cannot be read yet, so its delayed messages wait: {}", context.name(),
+                    failure.getMessage());
+        } else if (sinceSaid.isOver(nowMs, SAY_AGAIN_MS)) {
+            long ledgerId = failure instanceof OverrideRecovery.UnreadableException one ? one.ledgerId() : -1;
+            LOG.error("[{}] All its delayed messages wait for the times of moved ones, which cannot be read from ledger {}: {}. Bring"
+                    + " its bookies back. Only if it is lost for good, give up the new times: bin/bookkeeper shell deleteledger"
+                    + " -ledgerid {} -force", context.name(), ledgerId, failure.getMessage(), ledgerId);
+        } else {
+            return;
+        }
+        unreadable = true;
+        sinceSaid.begin(nowMs);
+    }
+
+    /** True while the stored overrides cannot be read. Takes no lock. */
+    boolean isUnreadable() {
+        return unreadable;
     }
 
     // ---- writing --------------------------------------------------------------------------------------------------

@@ -24,6 +24,21 @@ final class OverrideRecovery {
         }
     }
 
+    /** A ledger that perhaps exists cannot be read now. */
+    static final class UnreadableException extends Exception {
+        private static final long serialVersionUID = 1;
+        private final long ledgerId;
+
+        private UnreadableException(long ledgerId, Throwable cause) {
+            super(cause.getMessage(), cause);
+            this.ledgerId = ledgerId;
+        }
+
+        long ledgerId() {
+            return ledgerId;
+        }
+    }
+
     private final TrackerContext context;
     private final OverrideHome home;
 
@@ -32,7 +47,7 @@ final class OverrideRecovery {
         this.home = home;
     }
 
-    /** Fails with a {@link OverrideHome.NoLedgerException} if they are lost. */
+    /** Fails with a {@link OverrideHome.NoLedgerException} if they are lost, else with an {@link UnreadableException}. */
     CompletableFuture<Found> read(String pointer) {
         List<Long> ledgers = OverrideHome.ledgersOf(pointer);
         return ledgers.isEmpty() ? CompletableFuture.completedFuture(Found.nothing())
@@ -46,7 +61,10 @@ final class OverrideRecovery {
                         return CompletableFuture.completedFuture(found(entries));
                     }
                     Throwable cause = error instanceof CompletionException && error.getCause() != null ? error.getCause() : error;
-                    if (!(cause instanceof OverrideHome.NoLedgerException) || ledgers.size() == 1) {
+                    if (!(cause instanceof OverrideHome.NoLedgerException)) {
+                        return CompletableFuture.<Found>failedFuture(new UnreadableException(ledgers.get(0), cause));
+                    }
+                    if (ledgers.size() == 1) {
                         return CompletableFuture.<Found>failedFuture(cause);
                     }
                     LOG.warn("[{}] Ledger {} of the times of moved messages does not exist, so the one before it is read: {}",

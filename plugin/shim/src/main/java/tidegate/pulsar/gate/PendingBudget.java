@@ -4,6 +4,8 @@ import java.util.concurrent.atomic.AtomicLong;
 
 /** How many entries of all subscriptions of this broker may wait for the daemon before reading pauses. */
 public final class PendingBudget {
+    private static final int SHARE_PART = 10;
+
     private final long maxEntries;
     private final AtomicLong entries = new AtomicLong();
 
@@ -17,6 +19,11 @@ public final class PendingBudget {
 
     public long entries() {
         return entries.get();
+    }
+
+    /** True if that is more than one subscription may have that nobody can serve. */
+    boolean isShareExceeded(long itsEntries) {
+        return itsEntries > maxEntries / SHARE_PART;
     }
 
     boolean isExceeded() {

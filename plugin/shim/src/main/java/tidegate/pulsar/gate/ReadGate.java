@@ -113,10 +113,13 @@ final class ReadGate {
     /** True if too much waits, and there is nothing to deliver all the same. Dispatcher's lock held. */
     boolean pauses(boolean hasDue) {
         account();
-        boolean pause = budget.isExceeded() && budgeted > 0 && !hasDue && context.redeliveries() == 0;
+        boolean pause = isFull() && !hasDue && context.redeliveries() == 0;
         if (pause != paused) {
             paused = pause;
-            if (pause) {
+            if (pause && isStuck()) {
+                LOG.warn("[{}] Reading pauses: {} of its entries wait for the times of moved messages, which cannot be read",
+                        context.name(), budgeted);
+            } else if (pause) {
                 LOG.warn("[{}] Reading pauses: {} entries of this broker wait for the Tidegate daemon, the bound"
                         + " (tidegateMaxPendingEntries) is reached", context.name(), budget.entries());
             } else {
@@ -127,9 +130,18 @@ final class ReadGate {
         return pause;
     }
 
+    private boolean isFull() {
+        return budget.isExceeded() && budgeted > 0 || isStuck();
+    }
+
+    /** True if its entries wait for something that may never come, and would take the other subscriptions' room. */
+    private boolean isStuck() {
+        return overrides.isUnreadable() && budget.isShareExceeded(budgeted);
+    }
+
     /** True if a paused dispatcher would not pause now: as {@link #pauses}, but for due entries. */
     boolean mayResume() {
-        return paused && (!budget.isExceeded() || budgeted == 0);
+        return paused && !isFull();
     }
 
     boolean isPaused() {

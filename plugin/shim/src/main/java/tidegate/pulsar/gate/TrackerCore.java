@@ -22,7 +22,7 @@ public final class TrackerCore {
     /** A picture of the state for metrics and tests. */
     public record Stats(long tracked, long near, long handedOut, long settling, long undecided, long pending, long readAhead,
                  boolean open, boolean paused, long memoryBytes, ReleasePace pace, long heldBack, Lateness.Figures lateness,
-                 long overdueMs, long quota) {}
+                 long overdueMs, long quota, boolean overridesUnread) {}
 
     private final TrackerParts parts;
     private final Intake intake;
@@ -163,7 +163,7 @@ public final class TrackerCore {
             return new Stats(positions.contained(), parts.near.size(), positions.handedOut(), positions.settling(),
                     positions.undecided(), parts.outbox.pendingEntries(), backlog.takenEntries(), parts.stream.isOpen(),
                     parts.gate.isPaused(), memoryBytes(), parts.pacer.pace(), parts.pacer.heldBack(),
-                    parts.lateness.figures(), overdueMs, intake.policy().quota());
+                    parts.lateness.figures(), overdueMs, intake.policy().quota(), parts.overrideLog.isUnreadable());
         }
     }
 

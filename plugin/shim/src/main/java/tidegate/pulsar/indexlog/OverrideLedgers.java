@@ -90,8 +90,7 @@ public final class OverrideLedgers implements OverrideHome {
     @Override
     public CompletableFuture<List<ByteBuffer>> read(long ledgerId) {
         return asked(() -> TidegateLedgers.recover(shared.client().get(), cursor, ledgerId)
-                .thenCompose(handle -> readFrom(handle, 0, new ArrayList<>())
-                        .whenComplete((done, error) -> handle.closeAsync())))
+                .thenCompose(handle -> readAll(ledgerId, handle).whenComplete((done, error) -> handle.closeAsync())))
                 .exceptionally(error -> {
                     throw new CompletionException(isLost(error) ? new NoLedgerException(TidegateLedgers.cause(error).getMessage())
                             : TidegateLedgers.cause(error));
@@ -100,9 +99,17 @@ public final class OverrideLedgers implements OverrideHome {
                 .thenApplyAsync(entries -> entries, shared.background());
     }
 
-    private static boolean isLost(Throwable error) {
-        return TidegateLedgers.isGone(error) || TidegateLedgers.cause(error) instanceof IllegalArgumentException
+    static boolean isLost(Throwable error) {
+        return TidegateLedgers.isGone(error) || TidegateLedgers.cause(error) instanceof NoLedgerException
+                || TidegateLedgers.cause(error) instanceof IllegalArgumentException
                 || TidegateLedgers.code(error) == BKException.Code.NoSuchEntryException;
+    }
+
+    CompletableFuture<List<ByteBuffer>> readAll(long ledgerId, ReadHandle handle) {
+        // A pointer names no ledger without a snapshot: its bookies have lost the entries.
+        return handle.getLastAddConfirmed() < 0
+                ? CompletableFuture.failedFuture(new NoLedgerException("ledger " + ledgerId + " has no entries"))
+                : readFrom(handle, 0, new ArrayList<>());
     }
 
     private CompletableFuture<List<ByteBuffer>> readFrom(ReadHandle handle, long first, List<ByteBuffer> all) {

@@ -5,9 +5,11 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.List;
+import java.util.Random;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
 import tidegate.pulsar.wire.Position;
+import tidegate.pulsar.wire.Records;
 
 /** When the dispatcher may read. */
 class ReadGateTest extends TrackerScenario {
@@ -93,6 +95,36 @@ class ReadGateTest extends TrackerScenario {
         assertTrue(delivered().size() >= 50, delivered().size() + " delivered");
         world.daemonUp = true;
         assertTrue(world.runUntil(() -> delivered().size() == 499, 20_000));
+        assertFalse(world.core().stats().paused());
+    }
+
+    /** Its entries wait until somebody helps: others must not wait with them. */
+    @Test
+    void whereTheTimesOfMovedMessagesCannotBeReadASubscriptionLeavesRoomForTheOthers() {
+        world.maxPendingEntries = 500;
+        start();
+        Position moved = publish(0, 1_000);
+        Records records = new Records();
+        records.add(moved.ledgerId(), moved.entryId(), world.now() + 60_000);
+        world.settle();
+        world.daemon.reschedule(7, false, records);
+        world.settle();
+        world.crashBroker();
+        world.broker.failingOverrides = 100;
+        world.broker.luck = new Random(1);
+        world.broker.connect();
+        for (int entry = 1; entry < 600; entry++) {
+            publish(entry, 2_000);
+        }
+        world.runUntil(world.now() + 30_000);
+        assertEquals(List.of(), delivered());
+        assertTrue(world.core().stats().overridesUnread());
+        assertTrue(world.core().stats().paused());
+        assertTrue(world.core().stats().undecided() <= 50 + world.broker.readBatch, world.core().stats().toString());
+        world.broker.failingOverrides = 0;
+        world.broker.permits = 1000;
+        assertTrue(world.runUntil(() -> delivered().size() == 600, 120_000), delivered().size() + " delivered");
+        assertFalse(world.core().stats().overridesUnread());
         assertFalse(world.core().stats().paused());
     }
 }

@@ -3,12 +3,14 @@ package tidegate.pulsar.indexlog;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.lang.reflect.Proxy;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.atomic.AtomicLong;
+import org.apache.bookkeeper.client.api.ReadHandle;
 import org.apache.bookkeeper.mledger.ManagedCursor;
 import org.apache.bookkeeper.mledger.ManagedLedgerException;
 import org.apache.bookkeeper.mledger.ManagedLedgerException.BadVersionException;
@@ -17,7 +19,7 @@ import org.junit.jupiter.api.Test;
 import tidegate.pulsar.cursor.CursorProperties;
 import tidegate.pulsar.gate.OverrideHome;
 
-/** The outcome of a pointer's write; the test plays the cursor. */
+/** The outcome of a pointer's write and of a read; the test plays cursor and ledger. */
 class OverrideLedgersTest {
     private final CompletableFuture<Void> write = new CompletableFuture<>();
     private boolean closed;
@@ -33,8 +35,22 @@ class OverrideLedgersTest {
     private final OverrideLedgers overrides = new OverrideLedgers("test", CursorProperties.withoutReset(cursor),
             new LogLedgers.Shared(LogLedgers.BOOKKEEPER, () -> null, Runnable::run, new AtomicLong()));
 
-    private Throwable failure(CompletableFuture<OverrideHome.Pointed> pointed) {
-        return assertThrows(CompletionException.class, pointed::join).getCause();
+    private Throwable failure(CompletableFuture<?> answer) {
+        return assertThrows(CompletionException.class, answer::join).getCause();
+    }
+
+    /** Recovery closes it so, if no bookie has its entries any more. */
+    @Test
+    void aLedgerWithoutEntriesIsLost() {
+        ReadHandle empty = (ReadHandle) Proxy.newProxyInstance(getClass().getClassLoader(), new Class<?>[] {ReadHandle.class},
+                (self, method, arguments) -> switch (method.getName()) {
+                    case "getLastAddConfirmed" -> -1L;
+                    case "getLength" -> 0L;
+                    default -> throw new UnsupportedOperationException(method.getName());
+                });
+        Throwable lost = failure(overrides.readAll(7, empty));
+        assertInstanceOf(OverrideHome.NoLedgerException.class, lost);
+        assertTrue(OverrideLedgers.isLost(lost));
     }
 
     @Test
