@@ -22,7 +22,7 @@ import tidegate.pulsar.wire.Ownership;
  */
 public final class CursorProperties {
     private static final Logger LOG = LoggerFactory.getLogger(CursorProperties.class);
-    private static final long STORE_TIMEOUT_MS = 60_000;
+    private static final long ANSWER_TIMEOUT_MS = 60_000;
 
     /** Nobody is connected, so a cursor that does not show its resets may be in one: try again with a consumer. */
     public static final class UnattendedException extends ManagedLedgerException {
@@ -47,14 +47,14 @@ public final class CursorProperties {
     private final Executor background;
     private final RefusedResets resets;
     private final StoredDeletions storedDeletions;
-    private final long storeTimeoutMs;
+    private final long answerTimeoutMs;
 
     public CursorProperties(ManagedCursor cursor, RefusedResets.Subscription subscription, Executor background) {
-        this(cursor, subscription, background, STORE_TIMEOUT_MS);
+        this(cursor, subscription, background, ANSWER_TIMEOUT_MS);
     }
 
-    public CursorProperties(ManagedCursor cursor, RefusedResets.Subscription subscription, Executor background, long storeTimeoutMs) {
-        this.storeTimeoutMs = storeTimeoutMs;
+    public CursorProperties(ManagedCursor cursor, RefusedResets.Subscription subscription, Executor background, long answerTimeoutMs) {
+        this.answerTimeoutMs = answerTimeoutMs;
         this.cursor = cursor;
         this.subscription = subscription;
         this.background = background;
@@ -105,7 +105,9 @@ public final class CursorProperties {
             return failed("the cursor is being reset");
         }
         if (needsNoStore()) {
-            return cursor.putCursorProperty(key, value).whenComplete((done, error) -> resets.look());
+            // Its callers try again when they hear that it has failed, and would wait for ever for an answer that is lost.
+            return cursor.putCursorProperty(key, value).copy().orTimeout(answerTimeoutMs, TimeUnit.MILLISECONDS)
+                    .whenComplete((done, error) -> resets.look());
         }
         // In the background, because Pulsar may call back with a lock held.
         return store()
@@ -147,7 +149,7 @@ public final class CursorProperties {
             }
         }, null);
         // At the end of a reset Pulsar forgets the callbacks of pending stores.
-        return stored.orTimeout(storeTimeoutMs, TimeUnit.MILLISECONDS);
+        return stored.orTimeout(answerTimeoutMs, TimeUnit.MILLISECONDS);
     }
 
     /** Has the ownership say that the cursor's acknowledgements are stored with a seal, if it is there and does not. */

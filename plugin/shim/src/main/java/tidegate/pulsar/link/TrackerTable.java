@@ -46,10 +46,14 @@ public final class TrackerTable {
         return cores.isEmpty();
     }
 
-    /** Takes a new tracker in. A last word about a subscription is not told while a tracker is there that speaks for it. */
+    /**
+     * Takes a new tracker in. A last word about a subscription is not told while a tracker is there that speaks for it; nor does
+     * one follow that tracker whose dispatcher or cursor is closed: a late read of a former dispatcher has made it.
+     */
     public void register(TrackerCore core) {
         TrackerCore current = byKey.get(core.key());
-        if (core.isFinished() && current != null && current != core && current.isLive()) {
+        if (!core.isLive() && current != null && current != core && current.isLive()) {
+            core.finish();
             core.release();
             return;
         }

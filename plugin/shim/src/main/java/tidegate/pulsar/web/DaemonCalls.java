@@ -70,7 +70,8 @@ public final class DaemonCalls implements AutoCloseable {
             callers.execute(() -> {
                 try {
                     answer.complete(converse(request));
-                } catch (ProblemException | RuntimeException e) {
+                } catch (ProblemException | RuntimeException | Error e) {
+                    // Without an answer its role would never get its place back.
                     answer.completeExceptionally(e);
                 }
             });

@@ -2,7 +2,9 @@ package tidegate.pulsar.cursor;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.lang.reflect.Proxy;
@@ -14,8 +16,10 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import org.apache.bookkeeper.mledger.AsyncCallbacks.MarkDeleteCallback;
 import org.apache.bookkeeper.mledger.ManagedCursor;
 import org.apache.bookkeeper.mledger.ManagedLedgerException;
@@ -110,6 +114,14 @@ class CursorPropertiesTest {
         Runnable next = background.poll(30, TimeUnit.SECONDS);
         assertNotNull(next, "nothing more is done");
         next.run();
+    }
+
+    @Test
+    void aWriteThatIsNeverAnsweredFails() {
+        CompletableFuture<Void> put = new CursorProperties(cursor, subscription, background::add, 20).put("key", "value");
+        ExecutionException failure = assertThrows(ExecutionException.class, () -> put.get(20, TimeUnit.SECONDS));
+        assertInstanceOf(TimeoutException.class, failure.getCause());
+        assertFalse(write.isDone(), "it is Pulsar's");
     }
 
     @Test

@@ -455,6 +455,25 @@ class TrackerTableTest {
     }
 
     @Test
+    void aTrackerThatAFormerDispatcherHasMadeTooLateDoesNotEndTheOneThatIsThere() throws ProtocolException {
+        TrackerCore current = newCore("sub");
+        table.register(current);
+        connect();
+        TrackerCore late = newCore("sub", new ToyBroker(clock) {
+            @Override
+            public boolean isClosed() {
+                return true;
+            }
+        });
+        late.queue().addMessage(5, 1, LATER_MS);
+        table.register(late);
+        assertTrue(late.isFinished());
+        assertFalse(current.isFinished());
+        current.queue().addMessage(5, 2, LATER_MS);
+        assertEquals(List.of(new Frame.Add(false, Records.of(5, 2, LATER_MS))), sent(current));
+    }
+
+    @Test
     void aLastWordFollowsATrackerWhoseDispatcherIsClosed() throws ProtocolException {
         TrackerCore closed = newCore("sub");
         table.register(closed);

@@ -111,6 +111,15 @@ class DaemonCallsTest {
     }
 
     @Test
+    void aCallThatEndsByAnErrorHasAnAnswer() {
+        DaemonCalls calls = calls(1_000, new SocketPeer(() -> {
+            throw new OutOfMemoryError("played");
+        }));
+        ExecutionException failure = assertThrows(ExecutionException.class, () -> calls.call(GET).get(20, TimeUnit.SECONDS));
+        assertInstanceOf(OutOfMemoryError.class, failure.getCause());
+    }
+
+    @Test
     void aRequestIsGreetedAskedAndAnswered() throws Exception {
         var call = calls(10_000).call(GET);
         try (Client client = accept()) {
