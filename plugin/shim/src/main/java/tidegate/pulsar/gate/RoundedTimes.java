@@ -1,25 +1,25 @@
 package tidegate.pulsar.gate;
 
-import java.util.LinkedHashMap;
+import java.util.HashMap;
 import java.util.Map;
 
 /**
  * The times of late, rounded up to levels: equal times are rounded alike. The chunks of a message have one time, and the broker
  * reads them one after the other: a client drops a chunk that comes before the first one.
  *
+ * <p>It forgets a time that nobody has asked for since the generation before the last: a generation ends after {@link #ROUNDS}
+ * looks at the policy, or with {@link #MAX} times. So a subscription that is not read costs no memory.
+ *
  * <p>Invariant: a rounded time is never before the message's own.
  */
 final class RoundedTimes {
-    private static final int MAX = 4096;
+    static final int MAX = 4096;
+    /** At one look a second: longer than the chunks of a message take. */
+    static final int ROUNDS = 60;
 
-    private final Map<Long, Long> rounded = new LinkedHashMap<>() {
-        private static final long serialVersionUID = 1L;
-
-        @Override
-        protected boolean removeEldestEntry(Map.Entry<Long, Long> eldest) {
-            return size() > MAX;
-        }
-    };
+    private Map<Long, Long> rounded = new HashMap<>();
+    private Map<Long, Long> before = new HashMap<>();
+    private int rounds;
     private DelayPolicy policy;
 
     RoundedTimes(DelayPolicy policy) {
@@ -30,11 +30,21 @@ final class RoundedTimes {
         return policy;
     }
 
+    /** The policy at a look. */
     void follow(DelayPolicy next) {
         if (!next.levelsMs().equals(policy.levelsMs())) {
-            rounded.clear();
+            endGeneration();
+            endGeneration();
+        } else if (++rounds >= ROUNDS) {
+            endGeneration();
         }
         policy = next;
+    }
+
+    private void endGeneration() {
+        rounds = 0;
+        before = rounded;
+        rounded = new HashMap<>();
     }
 
     /** The time at which a message may leave whose own time is {@code ownMs}. */
@@ -42,6 +52,20 @@ final class RoundedTimes {
         if (ownMs <= nowMs) {
             return ownMs;
         }
-        return rounded.computeIfAbsent(ownMs, each -> policy.roundUp(each, nowMs));
+        Long known = rounded.get(ownMs);
+        if (known == null) {
+            Long earlier = before.get(ownMs);
+            known = earlier == null ? policy.roundUp(ownMs, nowMs) : earlier;
+            if (rounded.size() == MAX) {
+                endGeneration();
+            }
+            rounded.put(ownMs, known);
+        }
+        return known;
+    }
+
+    /** How many times are known. */
+    int size() {
+        return rounded.size() + before.size();
     }
 }
