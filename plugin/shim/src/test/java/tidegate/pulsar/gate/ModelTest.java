@@ -12,6 +12,7 @@ import java.util.Map;
 import java.util.Random;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
@@ -51,7 +52,7 @@ class ModelTest {
 
     /** Faults of a history, and operations on the topic. */
     private enum Fault {
-        CONNECTION, DAEMON, BROKER, CONSUMERS, RESET, MOVE, CLOCK, REBUILD, CANCEL, PACE, RESCHEDULE, METADATA, SKIP
+        CONNECTION, DAEMON, BROKER, CONSUMERS, RESET, MOVE, CLOCK, REBUILD, CANCEL, PACE, RESCHEDULE, METADATA, SKIP, LEVELS, TYPE
     }
 
     private static final class History {
@@ -146,6 +147,15 @@ class ModelTest {
             }
             if (may(Fault.RESCHEDULE) && chance(15)) {
                 moveSome();
+            }
+            if (may(Fault.LEVELS) && chance(3)) {
+                List<Long> levels = Stream.of(20L, 300L, 2_000L, 9_000L).filter(level -> chance(60)).toList();
+                broker().policy = new DelayPolicy(chance(30) ? List.of() : levels, random.nextInt(20), chance(50));
+            }
+            if (may(Fault.TYPE) && chance(4)) {
+                redeliverUnacknowledged();
+                broker().replaceDispatcher();
+                broker().connect();
             }
             if (may(Fault.METADATA) && chance(broker().refusesMetadata ? 20 : 2)) {
                 broker().refusesMetadata = !broker().refusesMetadata;
@@ -811,6 +821,25 @@ class ModelTest {
     @MethodSource("seeds")
     void movedAndNeverBeforeTheTimeThatHolds(long seed) {
         run(seed, Set.of(Fault.RESCHEDULE, Fault.CONNECTION, Fault.CONSUMERS, Fault.DAEMON, Fault.BROKER));
+    }
+
+    @ParameterizedTest
+    @MethodSource("seeds")
+    void roundedUpByOtherLevelsAllTheTime(long seed) {
+        run(seed, Set.of(Fault.LEVELS, Fault.CONNECTION, Fault.CONSUMERS, Fault.DAEMON, Fault.BROKER, Fault.MOVE, Fault.RESET,
+                Fault.RESCHEDULE));
+    }
+
+    @ParameterizedTest
+    @MethodSource("seeds")
+    void anotherTypeOfSubscriptionAndBack(long seed) {
+        run(seed, Set.of(Fault.TYPE, Fault.CONNECTION, Fault.CONSUMERS, Fault.DAEMON, Fault.RESCHEDULE, Fault.CANCEL));
+    }
+
+    @ParameterizedTest
+    @MethodSource("seeds")
+    void anotherTypeAmidResets(long seed) {
+        run(seed, Set.of(Fault.TYPE, Fault.CONNECTION, Fault.BROKER, Fault.RESET, Fault.RESCHEDULE));
     }
 
     @ParameterizedTest
