@@ -53,6 +53,7 @@ _COMMANDS = {
         "tidegate.plugin.commands.serve", "Run the daemon beside a broker until SIGTERM or Ctrl-C."
     ),
     "status": _Command("tidegate.plugin.commands.status", "Show what the daemon holds, the worst first."),
+    "fleet": _Command("tidegate.plugin.commands.fleet", "Show the daemons of all brokers of a cluster."),
     "doctor": _Command("tidegate.plugin.commands.doctor", "Look whether all is well, and say what to do."),
     "attach": _Command("tidegate.plugin.commands.attach", "Let the brokers of PULSAR_HOME use Tidegate."),
     "detach": _Command("tidegate.plugin.commands.attach", "Take Tidegate out of PULSAR_HOME."),

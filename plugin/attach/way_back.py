@@ -129,6 +129,10 @@ class ClusterAdmin:
             raise UserError(f"{name} does not tell its {TRACKER_KEY}: is it a broker of Pulsar?")
         return Broker(name, tracker)
 
+    def status(self, name: str) -> Answer:
+        """The answer of a broker's servlet about its daemon, a refusal too. Raises ``RestError``."""
+        return self._client.request("GET", f"{self._url(name)}/tidegate/v1/status", timeout_s=_ASK_TIMEOUT_S)
+
     def is_healthy(self, name: str) -> bool:
         """True if the broker's health check, which sends and receives a message, says so."""
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import ssl
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,14 +11,12 @@ from typing import Annotated, Any
 import typer
 
 from tidegate.plugin.attach.remote import ByHook, OverSsh, words_of
-from tidegate.plugin.attach.way_back import ClusterAdmin, Machines, State, WayBack
-from tidegate.plugin.client.calls import base_of
+from tidegate.plugin.attach.way_back import Machines, State, WayBack
+from tidegate.plugin.commands.cluster_options import ClusterOptions
 from tidegate.plugin.commands.groups import with_groups
-from tidegate.plugin.commands.options import JsonOutput, TlsCaFile, Token, TokenFile, one_of
+from tidegate.plugin.commands.options import JsonOutput
 from tidegate.plugin.commands.running import signals_stop
-from tidegate.plugin.daemon.settings import read_token
 from tidegate.plugin.errors import ConfigError, UserError
-from tidegate.plugin.shared.rest import RestClient
 from tidegate.plugin.shared.shown import one_line
 from tidegate.plugin.shared.stop import InterruptedRunError, Stop
 
@@ -37,19 +34,9 @@ _AFTER = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reached:
+class Reached(ClusterOptions):
     """The brokers' web services, and the way to their machines: a group of ``groups``."""
 
-    context: typer.Context
-    admin_url: Annotated[
-        str,
-        typer.Option(
-            metavar="URL", envvar="TIDEGATE_ADMIN_URL", help="The web service of any broker that is up."
-        ),
-    ] = "http://127.0.0.1:8080"
-    token: Token = None
-    token_file: TokenFile = None
-    tls_ca_file: TlsCaFile = None
     broker: Annotated[
         list[str] | None,
         typer.Option(
@@ -75,24 +62,6 @@ class Reached:
             help="Instead of ssh: gets check, detach or restart, and HOST:PORT; returns when that is done.",
         ),
     ] = None
-
-    def admin(self) -> ClusterAdmin:
-        """The brokers' web services. Raises ``ConfigError``."""
-        token, token_file = one_of(self.context, "token", self.token, "token_file", self.token_file)
-        if token_file is not None:
-            token = read_token(token_file, "--token-file")
-        if token is not None and not (token and token.isascii() and token.isprintable()):
-            raise ConfigError("the token must be one line of printable ASCII")
-        base = base_of(self.admin_url)
-        try:
-            tls = ssl.create_default_context(
-                cafile=None if self.tls_ca_file is None else str(self.tls_ca_file)
-            )
-        except OSError as error:
-            raise ConfigError(
-                f"cannot read certificates from {self.tls_ca_file}: {error.strerror}"
-            ) from error
-        return ClusterAdmin(base, RestClient(lambda: token, tls))
 
     def machines(self) -> Machines:
         """The way to the machines. Raises ``ConfigError``."""

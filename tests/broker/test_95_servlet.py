@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Callable, Iterator
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from tests.support.cluster import Cluster
+from tests.support.daemons import run
 from tests.support.inbox import Inbox, assert_exactly
 from tests.support.lane import MINUTES_10_MS, Lane
 from tests.support.servlets import Web, problem
@@ -55,6 +58,21 @@ def test_what_waits_is_counted_listed_and_shown(lane: Lane, web: Web) -> None:
     shown = web.get(lane.topic, f"messages/{first['message_id']}")
     assert shown.headers["Cache-Control"] == "no-store"
     assert (shown.json()["state"], shown.json()["deliver_at_ms"]) == ("waiting", first["deliver_at_ms"])
+
+
+@pytest.mark.usefixtures("filled", "repaired")
+def test_the_fleet_is_seen_through_the_brokers(cluster: Cluster) -> None:
+    def fleet() -> dict[str, Any]:
+        done = run("fleet", "--json", "--admin-url", cluster.broker.admin_url)
+        (one,) = json.loads(done.stdout)["brokers"]
+        assert done.returncode == (0 if one["well"] else 1), done.stderr
+        return dict(one)
+
+    found = fleet()
+    assert found["state"] == "ready"
+    assert found["held"] >= 10
+    cluster.daemon.kill()
+    wait_until(lambda: fleet()["state"].startswith("NO DAEMON: no daemon answers"), "the broker says so")
 
 
 def test_what_is_cancelled_comes_to_nobody(lane: Lane, web: Web) -> None:

@@ -70,6 +70,7 @@ class Machine:
         self.name = f"{self.host}:{self._server.server_port}"
         self.all: list[Machine] = []
         self.refuses = False
+        self.status: tuple[int, Any] = (404, {"reason": "there is no servlet"})
 
     @property
     def conf(self) -> Path:
@@ -102,6 +103,8 @@ class Machine:
             return 503, {"reason": "it starts"}
         if self.refuses:
             return 401, {"reason": "no token"}
+        if path == "/tidegate/v1/status":
+            return self.status
         match path.removeprefix("/admin/v2/brokers"):
             case "":
                 return 200, [one.name for one in self.all if not one.is_now("down")]
