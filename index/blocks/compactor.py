@@ -127,7 +127,7 @@ class Compactor:
             try:
                 self._store.write(batch, sync=False)
             except StorageError as error:
-                _LOG.warning("%s: deleting compacted blocks is tried again: %s", self._name, error)
+                _LOG.warning("%s: cannot delete compacted blocks, trying again: %s", self._name, error)
                 self._leftovers.orphan(key for _, key, _ in batch.operations)
         if failed or self._job_is_stale:
             self._abandon(job)

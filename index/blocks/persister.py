@@ -279,7 +279,7 @@ class Persister:
             try:
                 self._store.write(batch, sync=False)
             except StorageError as error:
-                _LOG.warning("%s: deleting corrupt blocks is tried again: %s", self._name, error)
+                _LOG.warning("%s: cannot delete corrupt blocks, trying again: %s", self._name, error)
                 self._leftovers.orphan(key for _, key, _ in batch.operations)
 
     def check(self) -> None:

@@ -187,7 +187,7 @@ class Background:
             try:
                 self._apply()
             except StorageError as error:
-                _LOG.warning("it was waited for, and has failed: %s", error)
+                _LOG.warning("a job that the end waited for has failed: %s", error)
         if self._tidying is not None:
             self._tidying.exception()
 
@@ -322,7 +322,7 @@ class Background:
         self.failures += 1
         self.last_failure = self.failure = str(error) if isinstance(error, StorageError) else repr(error)
         self._retry_at_ms = self._clock.now_ms() + self._options.retry_ms
-        _LOG.error("%s failed, it is tried again: %s", what, self.failure)
+        _LOG.error("%s failed, trying again: %s", what, self.failure)
 
     # ---- choosing
 
@@ -351,4 +351,4 @@ class Background:
             self._context.store.tidy()
         except (StorageError, ClosedError) as error:
             # Nothing depends on tidying, and writes will meet the same error.
-            _LOG.warning("tidying up the store is left for later: %s", error)
+            _LOG.warning("the store cannot be tidied up now, trying again later: %s", error)

@@ -458,4 +458,4 @@ class LogWriter:
 
 def _refuse_more(waiting: Waiting) -> None:
     if waiting.full:
-        raise AwayError("it is slower than what is written")
+        raise AwayError("it is slower than the writes")

@@ -127,7 +127,7 @@ def close_to_others(path: Path) -> None:
                 each.chmod(0o600)
     if path.stat().st_mode & 0o077:
         path.chmod(0o700)
-        _LOG.warning("%s was open to other users, it is no longer: mode 0700, its files 0600", path)
+        _LOG.warning("%s was open to other users and is closed now: mode 0700, its files 0600", path)
 
 
 def is_witnessed(path: Path) -> bool:

@@ -74,7 +74,7 @@ def _stop_in(path: Path, *, is_last: bool) -> None:
     if not stops:
         return
     # A power cut leaves zeros, too. The witness tells if anything durable is gone.
-    _LOG.warning("%s is read up to byte %d only, as after a power cut or damage", path, min(stops))
+    _LOG.warning("reading %s only up to byte %d, as after a power cut or damage", path, min(stops))
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         for at, byte in stops.items():

@@ -149,7 +149,7 @@ class Witness:
                 self._unsynced = 0
         except OSError as error:
             if not self._failing:
-                _LOG.warning("the witness cannot be written, damage in the WAL may go unnoticed: %s", error)
+                _LOG.warning("cannot write the witness, damage in the WAL may go unnoticed: %s", error)
             self._failing = True
         else:
             self._failing = False

@@ -230,11 +230,11 @@ class Connection(asyncio.BufferedProtocol):
         size_bytes = 0 if self._closing else self._decoder.buffered_bytes
         ended = self._half_frames.note_half_frame(self, size_bytes, is_same=is_same)
         if ended is not None:
-            ended.give_back("too much is half received, and this connection has waited longest for the rest")
+            ended.give_back("too many bytes are half received, and this connection has waited longest")
 
     def give_back(self, why: str) -> None:
         """End the connection, so that others can receive."""
-        self._log.warning("a connection is ended for the memory it takes", peer=self.peer_name, reason=why)
+        self._log.warning("closing a connection that takes too much memory", peer=self.peer_name, reason=why)
         self._decoder.discard()
         self.fail(ErrorCode.BUSY, why)
 

@@ -76,7 +76,7 @@ class DurableNews:
             self._log.error("frames cannot be made durable, trying again", error=str(error))
         self.failing = True
         self._health.block(
-            "storage", f"nothing new can be made durable, what is held is still delivered: {error}"
+            "storage", f"nothing new can be made durable, held messages are still delivered: {error}"
         )
         if isinstance(error, LostCommitsError):
             self.lost.set()

@@ -36,7 +36,7 @@ class Failures:
         more = self._seldom.more(kind_of(error))
         if more is not None:
             self._log.error(
-                "a stream failed unexpectedly, it is opened again; report it with the log",
+                "a stream failed unexpectedly and is opened again; report it with the log",
                 stream=stream,
                 exc_info=error,
                 **more,

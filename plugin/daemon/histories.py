@@ -21,18 +21,18 @@ from tidegate.plugin.wire.messages import Open
 class Break(StrEnum):
     """The sign that an index is of another history than the cursor."""
 
-    CLAIM = "another owner has the epoch of who told it last"
+    CLAIM = "another owner has the epoch of its last owner"
     EPOCH = "its last owner's epoch is yet to come"
-    OLD = "there were more owners since than the cursor knows"
-    LOST = "what was stored of who told it last is damaged"
-    END = "it has positions that were not there yet when the subscription was claimed"
-    MARK_DELETE = "the cursor's mark-delete position is older than what it has told"
+    OLD = "the cursor does not know all owners since"
+    LOST = "the record of its last owner is damaged"
+    END = "it has positions that did not exist when the subscription was claimed"
+    MARK_DELETE = "the cursor's mark-delete position is older than the one it reported"
 
     @property
     def said(self) -> str:
         """The meaning, for the log."""
         if self is Break.LOST:
-            return "of an index it is not known any more which cursor it is of: that was damaged"
+            return "the record of the cursor that an index belongs to is damaged"
         return (
             "an index is of another history than its cursor: Pulsar was put back to an earlier state, or"
             " unloaded the topic amid a seek"

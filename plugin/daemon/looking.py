@@ -290,7 +290,7 @@ def edges_of(now_ms: int, last_ms: int, step_ms: int | None, span_ms: int | None
     count = min(count, BUCKETS_MAX)
     if border + count * step_ms > _TIME_MAX:
         if span_ms is not None:
-            raise UserError("the span ends after all time: give a shorter one")
+            raise UserError("the span ends beyond the last possible time: give a shorter one")
         count = max(0, _TIME_MAX - border) // step_ms + 1  # a client may have a message wait for ever
     return np.array([first, *range(border, border + count * step_ms, step_ms)], dtype=np.int64)
 

@@ -168,7 +168,7 @@ class Peeking:
             )
         if stream.connection.version < PEEK_VERSION:
             raise NotNowError(
-                "the broker has a shim that looks into no message: restart it with this version's jar"
+                "the broker has a shim that cannot read messages: restart it with this version's jar"
             )
         return stream
 

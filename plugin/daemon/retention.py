@@ -79,7 +79,7 @@ class Retention:
         for name in self._unserved.take_expired(self._clock.monotonic_ns()):
             if self._catalog.get(name) is not None:
                 self._log.info(
-                    "no broker has opened it for a long time, its index is removed",
+                    "no broker has opened a subscription for a long time, its index is removed",
                     topic=name.topic,
                     subscription=name.subscription,
                     days=self._settings.forget_days,

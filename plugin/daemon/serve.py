@@ -230,11 +230,11 @@ async def serve(settings: Settings, log: Logger, environment: Mapping[str, str])
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
     for name in unknown_variables():
-        log.warning("a variable that begins like a setting is none, it is ignored", name=name)
+        log.warning("ignoring a variable with a setting's prefix and no setting's name", name=name)
     began_ns = process_started_ns()
     while await _serve_until(stop, settings, log, began_ns, supervisor):
         began_ns = None
-        log.warning("the daemon begins anew with what its data directory still has")
+        log.warning("the daemon begins anew with the rest of its data directory")
     supervisor.end()
     log.info("stopped, everything received is on disk")
 
@@ -314,9 +314,7 @@ def _open_catalog(
         try:
             catalog.close()
         except TidegateIndexError as error:
-            raise StopError(
-                f"not everything could be persisted ({error}); what was durable is kept"
-            ) from error
+            raise StopError(f"cannot persist everything ({error}); durable data is kept") from error
 
 
 def _unless_damaged(opened: Callable[[], OpenedT]) -> OpenedT | DamagedDirectoryError:

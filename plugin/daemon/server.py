@@ -101,7 +101,7 @@ class Server:
         more = self._seldom.more("full")
         if more is not None:
             self._log.warning(
-                "too many connections that are no brokers, the oldest are cut off",
+                "too many connections other than brokers': closing the oldest",
                 connections_max=OTHERS_MAX,
                 **more,
             )

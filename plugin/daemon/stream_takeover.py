@@ -45,8 +45,8 @@ class StreamTakeover:
         more = self._seldom.more("lives")
         if more is not None:
             self._log.warning(
-                "two brokers serve a subscription of the same name, each another one: if they are of two "
-                "clusters, each cluster needs a daemon of its own",
+                "two brokers serve different subscriptions of the same name: if they belong to two "
+                "clusters, give each cluster its own daemon",
                 topic=previous.name.topic,
                 subscription=previous.name.subscription,
                 brokers=[previous.connection.peer_name, connection.peer_name],

@@ -104,7 +104,7 @@ class HttpConnections:
             more = self._seldom.more("full")
             if more is not None:
                 self._log.warning(
-                    "too many HTTP connections, those that wait longest are cut off",
+                    "too many HTTP connections: closing those that wait longest",
                     connections_max=self._connections_max,
                     **more,
                 )

@@ -159,12 +159,12 @@ class OtlpPush:
         self._count("failed" if failure else "ok")
         if failure and not self._failing:
             self._log.warning(
-                "the collector of OpenTelemetry takes nothing, trying again",
+                "the OpenTelemetry collector accepts no metrics, trying again",
                 endpoint=self._endpoint,
                 reason=failure,
             )
         elif self._failing and not failure:
-            self._log.info("the collector of OpenTelemetry takes metrics again", endpoint=self._endpoint)
+            self._log.info("the OpenTelemetry collector accepts metrics again", endpoint=self._endpoint)
         self._failing = bool(failure)
 
 

@@ -181,7 +181,7 @@ class DaemonSession:
         except OSError as error:
             ended = error.strerror or str(error)
         except ProtocolError as error:
-            ended = f"what it says is not this protocol: {error}"
+            ended = f"its answer is not this protocol: {error}"
         self._ended = ended
         for answers in list(self._answers.values()):
             answers.put(None)

@@ -20,7 +20,7 @@ DAEMON_SETTINGS = {"heartbeat_ms": "30000"}
 DAEMON_PROGRAM = Path(placing_daemon.__file__)
 ADDED = "tidegate_entries_added_total"
 RESTORED = "the index was restored from its log"
-ALL_HERE = "the blocks of a restored index are here"
+ALL_HERE = "all blocks of a restored index have arrived"
 NOT_WRITTEN = "the index log cannot be written, trying again"
 
 

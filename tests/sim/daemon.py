@@ -51,7 +51,7 @@ BUG_LINES = (
     "writing an index log failed unexpectedly",
 )
 RESTORED = "the index was restored from its log"
-UNREADABLE = ("the index log cannot be read", "the index log is not needed any more")
+UNREADABLE = ("the index log cannot be read", "the index log is no longer needed")
 CUT = "the end of an index log cannot be read"
 GIVEN_UP = "the index log is another owner's now"
 BROKER_GONE = "the broker is gone"

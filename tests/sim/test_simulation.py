@@ -139,7 +139,7 @@ def test_an_index_that_moves_is_open_before_its_blocks_are_there(
     assert outcome.passed, outcome.details
     restored = [line for line in run if "the index was restored from its log" in line]
     assert any("'blocks_to_come': 0" not in line for line in restored)
-    assert any("the blocks of a restored index are here" in line for line in run)
+    assert any("all blocks of a restored index have arrived" in line for line in run)
 
 
 @pytest.mark.parametrize("objects", [False, True])

@@ -121,7 +121,7 @@ class BlockFetch:
                 continue
             try:
                 if record is None:
-                    raise UnreadableLogError("nobody knows where they lie")
+                    raise UnreadableLogError("their place is unknown")
                 await self._bring(record, planned)
             except (UnreadableLogError, NoLedgerError) as error:
                 if not self._is_current:
@@ -142,7 +142,7 @@ class BlockFetch:
             with contextlib.suppress(HomeError):
                 await self._home.close(ledger_id)
         self._log.info(
-            "the blocks of a restored index are here",
+            "all blocks of a restored index have arrived",
             topic=self._index.name.topic,
             subscription=self._index.name.subscription,
             blocks=count - lost,

@@ -173,7 +173,7 @@ class Restorer:
             chain = self._catalog.chains.get(index)
             if index.damaged or (chain is not None and not chain.whole):
                 self._log.warning(
-                    "what this daemon has of an index is damaged, its log is read instead",
+                    "the local data of an index is damaged, its log is read instead",
                     topic=name.topic,
                     subscription=name.subscription,
                 )
@@ -213,7 +213,7 @@ class Restorer:
                 await landing.finish(log)
             if not request.is_wanted():
                 # The acknowledged durability of that stream's changes must not be lost.
-                self._in_vain(identity.name, "another stream has the index meanwhile")
+                self._in_vain(identity.name, "another stream has taken the index")
                 return
             places = named_places(log.content)
             former = self._catalog.get(identity.name)
@@ -251,7 +251,7 @@ class Restorer:
         self._metrics.index_log_restore_seconds.observe(took_s)
         if log.damage:
             self._log.warning(
-                "the end of an index log cannot be read, what was in it is read from the topic",
+                "the end of an index log cannot be read, the rest is read from the topic",
                 topic=identity.name.topic,
                 subscription=identity.name.subscription,
                 damage=log.damage,
@@ -292,7 +292,7 @@ class Restorer:
     def _say_unclaimed(self, former: DelayIndex | None) -> None:
         if former is not None and former.incarnation == UNCLAIMED and not former.state.empty:
             self._log.warning(
-                "what was put in before this subscription was opened gives way to its index log",
+                "the index log replaces entries put in before the subscription was opened",
                 topic=former.name.topic,
                 subscription=former.name.subscription,
                 held=len(former.state.held),
@@ -309,14 +309,14 @@ class Restorer:
             )
         if words.taken_back:
             self._log.warning(
-                "acknowledgements of a log are not believed, a later owner held them; they may come again",
+                "acknowledgements of a log are not believed: a later owner held these: they may come again",
                 topic=name.topic,
                 subscription=name.subscription,
                 forgotten=len(words.taken_back),
             )
         if words.forgotten:
             self._log.warning(
-                "acknowledgements that this daemon had are not believed any more, they may come again",
+                "acknowledgements of this daemon alone are not believed any more: messages may come again",
                 topic=name.topic,
                 subscription=name.subscription,
                 forgotten=len(words.forgotten),
@@ -330,7 +330,7 @@ class Restorer:
     def _unreadable(self, name: SubscriptionName, why: str) -> None:
         self._metrics.index_log_unreadable.inc()
         self._log.warning(
-            "the index log cannot be read, the topic is read again as far as this daemon does not know it",
+            "the index log cannot be read, the topic is read again where this daemon does not know it",
             topic=name.topic,
             subscription=name.subscription,
             reason=why,
@@ -338,7 +338,7 @@ class Restorer:
 
     def _in_vain(self, name: SubscriptionName, why: str) -> None:
         self._log.info(
-            "the index log is not needed any more",
+            "the index log is no longer needed",
             topic=name.topic,
             subscription=name.subscription,
             reason=why,

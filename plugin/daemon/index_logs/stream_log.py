@@ -207,9 +207,7 @@ class StreamLog:
         except (StalePointerError, RefusedError) as error:
             self.over = True
             self.failure = str(error)
-            self._logs.said(
-                self.stream.name, "the index log is another owner's now, nothing more is written", error
-            )
+            self._logs.said(self.stream.name, "the index log is another owner's now, writing ends", error)
         except (HomeError, TidegateIndexError) as error:
             self._failures += 1
             self.failure = str(error)

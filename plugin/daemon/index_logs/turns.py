@@ -53,7 +53,7 @@ class Turns:
                 return
             if self._done == done:
                 break
-        raise TimeoutError("those before it took too long")
+        raise TimeoutError("the logs before it took too long")
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

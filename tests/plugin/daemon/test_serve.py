@@ -248,7 +248,7 @@ async def test_a_disk_that_is_full_for_a_while(serve: Serve, socket_path: Path) 
         assert (await stream.ended()).code == ErrorCode.STORAGE
         durable = 1_000 + 10_000 * (stream.durable_seq - 1)
         shown = await asyncio.to_thread(run, "status", "--socket", str(socket_path), COLUMNS="400")
-        assert "NOT READY: nothing new can be made durable, what is held is still delivered: " in shown.stdout
+        assert "NOT READY: nothing new can be made durable, held messages are still delivered" in shown.stdout
 
         resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, hard))
         async with asyncio.timeout(START_SECONDS):

@@ -128,8 +128,8 @@ async def test_a_collector_that_refuses_is_told_once_and_harms_nothing(
             collector.refuse = False
             await until(lambda: len(collector.received) > 1)
     events = [json.loads(line)["event"] for line in log.getvalue().splitlines()]
-    assert events.count("the collector of OpenTelemetry takes nothing, trying again") == 1
-    assert events.count("the collector of OpenTelemetry takes metrics again") == 1
+    assert events.count("the OpenTelemetry collector accepts no metrics, trying again") == 1
+    assert events.count("the OpenTelemetry collector accepts metrics again") == 1
     assert "Traceback" not in log.getvalue()
 
 

@@ -39,7 +39,7 @@ from tidegate.plugin.daemon.serve import RunningDaemon
 COUNT = 3_000
 MANY_SLICES = {"slice_width_ms": 1_000, "slice_width_auto": False}
 PLACED = LogOptions(inline_bytes=0, journal_records=1)
-HERE = "the blocks of a restored index are here"
+HERE = "all blocks of a restored index have arrived"
 
 
 class SlowHome(MemoryHome):
