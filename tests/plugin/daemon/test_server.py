@@ -514,7 +514,7 @@ async def test_brokers_of_two_clusters_with_one_topic_are_told_apart_in_the_log(
         one = await a.open(TOPIC, epoch=1, incarnation=random_incarnation())
         await b.open(TOPIC, epoch=1, incarnation=random_incarnation())
         assert (await one.ended()).code == ErrorCode.STALE_EPOCH
-        assert "each cluster needs a daemon of its own" in log.getvalue()
+        assert "give each cluster its own daemon" in log.getvalue()
 
 
 async def test_a_subscription_made_again_counts_its_epochs_anew(
