@@ -309,7 +309,7 @@ class Restorer:
             )
         if words.taken_back:
             self._log.warning(
-                "acknowledgements of a log are not believed: a later owner held these: they may come again",
+                "acknowledgements of a log are not believed, a later owner held these: they may come again",
                 topic=name.topic,
                 subscription=name.subscription,
                 forgotten=len(words.taken_back),
