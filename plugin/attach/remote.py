@@ -6,10 +6,13 @@ command that has begun may end, whatever this process is asked to do meanwhile.
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import BinaryIO
 
 from tidegate.plugin.attach.way_back import host_of
 from tidegate.plugin.errors import AttachError, ConfigError
@@ -18,6 +21,7 @@ from tidegate.plugin.shared.shown import one_line
 _TIMEOUT_S = 900.0
 """A broker that is stopped hands its topics over first."""
 _SAID_MAX = 300
+_SAID_BYTES_MAX = 4096
 _SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 
 
@@ -95,21 +99,29 @@ def words_of(option: str, text: str) -> list[str]:
 def _finish(command: Sequence[str], broker: str, shown: Sequence[str]) -> None:
     """Run a command to its end. Raises ``AttachError`` with the last line that it said."""
     what = " ".join(shown)
-    try:
-        # In a session of its own: Ctrl-C is for us.
-        done = subprocess.run(  # noqa: S603
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_TIMEOUT_S,
-            check=False,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise AttachError(f"cannot run {one_line(command[0])}: {error.strerror or error}") from error
-    except subprocess.TimeoutExpired as error:
-        raise AttachError(f"{broker}: {one_line(what)} has not ended in {_TIMEOUT_S:.0f} s") from error
-    if done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip()).decode("utf-8", "replace").splitlines()
-        line = one_line(said[-1])[:_SAID_MAX] if said else "no word"
-        raise AttachError(f"{broker}: {one_line(what)} ended with {done.returncode}: {line}")
+    # Files, not pipes: a broker that a hook starts in the background may hold them open for ever.
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        try:
+            # In a session of its own: Ctrl-C is for us.
+            done = subprocess.run(  # noqa: S603
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                timeout=_TIMEOUT_S,
+                check=False,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise AttachError(f"cannot run {one_line(command[0])}: {error.strerror or error}") from error
+        except subprocess.TimeoutExpired as error:
+            raise AttachError(f"{broker}: {one_line(what)} has not ended in {_TIMEOUT_S:.0f} s") from error
+        if done.returncode:
+            said = (_end_of(errors) or _end_of(output)).splitlines()
+            line = one_line(said[-1])[:_SAID_MAX] if said else "no word"
+            raise AttachError(f"{broker}: {one_line(what)} ended with {done.returncode}: {line}")
+
+
+def _end_of(file: BinaryIO) -> str:
+    file.seek(max(0, file.seek(0, os.SEEK_END) - _SAID_BYTES_MAX))
+    return file.read(_SAID_BYTES_MAX).decode("utf-8", "replace").strip()

@@ -185,11 +185,20 @@ class WayBack:
         self._wait_s = wait_s
         self.brokers: list[Broker] = []
         """The latest that is known of each."""
+        self.restarting: str | None = None
+        """The broker that has been restarted and was not seen healthy since."""
 
     def check(self, names: Sequence[str] = ()) -> None:
         """Look at the brokers and at their machines; changes nothing. Raises ``UserError``."""
         named = [check_name(one) for one in dict.fromkeys(names)]
-        self.brokers = [self._admin.look(name) for name in named or self._admin.brokers()]
+        looked = [self._admin.look(name) for name in named or self._admin.brokers()]
+        # Those that are away first: no other may be restarted meanwhile.
+        self.brokers = sorted(looked, key=lambda one: one.state is not State.AWAY)
+        if not named and self.brokers[0].state is State.AWAY:
+            raise AttachError(
+                f"{self.brokers[0].name} is one of the active brokers, and does not answer: wait until it "
+                "does, correct --admin-url, or name all brokers with --broker"
+            )
         for one in self.brokers:
             self._pause(0)
             self._machines.check(one.name)
@@ -208,16 +217,21 @@ class WayBack:
             if now.state is not State.OTHER:
                 self._pause(0)
                 begun_s = time.monotonic()
+                self.restarting = one.name
                 self._machines.restart(one.name)
                 now = self._wait(one.name)
                 took_s = time.monotonic() - begun_s
                 self._say(f"{turn}: healthy {took_s:.0f} s after its restart, with {now.tracker}")
             else:
+                # A run before this one may have restarted it just now.
+                self.restarting = one.name
+                now = self._wait(one.name)
                 self._say(f"{turn}: runs {now.tracker} already, and goes on")
+            self.restarting = None
             self.brokers[place] = now
 
     def _wait(self, name: str) -> Broker:
-        """The restarted broker, once it is healthy."""
+        """The broker, restarted now or before, once it is healthy."""
         deadline_s = time.monotonic() + self._wait_s
         while True:
             now = self._admin.look(name)
@@ -230,8 +244,8 @@ class WayBack:
                 return now
             if time.monotonic() > deadline_s:
                 raise AttachError(
-                    f"{name} is not healthy {self._wait_s:.0f} s after its restart: start it; "
-                    "then the same command again does the others, which run as before"
+                    f"{name} is not healthy {self._wait_s:.0f} s after its restart: start it; once it is "
+                    "healthy the same command again does the others, which run as before"
                 )
             self._pause(_POLL_S)
 

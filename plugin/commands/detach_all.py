@@ -110,7 +110,7 @@ def detach_all(
                 way.go()
                 done = True
         except InterruptedRunError as error:
-            failure = _interrupted(error)
+            failure = _interrupted(error, way.restarting)
         except UserError as error:
             failure = error
     if json_output:
@@ -142,8 +142,9 @@ def _after(way: WayBack, *, dry_run: bool) -> Sequence[str]:
     return (f"Nothing was changed: {left} of {len(way.brokers)} brokers would be restarted, one at a time",)
 
 
-def _interrupted(error: InterruptedRunError) -> UserError:
-    told = UserError("interrupted: no broker is left half-way; the same command again does the rest")
+def _interrupted(error: InterruptedRunError, restarting: str | None) -> UserError:
+    first = "no broker is left half-way" if restarting is None else f"wait until {restarting} is up again"
+    told = UserError(f"interrupted: {first}; then the same command again does the rest")
     told.exit_code = error.exit_code
     return told
 

@@ -49,7 +49,10 @@ export MACHINE="$(dirname "$0")/../${2%:*}"
 case $1 in
 check) test -d "$MACHINE" ;;
 detach) "$(dirname "$0")/tidegate" detach /opt/pulsar ;;
-restart) PATH="$(dirname "$0"):$PATH" systemctl restart pulsar-broker ;;
+restart)
+    PATH="$(dirname "$0"):$PATH" systemctl restart pulsar-broker
+    # As a start script does: a broker in the background, with the script's own output.
+    if [ -e "$MACHINE/background" ]; then sleep 90 & echo $! > "$MACHINE/background"; fi ;;
 esac
 """
 
@@ -94,12 +97,16 @@ class Machine:
         return (self.folder / name).exists()
 
     def become(self, name: str) -> None:
-        """Bring it into a state: ``down``, ``ill``, ``held-up``, ``other-home``, ``unreachable``."""
+        """Bring it into a state.
+
+        ``down``, ``silent`` (active, without an answer), ``ill``, ``sick``, ``held-up``, ``other-home``,
+        ``unreachable``, ``background`` (its start leaves a process there, and its id in that file).
+        """
         (self.folder / name).touch()
 
     def answer(self, path: str) -> tuple[int, Any]:
         """The broker's answer."""
-        if self.is_now("down"):
+        if self.is_now("down") or self.is_now("silent"):
             return 503, {"reason": "it starts"}
         if self.refuses:
             return 401, {"reason": "no token"}

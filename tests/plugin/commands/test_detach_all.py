@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -116,7 +117,7 @@ def test_it_may_be_interrupted_at_any_time(machines: Machines, number: signal.Si
     (second.folder / "held-up").unlink()
     _, errors = command.communicate(timeout=60)
     assert command.returncode == code
-    assert number is signal.SIGKILL or "the same command again does the rest" in errors
+    assert number is signal.SIGKILL or f"wait until {second.name} is up again; then the same" in errors
     wait_until(lambda: second.tracker == PULSARS_OWN_TRACKER, "the second restart has ended")
     assert (third.restarts, third.tracker) == (0, TRACKER_FACTORY)
     done = asked(machines)
@@ -156,6 +157,55 @@ def test_a_broker_that_is_down_is_started_if_it_is_named(machines: Machines) -> 
     assert (last.restarts, last.tracker) == (0, TRACKER_FACTORY)
     assert asked(machines, "--broker", last.name).returncode == 0
     assert_detached(machines)
+
+
+def test_one_that_is_down_has_the_first_turn(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most one is away at a time."""
+    monkeypatch.setenv("PATH", machines.environment["PATH"])
+    first, second, third = machines.all
+    third.become("down")
+    third.become("ill")
+    way = way_of(machines, wait_s=1)
+    way.check([first.name, third.name])
+    with pytest.raises(AttachError, match="is not healthy 1 s after its restart"):
+        way.go()
+    assert way.restarting == third.name
+    assert (first.restarts, second.restarts, third.restarts) == (0, 0, 1)
+
+
+def test_an_active_broker_without_an_answer_ends_it_before_any_change(machines: Machines) -> None:
+    """As with a wrong port, or while it starts."""
+    second = machines.all[1]
+    second.become("silent")
+    assert_one_line(asked(machines), f"{second.name} is one of the active brokers, and does not answer", 1)
+    assert_untouched(machines)
+
+
+def test_a_second_run_waits_for_the_broker_that_the_first_has_restarted(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", machines.environment["PATH"])
+    first, second, _ = machines.all
+    first.become("ill")
+    for _ in range(2):
+        way = way_of(machines, wait_s=1)
+        way.check()
+        with pytest.raises(AttachError, match=f"{first.name} is not healthy"):
+            way.go()
+        assert (first.restarts, first.tracker) == (1, PULSARS_OWN_TRACKER)
+        assert (second.restarts, second.tracker) == (0, TRACKER_FACTORY)
+
+
+def test_a_process_that_a_hook_leaves_behind_is_not_waited_for(machines: Machines) -> None:
+    first = machines.all[0]
+    first.become("background")
+    begun_s = time.monotonic()
+    done = asked(machines, "--hook", str(machines.bin / "hook"))
+    took_s = time.monotonic() - begun_s
+    os.kill(int((first.folder / "background").read_text()), signal.SIGKILL)
+    assert done.returncode == 0, done.stderr
+    assert_detached(machines)
+    assert took_s < 60
 
 
 def test_a_hook_takes_the_place_of_ssh(machines: Machines) -> None:
