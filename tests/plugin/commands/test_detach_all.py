@@ -20,9 +20,11 @@ from tidegate.plugin.attach.broker_keys import TRACKER_FACTORY
 from tidegate.plugin.attach.plan import PULSARS_OWN_TRACKER
 from tidegate.plugin.attach.remote import OverSsh
 from tidegate.plugin.attach.way_back import ClusterAdmin, WayBack
+from tidegate.plugin.commands.detach_all import _interrupted
 from tidegate.plugin.errors import AttachError, ConfigError
 from tidegate.plugin.local.daemon import without_settings
 from tidegate.plugin.shared.rest import RestClient
+from tidegate.plugin.shared.stop import InterruptedRunError
 
 SSH = ("detach-all", "--tidegate", "tidegate")
 
@@ -117,12 +119,18 @@ def test_it_may_be_interrupted_at_any_time(machines: Machines, number: signal.Si
     (second.folder / "held-up").unlink()
     _, errors = command.communicate(timeout=60)
     assert command.returncode == code
-    assert number is signal.SIGKILL or f"wait until {second.name} is up again; then the same" in errors
+    assert number is signal.SIGKILL or "then the same command again does the rest" in errors
     wait_until(lambda: second.tracker == PULSARS_OWN_TRACKER, "the second restart has ended")
     assert (third.restarts, third.tracker) == (0, TRACKER_FACTORY)
     done = asked(machines)
     assert done.returncode == 0, done.stderr
     assert_detached(machines)
+
+
+def test_an_interrupt_names_the_broker_that_is_not_up_again() -> None:
+    told = _interrupted(InterruptedRunError("detach-all", signal.SIGINT), "b:80")
+    assert str(told) == "interrupted: wait until b:80 is up again; then the same command again does the rest"
+    assert told.exit_code == 130
 
 
 def way_of(machines: Machines, wait_s: float) -> WayBack:
