@@ -18,7 +18,7 @@ from tests.support.served import TOKEN, Served
 from tidegate.plugin.api.openapi import description
 from tidegate.plugin.api.routes import DOMAINS, OPERATIONS, place_of
 
-EXAMPLES = 12
+EXAMPLES = 8
 NAMES = {
     "tenant": "public",
     "namespace": "default",
