@@ -155,8 +155,13 @@ class BrokerChanges(ABC, Generic[WantedT]):
         if not isinstance(dry_run, bool):
             raise UserError("dry_run must be true or false")
         indexes = of_partition(named(self._catalog, *name_of(request)), partition)
-        # The holders first: another may be a segment that ended long ago, and has no broker.
-        indexes.sort(key=lambda index: not index.state.held_among(positions))
+        # Those without a broker last, such as ended segments: they leave all that they are asked undecided.
+        indexes.sort(
+            key=lambda index: (
+                self._ownership.get(index.name) is None,
+                not index.state.held_among(positions),
+            )
+        )
         answer: dict[str, Any] = {"schema": SCHEMA, "dry_run": dry_run} | dict.fromkeys(OUTCOMES, 0)
         ids: dict[str, list[str]] = {}
         left = positions

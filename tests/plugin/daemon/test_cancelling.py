@@ -377,6 +377,28 @@ async def test_segments_of_a_scalable_topic_get_what_is_theirs(start: StartDaemo
             assert [len(one.state.held) for one in left if one is not None] == [8, 7]
 
 
+async def test_a_segment_without_a_broker_keeps_no_other_from_its_change(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    names = [f"segment://public/default/orders/{name}" for name in ("0000-7fff-1", "8000-ffff-2")]
+    due_ms = time.time_ns() // 1_000_000 + HOUR_MS
+    async with start():
+        async with await ShimClient.connect(socket_path) as gone:
+            stream = await gone.open(names[0], "sub", credit=0)
+            stream.add(Entries.of((due_ms, 5, at) for at in range(9)))
+            await stream.durable()
+        async with await ShimClient.connect(socket_path) as client:
+            stream = await client.open(names[1], "sub", credit=0)
+            stream.on_cancel = lambda cancel: Cancelled(cancel.positions.within(6, 6), NOTHING, NOTHING)
+            stream.add(Entries.of((due_ms, 6, at) for at in range(9)))
+            await stream.durable()
+            wanted = PositionSet.of([(5, 1), (6, 2), (6, 3)])
+            with patch.object(broker_changes, "PATIENCE_S", 0.05):
+                answer = await ask(socket_path, wanted, topic="topic://public/default/orders")
+            assert counts(answer) == {"done": 2, "undecided": 1}
+            assert "no broker serves segment://public/default/orders/0000-7fff-1" in answer["why"]
+
+
 async def test_partitions_of_another_topic_are_not_meant(start: StartDaemon, socket_path: Path) -> None:
     async with start(), await ShimClient.connect(socket_path) as client:
         stream = await opened(client, f"{TOPIC}-partition-0")
