@@ -37,7 +37,7 @@ MUTATION_ARGS ?=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo drill test test-quick test-broker torture sim mutation test-shim shim-compat spark-compat lint format setup classes pulsar \
-	shim man deb test-deb test-pulsar test-pulsar5 pulsar-suite bench-peers bench-quick wheel lock docs clean
+	shim man deb test-deb image test-image test-pulsar test-pulsar5 pulsar-suite bench-peers bench-quick wheel lock docs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -209,6 +209,13 @@ deb: wheel ## dist/tidegate_*.deb with daemon, libraries, unit, manual and compl
 # Not in CI: a Debian is fetched, 150 MB.
 test-deb: $(VENV)/.installed ## the Debian package, installed into a Debian of its own, used and removed (root, mmdebstrap)
 	@TIDEGATE_DEB=$$(ls dist/tidegate_*.deb) $(BIN)/python -m pytest -q tests/deploy/test_package.py
+
+image: wheel ## the image of daemon and broker's files, and its SBOM in dist (buildah; BASE=…@sha256:…)
+	@deploy/image/build
+
+# Not in CI: a Debian is fetched as its base, 60 MB, and 80 MB of wheels.
+test-image: wheel ## the image, built twice and run on a read-only root (root, mmdebstrap; without buildah in a chroot)
+	@TIDEGATE_TEST_IMAGE=$${TIDEGATE_TEST_IMAGE:-build} $(BIN)/python -m pytest -q -rP tests/deploy/test_image.py
 
 docs: $(VENV)/.installed ## the docs as a site in build/site, its reference made from the code
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict -q && echo build/site/index.html
