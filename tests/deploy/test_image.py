@@ -99,7 +99,7 @@ def by_steps(name: str, base: Path, folder: Path) -> Image:
     text = (CONTEXT / "Containerfile").read_text(encoding="utf-8").replace("\\\n", " ")
     for line in text.splitlines():
         word, _, rest = line.partition(" ")
-        arguments = shlex.split(rest)
+        arguments = shlex.split(rest) if word in {"FROM", "COPY", "RUN", "ENV"} else []
         match word:
             case "FROM":
                 image.root = folder / name / str(len(stages))
@@ -119,7 +119,7 @@ def by_steps(name: str, base: Path, folder: Path) -> Image:
                     else:
                         shutil.copy(path, into)
             case "RUN":
-                run("chroot", image.root, *arguments)
+                run(CHROOT, image.root, *arguments)
             case "ENV":
                 image.environment |= dict(one.split("=", 1) for one in arguments)
             case "USER":
