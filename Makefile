@@ -214,8 +214,8 @@ image: wheel ## the image of daemon and broker's files, and its SBOM in dist (bu
 	@deploy/image/build
 
 # Not in CI: a Debian is fetched as its base, 60 MB, and 80 MB of wheels.
-test-image: wheel ## the image, built twice and run on a read-only root (root, mmdebstrap; without buildah in a chroot)
-	@TIDEGATE_TEST_IMAGE=$${TIDEGATE_TEST_IMAGE:-build} $(BIN)/python -m pytest -q -rP tests/deploy/test_image.py
+test-image: wheel ## the image, built twice and run on a read-only root (root, mmdebstrap, buildah)
+	@TIDEGATE_TEST_IMAGE=1 $(BIN)/python -m pytest -q -rP tests/deploy/test_image.py
 
 docs: $(VENV)/.installed ## the docs as a site in build/site, its reference made from the code
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict -q && echo build/site/index.html
