@@ -20,9 +20,9 @@ from tidegate.index.format.block import BlockDescriptor
 from tidegate.index.format.keys import SliceId
 from tidegate.index.timeline.in_flight import InFlightEntries
 from tidegate.index.timeline.merge import Item, RunHeap
+from tidegate.index.timeline.part import Part
 from tidegate.index.timeline.run import Run
 from tidegate.index.timeline.sources import Sources
-from tidegate.index.timeline.tide import Part
 
 Load = Callable[["Block"], Entries | None]
 """Reads a block; None if it is corrupt (the loader has reported it)."""

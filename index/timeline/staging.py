@@ -19,9 +19,9 @@ from tidegate.index.entries.sort import sort_entries
 from tidegate.index.state.positions import PositionSet
 from tidegate.index.timeline.in_flight import InFlightEntries
 from tidegate.index.timeline.merge import Item, RunHeap
+from tidegate.index.timeline.part import Part
 from tidegate.index.timeline.run import Run
 from tidegate.index.timeline.sources import Sources
-from tidegate.index.timeline.tide import Part
 
 _PART_MIN = 1_024
 _BUFFER_MIN = 16

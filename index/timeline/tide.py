@@ -26,6 +26,7 @@ from tidegate.index.format.keys import SliceId
 from tidegate.index.state.moved import MovedSnapshot
 from tidegate.index.state.positions import PositionSet
 from tidegate.index.store import Store
+from tidegate.index.timeline.part import Part
 
 _Piece = TypeVar("_Piece", Int64Array, npt.NDArray[np.uint32])
 EXACT_MAX = 1 << 20
@@ -41,21 +42,6 @@ SPAN_MAX_MS = 1 << 32
 """Within such a span, 49 days, times are counted in 32 bits, in half the time."""
 PAIRS_MAX = 1 << 12
 """Up to so many pairs of buckets two times are counted at once."""
-
-
-class Part(NamedTuple):
-    """Entries in memory; first_ms, last_ms: bounds of their due times, None if nobody knows them."""
-
-    entries: Entries
-    first_ms: int | None = None
-    last_ms: int | None = None
-    is_sorted: bool = False
-
-    @classmethod
-    def of_sorted(cls, entries: Entries) -> Part:
-        """Of entries in their order, at least one."""
-        times_ms = entries.deliver_at_ms
-        return cls(entries, int(times_ms[0]), int(times_ms[-1]), True)
 
 
 class Frozen(NamedTuple):

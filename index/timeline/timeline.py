@@ -35,11 +35,11 @@ from tidegate.index.timeline.crowding import Crowding, choose_runs
 from tidegate.index.timeline.exhausted import Exhausted
 from tidegate.index.timeline.in_flight import InFlightEntries
 from tidegate.index.timeline.merge import RunHeap, Taken
+from tidegate.index.timeline.part import Part
 from tidegate.index.timeline.run import Run
 from tidegate.index.timeline.slices import Block, BlockOwner, Load, Slice
 from tidegate.index.timeline.sources import Sources
 from tidegate.index.timeline.staging import Staging
-from tidegate.index.timeline.tide import Part
 
 _BLOCK_MEMORY_BYTES = 600
 _STALE_MOVED_MAX = 4_096

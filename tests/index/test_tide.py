@@ -17,7 +17,7 @@ from tidegate.index.state.positions import PositionSet
 from tidegate.index.store import Batch, MemoryStore
 from tidegate.index.subscription.delay_index import DelayIndex
 from tidegate.index.timeline import tide
-from tidegate.index.timeline.tide import Part
+from tidegate.index.timeline.part import Part
 
 HOUR_MS = 3_600_000
 FIFTY_DAYS_MS = 50 * 24 * HOUR_MS
