@@ -73,21 +73,19 @@ class Peeking:
 
     async def chunks(self, index: DelayIndex, positions: PositionSet) -> dict[Position, Chunk]:
         """Those of at most ``PIECE`` messages that are chunks, as far as a broker can tell soon."""
+        named: dict[Position, Chunk] = {}
+        left = positions
         try:
             async with asyncio.timeout(CONTENT_PATIENCE_S):
-                answer = await self._read(index, positions, Sought())
+                for _ in range(TRIES):
+                    answer = await self._read(index, left, Sought())
+                    named |= _chunks_of(answer)
+                    left = answer.unread
+                    if not left:
+                        return named
         except (NotNowError, TimeoutError):
-            return {}
-        try:
-            found = json.loads(answer.content or b"{}")["chunks"]
-            named = {parse_id(name)[0]: Chunk(*told) for name, told in found.items()}
-        except (ValueError, KeyError, TypeError, AttributeError, UserError):
-            return {}  # an older shim tells none
-        return {
-            at: one
-            for at, one in named.items()
-            if type(one.number) is type(one.count) is int and type(one.uuid) is str
-        }
+            pass
+        return {}  # a chunk that cannot be read may be one of those that are missing
 
     async def select(self, indexes: list[DelayIndex], sought: Sought, page: dict[str, Any]) -> dict[str, Any]:
         """A page of waiting messages, less those that are not sought. Raises ``UserError``.
@@ -176,6 +174,19 @@ class Peeking:
         stream = self._ownership.get(index.name)
         serves = stream is not None and stream.answer_sent and not stream.session.closing
         return stream if serves else None
+
+
+def _chunks_of(answer: Peeked) -> dict[Position, Chunk]:
+    try:
+        found = json.loads(answer.content or b"{}")["chunks"]
+        named = {parse_id(name)[0]: Chunk(*told) for name, told in found.items()}
+    except (ValueError, KeyError, TypeError, AttributeError, UserError):
+        return {}  # an older shim tells none
+    return {
+        at: one
+        for at, one in named.items()
+        if type(one.number) is type(one.count) is int and type(one.uuid) is str
+    }
 
 
 def _is_in(found: dict[int | None, PositionSet], message_id: str) -> bool:

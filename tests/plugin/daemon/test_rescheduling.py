@@ -455,6 +455,32 @@ async def test_a_shim_that_tells_no_chunks_stops_nothing(
         assert counts(await ask(socket_path, "release", some(3), by_ids=True)) == {"done": 1}
 
 
+async def test_chunks_are_asked_for_again_until_all_are_read(start: StartDaemon, socket_path: Path) -> None:
+    async with start(), await ShimClient.connect(socket_path) as client:
+        stream, _ = await opened(client)
+        stream.on_reschedule = Shim()
+        chunks, asked = chunks_of(3, 5, 8), list[Peek]()
+
+        def half_read(peek: Peek) -> Peeked:
+            asked.append(peek)
+            left = PositionSet.of([(5, 8)]) if len(asked) % 2 else NOTHING
+            answer = chunks(Peek(peek.positions.difference(left)))
+            return replace(answer, unread=left)
+
+        stream.on_peek = half_read
+        assert counts(await ask(socket_path, "release", some(3, 5, 8), by_ids=True)) == {"done": 3}
+        assert [len(peek.positions) for peek in asked] == [3, 1]
+
+
+async def test_chunks_that_cannot_be_read_stop_nothing(start: StartDaemon, socket_path: Path) -> None:
+    async with start(), await ShimClient.connect(socket_path) as client:
+        stream, _ = await opened(client)
+        stream.on_reschedule = Shim()
+        chunks, last = chunks_of(3, 5), PositionSet.of([(5, 5)])
+        stream.on_peek = lambda asked: replace(chunks(Peek(asked.positions.difference(last))), unread=last)
+        assert counts(await ask(socket_path, "release", some(3, 5), by_ids=True)) == {"done": 2}
+
+
 async def test_a_broker_that_reads_nothing_stops_nothing(start: StartDaemon, socket_path: Path) -> None:
     async with start(), await ShimClient.connect(socket_path) as client:
         stream, _ = await opened(client)

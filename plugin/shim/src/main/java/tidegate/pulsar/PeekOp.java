@@ -56,6 +56,8 @@ final class PeekOp {
     /** Of all messages that are chunks of larger ones. */
     @GuardedBy("this")
     private final StringBuilder chunks = new StringBuilder();
+    @GuardedBy("this")
+    private boolean hasTooManyChunks;
     private final boolean isOfOne;
 
     /** {@code executor} begins the reads after the first ones: a read may end within its call. */
@@ -138,17 +140,18 @@ final class PeekOp {
         return property.getKey().equals(peek.property()) && property.getValue().equals(peek.value());
     }
 
-    /** {@code "LEDGER:ENTRY":[NUMBER,COUNT,"UUID"]}, the first number 0, if there is room for it. */
+    /** {@code "LEDGER:ENTRY":[NUMBER,COUNT,"UUID"]}, the first number 0; none at all if there is no room for one. */
     @GuardedBy("this")
     private void addChunk(Position position) {
-        if (metadata.hasUuid() && metadata.hasChunkId() && metadata.hasNumChunksFromMsg() && metadata.getNumChunksFromMsg() > 1) {
-            int without = chunks.length();
-            chunks.append(without == 0 ? "" : ",").append('"').append(position.ledgerId()).append(':').append(position.entryId())
+        boolean isChunk = metadata.hasUuid() && metadata.hasChunkId() && metadata.hasNumChunksFromMsg()
+                && metadata.getNumChunksFromMsg() > 1;
+        if (isChunk && !hasTooManyChunks) {
+            chunks.append(chunks.isEmpty() ? "" : ",").append('"').append(position.ledgerId()).append(':').append(position.entryId())
                     .append("\":[").append(metadata.getChunkId()).append(',').append(metadata.getNumChunksFromMsg());
-            if (quote(",", metadata.getUuid(), chunks)) {
-                chunks.append(']');
-            } else {
-                chunks.setLength(without);
+            hasTooManyChunks = !quote(",", metadata.getUuid(), chunks);
+            chunks.append(']');
+            if (hasTooManyChunks) {
+                chunks.setLength(0);
             }
         }
     }
