@@ -78,6 +78,8 @@ elif how == "permission":
     refused = write_until_refused(store)
     path.chmod(0o700)
 else:
+    if how == "read-only-start":
+        store.close()
     mount("--bind", str(path), str(path))
     mount("-o", "remount,bind,ro", str(path))
     if how == "read-only-start":
