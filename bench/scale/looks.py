@@ -17,6 +17,7 @@ from bench.harness.made_entries import Source
 from bench.harness.meters import Pauses
 from bench.scale.steps import Figures
 from tidegate.index import DelayIndex
+from tidegate.plugin.daemon.drain_rates import DrainRates
 from tidegate.plugin.daemon.looking import Looking
 
 TIDES, PAGES, PAGE = 20, 100, 1_000
@@ -45,7 +46,8 @@ def look(driver: IndexDriver, index: DelayIndex, source: Source, count: int) -> 
     ``loop_ms``: the loop's longest pause meanwhile, ``loop_alone_ms``: in a second before.
     """
     with ThreadPoolExecutor(1) as executor:
-        return asyncio.run(_look(Looking(driver.catalog, driver.clock, executor), index, source, count))
+        looking = Looking(driver.catalog, driver.clock, executor, DrainRates(driver.clock))
+        return asyncio.run(_look(looking, index, source, count))
 
 
 async def _look(looking: Looking, index: DelayIndex, source: Source, count: int) -> Figures:

@@ -18,6 +18,8 @@ class Holding:
 
     removals: number of changes that may have taken entries out of `held`.
     departed: how many positions have left `held`, or more.
+    handed_out: how many positions have come in flight, or more, less those that left it without an
+        acknowledgement.
     """
 
     def __init__(self, held: PositionSet | None = None, moved: Moved | None = None) -> None:
@@ -26,6 +28,7 @@ class Holding:
         self.moved = moved or Moved()
         self.removals = 0
         self.departed = 0
+        self.handed_out = 0
 
     def hand_out(self, entries: Entries) -> tuple[Entries, PositionSet, Entries]:
         """Put popped entries in flight.
@@ -39,12 +42,20 @@ class Holding:
             entries = entries.take(held)
             batch = PositionBatch(entries)
         fresh = self.in_flight.add_new(batch, _NONE)
+        self.handed_out += int(fresh.sum())
         return entries, PositionSet.of_batch(batch), entries if fresh.all() else entries.take(fresh)
 
     def mark_in_flight(self, positions: PositionSet) -> None:
         """Put positions that the broker has already in flight."""
-        self.in_flight.update(positions.intersection(self.held))
+        held = positions.intersection(self.held)
+        self.handed_out += len(held)
+        self.in_flight.update(held)
 
     def rewind(self, in_flight: PositionSet) -> None:
         """Let only `in_flight` be in flight."""
-        self.in_flight = in_flight.intersection(self.held)
+        before, self.in_flight = self.in_flight, in_flight.intersection(self.held)
+        self.handed_out -= len(before) - len(self.in_flight)
+
+    def taken(self) -> int:
+        """How many positions consumers have taken so far: once in flight, now acknowledged. O(containers)."""
+        return self.handed_out - len(self.in_flight)

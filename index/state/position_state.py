@@ -86,7 +86,9 @@ class PositionState(Holding):
         if not len(told):
             return told, told
         changes = ~self.moved.holds(told) | self.held.add_new(told, _NONE)
-        again = changes | self.in_flight.contains(told)
+        in_flight = self.in_flight.contains(told)
+        self.handed_out -= int(in_flight.sum())
+        again = changes | in_flight
         self.in_flight.difference_update(PositionSet.of_entries(told))
         changed = told.take(changes)
         if len(changed):
@@ -134,6 +136,7 @@ class PositionState(Holding):
         """Forget all held, acknowledged and moved positions."""
         self.removals += 1
         self.moved.clear()
+        self.handed_out -= len(self.in_flight)
         for positions in (self.held, self.acknowledged, self.in_flight):
             positions.clear()
 
@@ -155,6 +158,7 @@ class PositionState(Holding):
         """Remove positions from held, because their entries are lost."""
         self.removals += 1
         self.held.difference_update(positions)
+        self.handed_out -= len(positions.intersection(self.in_flight))
         self.in_flight.difference_update(positions)
         self.departed += len(positions)
 

@@ -191,7 +191,13 @@ _SCHEMAS = {
             },
             "later": _COUNT,
             "inexact_entries": _COUNT,
-        }
+            "drain_per_second": {
+                "type": ["number", "null"],
+                "minimum": 0,
+                "description": "Taken by consumers in their fastest minute of the last day, if any was.",
+            },
+        },
+        "drain_per_second",
     ),
     "Status": _object(
         {

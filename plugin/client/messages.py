@@ -63,7 +63,10 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Tide:
-    """Messages by due time. inexact_entries: as many may be in a bucket nearby, or acknowledged."""
+    """Messages by due time. inexact_entries: as many may be in a bucket nearby, or acknowledged.
+
+    drain_per_second: as many did consumers take, in their fastest minute of the last day; None: unknown.
+    """
 
     now_ms: int
     subscriptions: int
@@ -73,6 +76,7 @@ class Tide:
     buckets: tuple[Bucket, ...]
     later: int
     inexact_entries: int
+    drain_per_second: float | None = None
 
     @classmethod
     def of(cls, answer: Answer) -> Self:
@@ -90,6 +94,7 @@ class Tide:
                 buckets=buckets,
                 later=answer["later"],
                 inexact_entries=answer["inexact_entries"],
+                drain_per_second=answer.get("drain_per_second"),
             )
 
 

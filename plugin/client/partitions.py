@@ -174,8 +174,10 @@ def tides_added(answers: list[Answer]) -> Answer:
             known["from_ms"] = min(known["from_ms"], one["from_ms"])
             known["entries"] += one["entries"]
     counted = ("subscriptions", "subscriptions_away", "entries", "overdue", "inexact_entries")
+    rates = [rate for one in answers if (rate := one.get("drain_per_second")) is not None]
     return answers[0] | {
         **{name: sum(one[name] for one in answers) for name in counted},
+        "drain_per_second": round(sum(rates), 3) if rates else None,
         "buckets": [buckets[until_ms] for until_ms in sorted(buckets)],
         "later": later,
     }

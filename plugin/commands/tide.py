@@ -44,7 +44,10 @@ def tide(
     drain: Annotated[
         float | None,
         typer.Option(
-            metavar="PER_SECOND", min=0.001, help="Also say how late it gets if consumers take so many."
+            metavar="PER_SECOND",
+            min=0.001,
+            help="Say how late it gets if consumers take so many [default: as in their fastest minute "
+            "of the last day].",
         ),
     ] = None,
     *,
@@ -58,8 +61,9 @@ def tide(
     request |= {"span_ms": _span(span, "--span"), "step_ms": _span(step, "--step")}
     answer = asked.reach().ask(request)
     with known_form():
-        if drain is not None:
-            answer["forecast"] = forecast(answer, drain)
+        rate = drain or answer.get("drain_per_second")
+        if rate:
+            answer["forecast"] = forecast(answer, rate) | {"measured": drain is None}
         if asked.json_output:
             print(json.dumps(answer, indent=2))
             return
@@ -125,8 +129,9 @@ def lines(answer: dict[str, Any]) -> list[str]:
         late = answer["forecast"]
         what = "all but the later ones is" if answer["later"] else "all of this is"
         overdue = ", from now for what is overdue" if answer["overdue"] else ""
+        measured = ", as in the fastest minute of the last day" if late.get("measured") else ""
         said.append(
-            f"at {late['drain_per_second']:g} a second: "
+            f"at {late['drain_per_second']:g} a second{measured}: "
             f"late by {in_words(late['late_max_ms'])} at most{overdue}, "
             f"around {utc(late['late_max_at_ms'])}; {what} taken by {utc(late['drained_at_ms'])}"
         )

@@ -36,6 +36,7 @@ from tidegate.plugin.daemon.brokers import Brokers
 from tidegate.plugin.daemon.bypasses import Bypasses
 from tidegate.plugin.daemon.cancelling import Cancelling
 from tidegate.plugin.daemon.committer import Committer
+from tidegate.plugin.daemon.drain_rates import DrainRates
 from tidegate.plugin.daemon.durable_news import DurableNews
 from tidegate.plugin.daemon.failures import Failures
 from tidegate.plugin.daemon.handing_out import HandingOut
@@ -121,7 +122,8 @@ class DaemonEngine:
         self._held_news = HeldNews(catalog, self.ownership, log, on_bug=failures.end)
         self._stopping = False
         self._cancelling = Cancelling(catalog, clock, self.ownership, self)
-        looking = Looking(catalog, clock, look_executor)
+        drain_rates = DrainRates(clock)
+        looking = Looking(catalog, clock, look_executor, drain_rates)
         self._peeking = Peeking(clock, self.ownership)
         self._rescheduling = Rescheduling(
             catalog, clock, self.ownership, self, looking.find_entries, self._peeking.chunks
@@ -189,6 +191,7 @@ class DaemonEngine:
             held_news=self._held_news,
             reading_pace=self._reading_pace,
             retention=self._retention,
+            drain_rates=drain_rates,
             settings=settings,
             health=health,
             log=log,

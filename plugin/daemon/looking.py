@@ -34,6 +34,7 @@ from tidegate.index import (
     Tide,
     TidegateIndexError,
 )
+from tidegate.plugin.daemon.drain_rates import DrainRates
 from tidegate.plugin.daemon.selection import (
     matching,
     message_id,
@@ -64,9 +65,12 @@ _TIME_MAX = (1 << 63) - 1
 class Looking:
     """The answers about waiting entries. executor: reads blocks and counts; None: the caller's thread."""
 
-    def __init__(self, catalog: Catalog, clock: Clock, executor: Executor | None) -> None:
+    def __init__(
+        self, catalog: Catalog, clock: Clock, executor: Executor | None, drain_rates: DrainRates
+    ) -> None:
         self._catalog = catalog
         self._clock = clock
+        self._drain_rates = drain_rates
         self._executor = executor
         self._borders = Borders()
 
@@ -106,6 +110,7 @@ class Looking:
             ],
             "later": after,
             "inexact_entries": inexact,
+            "drain_per_second": self._drain_rates.per_second(outlines),
         }
 
     def _meant(self, request: dict[str, object], topic: str, subscription: str) -> list[DelayIndex]:

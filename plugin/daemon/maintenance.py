@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.index import ENTRY_BYTES, Catalog, Clock, LostCommitsError, StorageError
 from tidegate.plugin.daemon.committer import Committer
+from tidegate.plugin.daemon.drain_rates import DrainRates
 from tidegate.plugin.daemon.durable_news import DurableNews
 from tidegate.plugin.daemon.held_news import HeldNews
 from tidegate.plugin.daemon.reading_pace import ReadingPace
@@ -49,6 +50,7 @@ class Maintenance:
         held_news: HeldNews,
         reading_pace: ReadingPace,
         retention: Retention,
+        drain_rates: DrainRates,
         settings: Settings,
         health: Health,
         log: Logger,
@@ -61,6 +63,7 @@ class Maintenance:
         self._held_news = held_news
         self._reading_pace = reading_pace
         self._retention = retention
+        self._drain_rates = drain_rates
         self._settings = settings
         self._health = health
         self._log = log
@@ -116,6 +119,7 @@ class Maintenance:
                 self._budget,
                 self._held_news.tell_unheld,
                 self._retention.forget_unserved,
+                self._note_drain,
             ):
                 self._run(part, now_ms)
         finally:
@@ -165,6 +169,9 @@ class Maintenance:
             if failure != self._failure:
                 self._log.error("upkeep of the index failed, trying again", error=failure)
         self._failure = failure
+
+    def _note_drain(self) -> None:
+        self._drain_rates.note(self._catalog)
 
     def _budget(self) -> None:
         self._unspilled_bytes = self._catalog.background.unspilled_entries * ENTRY_BYTES

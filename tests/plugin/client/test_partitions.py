@@ -183,6 +183,9 @@ def test_a_bucket_that_not_all_have_is_later() -> None:
     added = partitions.tides_added([of(10, 20), of(10, 20, 30)])
     assert [one["entries"] for one in added["buckets"]] == [2, 2]
     assert (added["later"], added["entries"]) == (5, 11)
+    assert added["drain_per_second"] is None, "an older daemon tells none"
+    some = [of(10) | {"drain_per_second": rate} for rate in (1.5, None, 2.25)]
+    assert partitions.tides_added(some)["drain_per_second"] == 3.75
 
 
 def test_a_message_is_found_in_its_partition() -> None:

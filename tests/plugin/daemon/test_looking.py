@@ -17,6 +17,7 @@ from tests.support.shim_client import ClientStream, ShimClient
 from tidegate.index import Entries, EntryKey, PositionSet, SubscriptionName
 from tidegate.index.timeline import tide
 from tidegate.plugin.commands.tide import forecast, lines
+from tidegate.plugin.daemon import drain_rates
 from tidegate.plugin.daemon.looking import BUCKETS_MAX, edges_of
 from tidegate.plugin.daemon.selection import parse_id
 from tidegate.plugin.daemon.serve import RunningDaemon
@@ -114,6 +115,19 @@ async def test_the_tide_is_exact_wherever_the_entries_are(start: StartDaemon, so
         assert 0 < rough["inexact_entries"] <= len(entries)
         off = zip(rough["buckets"], buckets, strict=True)
         assert max(abs(one["entries"] - other["entries"]) for one, other in off) <= rough["inexact_entries"]
+
+
+async def test_the_tide_tells_how_fast_consumers_take(start: StartDaemon, socket_path: Path) -> None:
+    with patch.object(drain_rates, "MINUTE_NS", 1):
+        async with start(), await ShimClient.connect(socket_path) as client:
+            stream = await client.open(TOPIC, "sub", credit=100)
+            stream.add(Entries.of(spread(now_ms() - 1_000, 20, 1)))
+            await stream.until(lambda: sum(map(len, stream.due)) == 20)
+            assert (await ask(socket_path, "tide"))["drain_per_second"] is None
+            stream.ack(PositionSet.of((5, at) for at in range(20)))
+            async with asyncio.timeout(30):
+                while (await ask(socket_path, "tide"))["drain_per_second"] is None:
+                    await asyncio.sleep(0.05)
 
 
 async def test_partitions_are_one_topic(start: StartDaemon, socket_path: Path) -> None:
@@ -306,6 +320,16 @@ def test_a_forecast_says_what_it_leaves_out() -> None:
     said = lines({**answer, "forecast": forecast(answer, 5)})[-1]
     assert "at most, from now for what is overdue, around" in said
     assert "all of this is taken by" in said
+
+
+def test_a_forecast_says_where_its_rate_is_from() -> None:
+    answer: dict[str, Any] = {"overdue": 10, "later": 0, "entries": 10, "subscriptions": 1, "now_ms": 0}
+    answer |= {"subscriptions_away": 0, "inexact_entries": 0, "buckets": []}
+    measured = forecast(answer, 5) | {"measured": True}
+    said = lines({**answer, "forecast": measured})[-1]
+    assert "at 5 a second, as in the fastest minute of the last day: late by 2 s" in said
+    said = lines({**answer, "forecast": measured | {"measured": False}})[-1]
+    assert "at 5 a second: late by 2 s" in said
 
 
 def test_a_tide_as_text() -> None:
