@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,8 +10,11 @@ import pytest
 
 from tests.broker.test_92_waiting import OUTCOMES, listed, tell, wait_listed
 from tests.support.cluster import Cluster
+from tests.support.daemons import assert_one_line, run
 from tests.support.inbox import Arrival, Inbox, Sent, assert_exactly
 from tests.support.lane import MINUTES_10_MS, Lane, now_ms
+from tidegate.index import PositionSet
+from tidegate.plugin.wire.client import ask_socket
 
 pytestmark = [pytest.mark.tidegate_only, pytest.mark.usefixtures("repaired")]
 LATER_MS = 150_000  # commands take long on a busy machine
@@ -91,14 +95,22 @@ def test_the_new_times_survive_kill_9_of_both(lane: Lane, cluster: Cluster, *, a
     lane.wait_stats(lambda now: now.backlog == 0, "everything is acknowledged")
 
 
-def test_a_chunk_that_is_released_alone_holds_nothing_up(lane: Lane, cluster: Cluster) -> None:
+def test_a_chunk_alone_is_refused_and_holds_nothing_up(lane: Lane, cluster: Cluster) -> None:
     """Pulsar gives it to nobody, and reads nothing else, before it has met the first chunk."""
     inbox = Inbox()
     lane.subscribe(inbox)
     producer = lane.producer(chunking_enabled=True)
     lane.send_in(MINUTES_10_MS, producer=producer, payload=bytes(6 * 1024 * 1024))
     wait_listed(cluster, lane, 2)
-    change(cluster, lane, "release", ids_of(cluster, lane)[1:])
+    first, second = ids_of(cluster, lane)
+    at = ("--socket", str(cluster.daemon.socket_path))
+    refused = run("release", lane.topic, "sub", "--id", second, *at)
+    assert_one_line(refused, f"{second} is chunk 2 of 2 of a message", 1)
+    assert ids_of(cluster, lane) == [first, second]
+    ledger_id, entry_id = map(int, second.split(":"))
+    position = base64.b64encode(PositionSet.of([(ledger_id, entry_id)]).serialize()).decode("ascii")
+    request = {"what": "release", "topic": lane.topic, "subscription": "sub", "positions": position}
+    assert ask_socket(cluster.daemon.socket_path, request)["done"] == 1  # as of more ids than are checked
     plain = lane.send_in(*[None] * 10)
     inbox.wait_for(plain)
     assert_exactly(inbox.arrivals, plain)
