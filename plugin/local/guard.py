@@ -42,9 +42,17 @@ class Guard:
             start_new_session=True,
         )
 
-    def watch(self, pid: int) -> None:
-        """Kill ``pid`` if this process dies."""
-        self._write(f"+ {pid}\n")
+    def announce(self) -> None:
+        """Called in a new process before its program: kill it if the demo dies.
+
+        The demo would know its id later, and may die before. The process has inherited an end of the pipe,
+        which stays open until its program runs.
+        """
+        if self._process.stdin is not None:
+            signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+            with contextlib.suppress(OSError):
+                os.write(self._process.stdin.fileno(), f"+ {os.getpid()}\n".encode("ascii"))
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
     def forget(self, pid: int) -> None:
         """``pid`` has ended."""

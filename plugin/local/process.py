@@ -87,9 +87,9 @@ class LocalProcess(ABC):
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                # It takes no lock that another thread could have had.
+                preexec_fn=None if self._guard is None else self._guard.announce,  # noqa: PLW1509
             )
-        if self._guard is not None:
-            self._guard.watch(self._process.pid)
 
     def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Return once the process is ready; raise if the process ends or the time is up."""

@@ -166,4 +166,4 @@ def test_killed_itself_it_leaves_no_process(tmp_path: Path) -> None:
         assert any("starting the broker" in line for line in process.stderr)
         process.kill()
         process.communicate(timeout=120)
-        wait_until(lambda: not left_behind(tmp_path), "the guard has ended what ran")
+        wait_until(lambda: not left_behind(tmp_path), "the guard has ended what ran", timeout_s=180)

@@ -17,16 +17,14 @@ def test_who_is_still_announced() -> None:
 
 
 def test_what_was_not_forgotten_is_killed_when_the_pipe_ends() -> None:
+    guard = Guard()
     with (
-        subprocess.Popen(SLEEP, stdin=subprocess.PIPE) as watched,
-        subprocess.Popen(SLEEP, stdin=subprocess.PIPE) as forgotten,
+        subprocess.Popen(SLEEP, stdin=subprocess.PIPE, preexec_fn=guard.announce) as announced,  # noqa: PLW1509
+        subprocess.Popen(SLEEP, stdin=subprocess.PIPE, preexec_fn=guard.announce) as forgotten,  # noqa: PLW1509
     ):
-        guard = Guard()
-        guard.watch(watched.pid)
-        guard.watch(forgotten.pid)
         guard.forget(forgotten.pid)
         guard.close()
-        assert watched.wait(60) == -9
+        assert announced.wait(60) == -9
         assert forgotten.poll() is None
         forgotten.kill()
 
@@ -36,8 +34,8 @@ def test_the_owner_of_the_guard_is_killed() -> None:
         "import subprocess, sys\n"
         "from tidegate.plugin.local.guard import Guard\n"
         "guard = Guard()\n"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
-        "guard.watch(child.pid)\n"
+        "sleep = [sys.executable, '-c', 'import time; time.sleep(600)']\n"
+        "child = subprocess.Popen(sleep, preexec_fn=guard.announce)\n"
         "print(child.pid, flush=True)\n"
         "sys.stdin.read()\n"
     )
@@ -51,3 +49,31 @@ def test_the_owner_of_the_guard_is_killed() -> None:
     # The orphan is reaped by whoever adopted it: gone, or dead and not yet reaped.
     _, alive = psutil.wait_procs([child], timeout=60)
     assert not [one for one in alive if one.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_the_owner_is_killed_before_it_knows_its_child() -> None:
+    script = (
+        "import os, subprocess, sys\n"
+        "from tidegate.plugin.local.guard import Guard\n"
+        "guard = Guard()\n"
+        "def begin():\n"
+        "    print(os.getpid(), flush=True)\n"
+        "    os.kill(os.getppid(), 9)\n"
+        "    guard.announce()\n"
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], preexec_fn=begin)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        child = psutil.Process(int(owner.stdout.readline()))
+        assert owner.wait(60) == -9
+        _, alive = psutil.wait_procs([child], timeout=60)
+        assert not [one for one in alive if one.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_a_process_starts_without_its_guard() -> None:
+    guard = Guard()
+    guard._process.kill()
+    guard._process.wait()
+    done = subprocess.run([sys.executable, "-c", "print(1)"], preexec_fn=guard.announce, check=True)
+    guard.close()
+    assert done.returncode == 0
