@@ -210,6 +210,7 @@ PLANTS = (
             **_MUCH_CREDIT,
         },
         "fea1ddf",
+        or_says=("has stored a block that no slice names",),
     ),
     Plant(
         "acknowledgements of a failed persist are not put back",
@@ -294,7 +295,11 @@ PLANTS = (
         ("move",),
         _LOG,
         # An ACK may be written beside it as an ADD may.
-        or_says=("is held, but it must be acknowledged", "held and acknowledged at once"),
+        or_says=(
+            "is held, but it must be acknowledged",
+            "held and acknowledged at once",
+            "is said to be of another history, and there is one",
+        ),
     ),
     Plant(
         "what waits for an index log has no bound",
