@@ -163,13 +163,6 @@ def not_told_unheld() -> Iterator[None]:
 
 
 @contextmanager
-def nobody_commits_upkeep() -> Iterator[None]:
-    """The simulator's own find: what a persist wrote of a subscription was there after it was forgotten."""
-    with replaced(Catalog, "uncommitted", property(lambda self: False)):
-        yield
-
-
-@contextmanager
 def taken_for_foreign() -> Iterator[None]:
     """The simulator's own find: a directory of ours without its format record was somebody else's."""
     with replaced(keys, "is_ours", lambda key: False):

@@ -480,7 +480,12 @@ PLANTS = (
         {"write_buffer_bytes": 100, "socket_capacity": 64},
     ),
     Plant(
-        "what was repaired is repaired again", repaired_for_ever, "repairs nothing of", ("persist",), _OFTEN
+        "what was repaired is repaired again",
+        repaired_for_ever,
+        "repairs nothing of",
+        ("persist",),
+        _OFTEN,
+        or_says=("crowded for more than",),  # it gives nothing else a turn
     ),
     Plant(
         "a log names no blocks that are still to be brought",

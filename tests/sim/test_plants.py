@@ -23,7 +23,6 @@ from tests.sim.planted_broker import (
 from tests.sim.planted_daemon import (
     acknowledgements_not_put_back,
     lost_claim_not_told,
-    nobody_commits_upkeep,
     taken_for_foreign,
 )
 from tests.sim.planted_logs import (
@@ -68,7 +67,6 @@ def test_a_known_bug_is_found(plant: Plant) -> None:
         ("lost_while_it_was_told", told_once, "lost: "),
         ("credit_kept_short", given_back_in_eighths, "lost: "),
         ("left_of_a_restoration", landed_without_a_mark, "has stored what is of no subscription"),
-        ("gone_while_it_was_persisted", nobody_commits_upkeep, "has stored what is of no subscription"),
         ("without_its_format_record", taken_for_foreign, "does not start: ForeignDirectoryError"),
         ("dropped_while_it_was_fetched", brings_what_was_dropped, "loses blocks: there is no ledger"),
         ("refused_and_done_later", refused_and_left, "resets that were refused are done all the same"),
