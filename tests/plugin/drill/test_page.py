@@ -45,7 +45,7 @@ async def test_the_pictures_of_the_gaps_are_seen(tmp_path: Path) -> None:
             assert height > 200
             assert dots >= 1, "the messages are drawn"
             assert has_gap, "the longest gap is named"
-        cell = "getComputedStyle(document.querySelector('td'))"
+        cell = "getComputedStyle(document.querySelector('td + td'))"
         assert await page.evaluate(f"[{cell}.whiteSpace, {cell}.fontVariantNumeric]") == [
             "nowrap",
             "tabular-nums",
