@@ -10,8 +10,8 @@ import pytest
 from bench.harness.results import RESULTS, load, text_of
 
 KEPT = sorted(RESULTS.glob("*.json"))
-KEPT_BYTES_MAX = 1_000_000
-"""Of all files together, results, pictures, drills; but for the tables, which are made from them."""
+KEPT_BYTES_MAX = 1_100_000
+"""Of all files together, results, pictures, drills, for two lines of Pulsar; the tables are made from them."""
 
 
 def kept_files() -> list[Path]:
