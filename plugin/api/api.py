@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 Ask = Callable[[Query], Awaitable[Answer]]
 Find = Callable[[], Awaitable[bytes]]
+FindAmong = Callable[[str, str], Awaitable[bytes]]
+"""The status by its `sort`, of the subscriptions that contain a text."""
 PAGE_PATH = "/tidegate/"
 BODY_BYTES_MAX = 1 << 20
 AT_ONCE = 16
@@ -89,7 +91,7 @@ class Api:
     """The operations of ``routes``, and the page.
 
     ask: the daemon's answer to a query, raises ``UserError``. status: the answers of `status` by its `sort`,
-    as JSON. page: the page at ``PAGE_PATH``, None for none.
+    as JSON; status_among: of some subscriptions. page: the page at ``PAGE_PATH``, None for none.
     """
 
     def __init__(
@@ -98,12 +100,14 @@ class Api:
         now_ms: Callable[[], int],
         *,
         status: Mapping[str, Find],
+        status_among: FindAmong,
         page: Callable[[], Response] | None = None,
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         self._ask = ask
         self._now_ms = now_ms
         self._status = status
+        self._status_among = status_among
         self._page = page
         self._log = log
         self._at_once = asyncio.Semaphore(AT_ONCE)
@@ -126,7 +130,7 @@ class Api:
                     query |= body_of(operation, _parsed(await request.read()))
                     query["role"] = request.role
                 if operation.what == "status":
-                    found = await self._status[query.get("sort", "held")]()
+                    found = await self._status_of(query.get("sort", "held"), query.get("containing"))
                     return Response(HTTPStatus.OK, _JSON, found)
                 ask = self._ask if request.hints else _without_hints(self._ask)
                 return _json(await self._answer(operation, query, until_s, ask))
@@ -141,6 +145,9 @@ class Api:
             return Response.of(
                 ProblemError(HTTPStatus.INTERNAL_SERVER_ERROR, "a bug in the daemon, its log has more")
             )
+
+    async def _status_of(self, sort: str, containing: str | None) -> bytes:
+        return await (self._status[sort]() if containing is None else self._status_among(sort, containing))
 
     async def _take_turn(self, until_s: float) -> None:
         """Raises ``ProblemError`` if there is none in time."""

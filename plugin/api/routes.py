@@ -168,7 +168,11 @@ OPERATIONS = (
         {
             "sort": fields.words(
                 "The subscriptions at the top: most held, or due first.", 4, "held|due", "due"
-            )
+            ),
+            "containing": fields.words(
+                "Only subscriptions with this text in 'TOPIC, SUBSCRIPTION', in any case of letters.",
+                _NAME_MAX,
+            ),
         },
     ),
     Operation(

@@ -145,7 +145,7 @@ def _serve(place: _Place, guard: Guard, stop: Stop, *, json_output: bool) -> Non
     broker = Broker(
         place.pulsar_home,
         place.out_dir / _WORK / "broker",
-        conf=tidegate_conf(place.socket),
+        conf=tidegate_conf(place.socket, **_servlet_conf(place.out_dir / _WORK / "servlet")),
         extra_classpath=[place.jar],
         jvm_options=["-XX:TieredStopAtLevel=1"],
         ports=BrokerPorts(place.port, place.web_port, *free_ports(1)),
@@ -164,6 +164,17 @@ def _serve(place: _Place, guard: Guard, stop: Stop, *, json_output: bool) -> Non
                 if not one.running:
                     raise UserError(f"the {one.name} has ended; its log says why: {one.log_path}")
             stop.pause(_LOOK_S)
+
+
+def _servlet_conf(folder: Path) -> dict[str, str]:
+    """The conf keys of a broker with Tidegate's servlet, of which the archive goes into ``folder``."""
+    from tidegate.plugin.attach.nar import NAME, SERVLET, servlet_nar  # noqa: PLC0415 as above
+    from tidegate.plugin.attach.servlets import DIRECTORY_KEY, SERVLETS_KEY  # noqa: PLC0415
+
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / NAME).write_bytes(servlet_nar())
+    # Pulsar's own choice for what it unpacks is one directory in /tmp for everybody.
+    return {SERVLETS_KEY: SERVLET, DIRECTORY_KEY: str(folder), "narExtractionDirectory": str(folder)}
 
 
 def _say(shown: dict[str, str], *, json_output: bool) -> None:

@@ -10,7 +10,7 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor
 from functools import partial
 from typing import Any, TypeVar
@@ -55,6 +55,7 @@ SCHEMA = 1
 LIMIT_MAX = 10_000  # entries of one answer, then of 0.5 MB
 BUCKETS_MAX = 1_000
 BUCKETS = 60  # unless a step is given
+TOGETHER = 64  # small indexes: to hand one to the thread takes longer than its tide
 TRIES = 3  # a persist may replace blocks that are about to be read
 _STEPS_S = (1, 5, 10, 30, 60, 300, 600, 1_800, 3_600, 10_800, 21_600, 43_200, 86_400)
 _WEEK_MS = 604_800_000
@@ -92,8 +93,7 @@ class Looking:
         edges = edges_of(now_ms, last_ms, step_ms, span_ms)
         before = after = inexact = 0
         counts = np.zeros(len(edges) - 1, dtype=np.int64)
-        for index, outline in outlines.items():
-            tide = await self._tide(index, outline, edges, self._borders)
+        async for tide in self._tides(list(outlines.items()), edges):
             before, after, inexact = before + tide.before, after + tide.after, inexact + tide.inexact
             counts += tide.counts
         bounds = edges.tolist()
@@ -133,6 +133,23 @@ class Looking:
             return int((await self._tide(index, index.outline(), np.array([now_ms, now_ms + 1]))).before)
         except (BlockAwayError, UserError):
             return 0
+
+    async def _tides(
+        self, outlines: list[tuple[DelayIndex, Outline]], edges: Int64Array
+    ) -> AsyncIterator[Tide]:
+        """The tide of each. Raises as ``_read``."""
+
+        def counted(outline: Outline) -> Tide | None:
+            try:
+                return outline.tide(edges, self._borders)
+            except TidegateIndexError:
+                return None
+
+        for start in range(0, len(outlines), TOGETHER):
+            some = outlines[start : start + TOGETHER]
+            tides = await self._run(partial(list, map(counted, [one for _, one in some])))
+            for (index, outline), tide in zip(some, tides, strict=True):
+                yield await self._tide(index, outline, edges, self._borders) if tide is None else tide
 
     async def _tide(
         self, index: DelayIndex, outline: Outline, edges: Int64Array, borders: Borders | None = None

@@ -15,7 +15,14 @@ from http import HTTPStatus
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tidegate.index import DelayIndex, Position, PositionSet, StorageError, TidegateIndexError
+from tidegate.index import (
+    DelayIndex,
+    Position,
+    PositionSet,
+    StorageError,
+    SubscriptionName,
+    TidegateIndexError,
+)
 from tidegate.plugin.api.api import Api, Request, Response
 from tidegate.plugin.api.changes import OUTCOMES
 from tidegate.plugin.api.problem import ProblemError
@@ -43,6 +50,7 @@ from tidegate.plugin.shared.message_ids import message_id
 from tidegate.plugin.shared.seldom import Seldom, kind_of
 from tidegate.plugin.telemetry.lately import lately
 from tidegate.plugin.telemetry.page import page
+from tidegate.plugin.telemetry.survey import in_turns
 from tidegate.plugin.wire.control_messages import HttpRequest, HttpResponse, Ingest, json_body
 
 if TYPE_CHECKING:
@@ -119,6 +127,7 @@ class Queries:
                 "held": lately(lambda: report.status(asked, report.SUBSCRIPTIONS_MAX)).get,
                 "due": lately(lambda: report.status(asked, report.PAGE_SUBSCRIPTIONS, by_due=True)).get,
             },
+            status_among=self._status_among,
             page=_page,
             log=log,
         )
@@ -416,6 +425,13 @@ class Queries:
             self._asked, min(limit, report.SUBSCRIPTIONS_MAX), by_due=sort == "due", among=among
         )
 
+    async def _status_among(self, sort: str, text: str) -> bytes:
+        """The status of the subscriptions that contain a text, as the page writes them."""
+        wanted = text.casefold()
+        indexes = self._asked.catalog
+        among = [one async for one in in_turns(indexes) if wanted in _told(one.name).casefold()]
+        return await report.status(self._asked, report.PAGE_SUBSCRIPTIONS, by_due=sort == "due", among=among)
+
     def _width(self, connection: Link, query: dict[str, object], reply: Tell) -> None:
         request = width.WidthRequest.of(query)
         indexes = width.find(self._asked.catalog, request.subscription)
@@ -437,6 +453,10 @@ class Queries:
                 reply(json_body({"error": lost}))
 
         self._asked.when_durable(token, tell)
+
+
+def _told(name: SubscriptionName) -> str:
+    return f"{name.topic}, {name.subscription}"
 
 
 def _page() -> Response:

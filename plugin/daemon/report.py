@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -47,6 +47,7 @@ PAGE_SUBSCRIPTIONS = 500  # a browser asks every few seconds
 SLICES_MAX = 24
 PACED_MAX = 32
 SCALABLE_MAX = 32
+LOGS_MAX = 32
 NEAR_DUE_MS = 60_000
 _HEAD_BYTES = 196_608  # all but the subscriptions; a longer head leaves room for fewer of them
 _ANSWER_BYTES = LENGTH_MAX - 262_144
@@ -191,6 +192,7 @@ async def status(
             ],
         },
         "paced": _paced(daemon),
+        "index_logs": _index_logs(daemon),
         "scalable": {
             "topics": [
                 one._asdict() | {"next_due_ms": _next_due_ms(one.next_due_ms, now_ms)}
@@ -208,6 +210,23 @@ async def status(
         lambda index: _subscription(daemon, index, now_ms),
         count,
     )
+
+
+def _index_logs(daemon: Daemon) -> dict[str, Any]:
+    """The index logs of all served subscriptions, some of the failing ones by name."""
+    logs = daemon.log_states()
+    failing = sum(bool(log.failure) for log in logs)
+    named: Iterator[dict[str, Any]] = (
+        {"topic": one.name.topic, "subscription": one.name.subscription, "failure": log.failure}
+        for one in (daemon.ownership if failing else ())
+        if (log := daemon.log_of(one.name)) is not None and log.failure
+    )
+    return {
+        "subscriptions": len(logs),
+        "failing": failing,
+        "lag_seconds": max((log.lag_seconds for log in logs), default=0.0),
+        "named": list(islice(named, LOGS_MAX)),
+    }
 
 
 def _paced(daemon: Daemon) -> dict[str, Any]:

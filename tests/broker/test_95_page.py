@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.browser import Page, opened
+from tests.support.browser import opened, shows
 from tests.support.cluster import Cluster
 from tests.support.daemons import run
 from tests.support.inbox import Inbox
@@ -19,8 +19,6 @@ from tests.support.waiting import wait_until
 from tidegate.plugin.telemetry.page import page
 
 pytestmark = [pytest.mark.tidegate_only, pytest.mark.usefixtures("repaired")]
-
-WAIT_S = 60.0
 
 
 @pytest.fixture
@@ -103,13 +101,3 @@ def test_messages_are_seen_and_cancelled_in_a_browser(
 
     asyncio.run(look())
     assert web.get(filled.topic, "tide").json()["entries"] == 4
-
-
-async def shows(page: Page, script: str) -> None:
-    """Wait until the script's value is true."""
-    try:
-        async with asyncio.timeout(WAIT_S):
-            while not await page.evaluate(script):
-                await asyncio.sleep(0.05)
-    except TimeoutError:
-        pytest.fail(f"{script} is not true")

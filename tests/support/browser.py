@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 
 _START_TIMEOUT_S = 120.0
+_SHOWS_TIMEOUT_S = 60.0
 _ANSWER_TIMEOUT_S = 60.0
 _FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -50,6 +52,18 @@ class Page:
         answer = await self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
+
+
+async def shows(page: Page, script: str, wanted: Any = True) -> None:
+    """Wait until the script's value is the wanted one."""
+    found = None
+    try:
+        async with asyncio.timeout(_SHOWS_TIMEOUT_S):
+            while found != wanted:
+                found = await page.evaluate(script)
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        pytest.fail(f"{script} is {found!r}, not {wanted!r}")
 
 
 @contextlib.asynccontextmanager

@@ -13,8 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import pytest
 
+from tests.support.daemons import run
 from tests.support.demo_process import left_behind
 from tests.support.java_client import java_command
 from tests.support.waiting import wait_until
@@ -90,6 +92,14 @@ def playground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Playground]
         assert process.returncode == 0, errors
         assert left_behind(directory) == []
         assert not (directory / "out" / "work").exists()
+
+
+def test_the_broker_answers_as_the_daemon_does(playground: Playground) -> None:
+    admin = playground.addresses["admin"]
+    told = run("tide", "--admin-url", admin, "--json")
+    assert json.loads(told.stdout)["now_ms"], told.stderr
+    page = httpx.get(f"{admin}/tidegate/", trust_env=False)
+    assert page.is_success and "<title>Tidegate" in page.text
 
 
 def test_a_paid_order_times_out_no_more(playground: Playground) -> None:

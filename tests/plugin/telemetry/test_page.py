@@ -8,12 +8,11 @@ import hashlib
 import re
 import time
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
-from tests.support.browser import Page, opened
+from tests.support.browser import Page, opened, shows
 from tests.support.daemons import StartDaemon
 from tests.support.shim_client import ShimClient
 from tidegate.index import Entries, PositionSet
@@ -24,7 +23,6 @@ TOPIC = "persistent://public/default/orders"
 HOSTILE = 'persistent://public/default/<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
 TOKEN = "a-token-of-a-test-that-is-long-enough"  # noqa: S105 of this test only
 HOUR_MS = 3_600_000
-WAIT_S = 60.0
 NOTHING = PositionSet()
 
 
@@ -50,18 +48,6 @@ async def fill(client: ShimClient, topic: str, subscription: str, count: int, du
         return Cancelled(request.positions, NOTHING, NOTHING)
 
     stream.on_cancel = cancel
-
-
-async def shows(page: Page, script: str, wanted: Any) -> None:
-    """Wait until the script's value is the wanted one."""
-    found = None
-    try:
-        async with asyncio.timeout(WAIT_S):
-            while found != wanted:
-                found = await page.evaluate(script)
-                await asyncio.sleep(0.05)
-    except TimeoutError:
-        pytest.fail(f"{script} is {found!r}, not {wanted!r}")
 
 
 async def press(page: Page, key: str) -> None:
