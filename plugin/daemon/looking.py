@@ -139,17 +139,20 @@ class Looking:
     ) -> AsyncIterator[Tide]:
         """The tide of each. Raises as ``_read``."""
 
-        def counted(outline: Outline) -> Tide | None:
-            try:
-                return outline.tide(edges, self._borders)
-            except TidegateIndexError:
-                return None
+        def counted(some: list[Outline]) -> list[Tide | None]:
+            return [self._tide_or_none(one, edges) for one in some]
 
         for start in range(0, len(outlines), TOGETHER):
             some = outlines[start : start + TOGETHER]
-            tides = await self._run(partial(list, map(counted, [one for _, one in some])))
+            tides = await self._run(partial(counted, [one for _, one in some]))
             for (index, outline), tide in zip(some, tides, strict=True):
                 yield await self._tide(index, outline, edges, self._borders) if tide is None else tide
+
+    def _tide_or_none(self, outline: Outline, edges: Int64Array) -> Tide | None:
+        try:
+            return outline.tide(edges, self._borders)
+        except TidegateIndexError:
+            return None  # to be read once more, or told by name
 
     async def _tide(
         self, index: DelayIndex, outline: Outline, edges: Int64Array, borders: Borders | None = None

@@ -11,7 +11,7 @@ from bench.harness.results import RESULTS, load, text_of
 
 KEPT = sorted(RESULTS.glob("*.json"))
 KEPT_BYTES_MAX = 1_100_000
-"""Of all files together, results, pictures, drills, for two lines of Pulsar; the tables are made from them."""
+"""Of all files together: results, pictures, drills of two lines of Pulsar; the tables are made from them."""
 
 
 def kept_files() -> list[Path]:

@@ -14,10 +14,10 @@ import pytest
 
 from tests.support.daemons import DaemonProcess, StartDaemon, assert_one_line, run
 from tests.support.shim_client import ClientStream, ShimClient
-from tidegate.index import Entries, EntryKey, PositionSet, SubscriptionName
+from tidegate.index import CorruptBlockError, Entries, EntryKey, PositionSet, SubscriptionName
 from tidegate.index.timeline import tide
 from tidegate.plugin.commands.tide import forecast, lines
-from tidegate.plugin.daemon import drain_rates
+from tidegate.plugin.daemon import drain_rates, looking
 from tidegate.plugin.daemon.looking import BUCKETS_MAX, edges_of
 from tidegate.plugin.daemon.selection import parse_id
 from tidegate.plugin.daemon.serve import RunningDaemon
@@ -115,6 +115,29 @@ async def test_the_tide_is_exact_wherever_the_entries_are(start: StartDaemon, so
         assert 0 < rough["inexact_entries"] <= len(entries)
         off = zip(rough["buckets"], buckets, strict=True)
         assert max(abs(one["entries"] - other["entries"]) for one, other in off) <= rough["inexact_entries"]
+
+
+async def test_the_tide_of_many_is_their_sum_though_one_is_read_twice(
+    start: StartDaemon, socket_path: Path
+) -> None:
+    base_ms = now_ms() + HOUR_MS
+    counted = tide.Outline.tide
+    failed: list[tide.Outline] = []
+
+    def once_unreadable(outline: tide.Outline, *arguments: Any) -> tide.Tide:
+        if len(failed) < 2:
+            failed.append(outline)
+            raise CorruptBlockError("a persist has replaced it")
+        return counted(outline, *arguments)
+
+    async with start(), await ShimClient.connect(socket_path) as client:
+        for number in range(5):
+            await added(client, spread(base_ms, 10 + number, MINUTE_MS), f"{TOPIC}-{number}")
+        with patch.object(looking, "TOGETHER", 2), patch.object(tide.Outline, "tide", once_unreadable):
+            told = await asyncio.to_thread(ask_socket, socket_path, {"what": "tide"})
+    assert len(failed) == 2
+    assert (told["subscriptions"], told["entries"], told["later"]) == (5, 60, 0)
+    assert sum(one["entries"] for one in told["buckets"]) == 60
 
 
 async def test_the_tide_tells_how_fast_consumers_take(start: StartDaemon, socket_path: Path) -> None:

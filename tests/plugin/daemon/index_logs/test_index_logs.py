@@ -33,6 +33,7 @@ from tidegate.index.subscription.delay_index import DelayIndex
 from tidegate.plugin.daemon.index_logs import restorer, stream_log
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.errors import ErrorCode
+from tidegate.plugin.wire.client import ask_socket
 from tidegate.plugin.wire.session import DaemonSession
 
 TOPIC = "persistent://public/default/orders"
@@ -336,8 +337,14 @@ async def test_while_the_home_is_away_all_goes_on_and_the_log_follows(
         await stream.durable()
         await until(lambda: any(one.failure for one in daemon.engine.log_states()))
         assert "the index log cannot be written" in log.getvalue()
+        told = (await asyncio.to_thread(ask_socket, socket_path, {"what": "status"}))["index_logs"]
+        assert (told["subscriptions"], told["failing"]) == (1, 1)
+        ((topic, _, failure),) = [one.values() for one in told["named"]]
+        assert topic == TOPIC and failure
         world.away = False
         await until(lambda: up_to_date(daemon))
+        told = (await asyncio.to_thread(ask_socket, socket_path, {"what": "status"}))["index_logs"]
+        assert (told["failing"], told["named"]) == (0, [])
     async with start(), await ShimClient.connect(socket_path) as client:
         client.offer_logs(world)
         assert len((await client.open(TOPIC, epoch=2)).held) == 95
