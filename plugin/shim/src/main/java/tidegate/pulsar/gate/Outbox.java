@@ -50,6 +50,8 @@ public final class Outbox {
     private Records near = new Records();
     private Records moved = new Records(0);
     private Records movedNear = new Records(0);
+    /** The positions in the two. */
+    private final PositionSet inMoves = new PositionSet();
     private final Deque<Change> unsent = new ArrayDeque<>();
     private final Deque<Change> sent = new ArrayDeque<>();
     private long nextSeq = 1;
@@ -90,8 +92,15 @@ public final class Outbox {
         }
     }
 
-    /** A message is due at another time; {@code here}: this broker hands it out. */
+    /**
+     * A message is due at another time; {@code here}: this broker hands it out. The last word about a position counts, so it must
+     * not leave before the word before it in the other batch: nobody would hand the message out.
+     */
     void move(boolean here, long ledgerId, long entryId, long deliverAtMs) {
+        if (inMoves.contains(ledgerId, entryId)) {
+            closeMoves();
+        }
+        inMoves.add(ledgerId, entryId);
         Records batch = here ? movedNear : moved;
         batch.add(ledgerId, entryId, deliverAtMs);
         if (batch.size() == FrameCodec.MAX_RECORDS) {
@@ -212,6 +221,7 @@ public final class Outbox {
         near.clear();
         moved.clear();
         movedNear.clear();
+        inMoves.clear();
         unsent.removeIf(change -> !(change.frame instanceof Frame.MarkDelete));
         closedEntries = sent.stream().mapToInt(Change::entries).sum();
         unsent.add(new Change(new Frame.Clear()));
@@ -385,6 +395,7 @@ public final class Outbox {
     }
 
     private void closeMoves() {
+        inMoves.clear();
         if (!moved.isEmpty()) {
             unsent.add(new Change(new Frame.Move(false, moved)));
             moved = new Records(0);

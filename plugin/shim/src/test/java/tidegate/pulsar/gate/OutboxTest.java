@@ -44,6 +44,18 @@ class OutboxTest {
         assertTrue(outbox.isEmpty());
     }
 
+    /** The other way round the daemon would take the message for the broker's, and the broker for the daemon's. */
+    @Test
+    void theLastMoveOfAPositionIsToldLast() {
+        outbox.move(true, 1, 1, 50);
+        outbox.move(false, 1, 2, 100);
+        outbox.move(false, 1, 1, 900);
+        outbox.move(true, 1, 1, 70);
+        assertEquals(4, outbox.lastSeq());
+        assertEquals(List.of(new Frame.Move(false, Records.of(1, 2, 100)), new Frame.Move(true, Records.of(1, 1, 50)),
+                new Frame.Move(false, Records.of(1, 1, 900)), new Frame.Move(true, Records.of(1, 1, 70))), take());
+    }
+
     @Test
     void whatIsNotDurableIsSentAgainFromOne() {
         outbox.addFar(1, 1, 100);

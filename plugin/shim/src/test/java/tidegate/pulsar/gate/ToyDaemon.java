@@ -38,6 +38,8 @@ public final class ToyDaemon {
         Position markDelete = new Position(-1, -1);
         public final Map<Position, Long> held = new TreeMap<>();
         final Set<Position> acknowledged = new HashSet<>();
+        /** Put in by others than a broker since the last claim. */
+        final Set<Position> putIn = new HashSet<>();
 
         Index copy() {
             Index copy = new Index();
@@ -48,6 +50,7 @@ public final class ToyDaemon {
             copy.markDelete = markDelete;
             copy.held.putAll(held);
             copy.acknowledged.addAll(acknowledged);
+            copy.putIn.addAll(putIn);
             return copy;
         }
 
@@ -321,6 +324,12 @@ public final class ToyDaemon {
         boolean isFirst = !served || index.epoch != open.epoch() || !index.claim.equals(claim);
         long at = open.claims().size() - 1 - (open.epoch() - index.epoch);
         boolean continued = !served || at >= 0 && at < open.claims().size() && open.claims().get((int) at).equals(index.claim);
+        if (isFirst && open.endLedgerId() >= 0) {
+            // Published since the owner took the topic's end, and put in since: the owner reads them.
+            index.putIn.removeIf(position -> position.compareTo(new Position(open.endLedgerId(), open.endEntryId())) <= 0);
+            index.held.keySet().removeAll(index.putIn);
+            index.putIn.clear();
+        }
         boolean cut = isFirst && open.endLedgerId() >= 0 && index.isBeyond(new Position(open.endLedgerId(), open.endEntryId()));
         if (!continued || cut) {
             index.empty();
@@ -471,6 +480,7 @@ public final class ToyDaemon {
                 || index.held.putIfAbsent(position, deliverAtMs) != null) {
             return;
         }
+        index.putIn.add(position);
         changed = true;
         commit();
         PositionBitmaps held = new PositionBitmaps();
