@@ -116,6 +116,31 @@ def test_a_chunk_alone_is_refused_and_holds_nothing_up(lane: Lane, cluster: Clus
     assert_exactly(inbox.arrivals, plain)
 
 
+def test_the_first_chunk_cancelled_alone_takes_the_others_with_it(lane: Lane, cluster: Cluster) -> None:
+    """Once they are due: Pulsar's dispatcher would give them to nobody, and read nothing else."""
+    inbox = Inbox()
+    lane.subscribe(inbox)
+    producer = lane.producer(chunking_enabled=True)
+    lane.send_in(MINUTES_10_MS, producer=producer, payload=bytes(11 * 1024 * 1024))
+    wait_listed(cluster, lane, 3)
+    ids = ids_of(cluster, lane)
+    assert tell(cluster, "cancel", lane.topic, "sub", "--id", ids[0])["done"] == 1
+    position = base64.b64encode(PositionSet.of([_position(one) for one in ids[1:]]).serialize()).decode()
+    request = {"what": "release", "topic": lane.topic, "subscription": "sub", "positions": position}
+    assert ask_socket(cluster.daemon.socket_path, request)["done"] == 2  # as if their time had come
+    plain = lane.send_in(*[None] * 10)
+    inbox.wait_for(plain)
+    lane.wait_stats(lambda now: now.backlog == 0, "nothing is left of the message")
+    assert_exactly(inbox.arrivals, plain)
+    told = tell(cluster, "cancel", lane.topic, "sub", *[part for one in ids for part in ("--id", one)], code=1)
+    assert told["acknowledged"] == 3
+
+
+def _position(message_id: str) -> tuple[int, int]:
+    ledger_id, entry_id = map(int, message_id.split(":"))
+    return ledger_id, entry_id
+
+
 def test_a_chunked_message_is_released_with_all_its_chunks(lane: Lane, cluster: Cluster) -> None:
     inbox = Inbox()
     lane.subscribe(inbox)

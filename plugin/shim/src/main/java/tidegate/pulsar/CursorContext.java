@@ -21,8 +21,6 @@ import org.apache.bookkeeper.mledger.ManagedLedgerException.LedgerNotExistExcept
 import org.apache.bookkeeper.mledger.ManagedLedgerException.NonRecoverableLedgerException;
 import org.apache.bookkeeper.mledger.PositionFactory;
 import org.apache.bookkeeper.mledger.impl.ManagedCursorImpl;
-import org.apache.pulsar.common.api.proto.MessageMetadata;
-import org.apache.pulsar.common.protocol.Commands;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import tidegate.pulsar.cursor.WriteConflicts;
@@ -327,9 +325,15 @@ class CursorContext implements TrackerContext {
         ledger.asyncReadEntry(PositionFactory.create(position.ledgerId(), position.entryId()), new ReadEntryCallback() {
             @Override
             public void readEntryComplete(Entry entry, Object ctx) {
-                Readable readable = isLaterChunk(entry) ? Readable.LATER_CHUNK : Readable.YES;
+                String uuid = LaterChunk.uuidOf(entry);
                 entry.release();
-                done.accept(readable);
+                if (uuid == null) {
+                    done.accept(Readable.YES);
+                } else {
+                    new LaterChunk(ledger, one -> isDeleted(one.getLedgerId(), one.getEntryId()),
+                            cursor.getMarkDeletedPosition(), background, uuid, done)
+                            .lookBefore(PositionFactory.create(position.ledgerId(), position.entryId()));
+                }
             }
 
             @Override
@@ -337,17 +341,6 @@ class CursorContext implements TrackerContext {
                 done.accept(readable(ledger, position, e));
             }
         }, null);
-    }
-
-    private static boolean isLaterChunk(Entry entry) {
-        try {
-            MessageMetadata metadata = new MessageMetadata();
-            Commands.parseMessageMetadata(entry.getDataBuffer().duplicate(), metadata);
-            return metadata.hasUuid() && metadata.hasChunkId() && metadata.getChunkId() > 0;
-        } catch (RuntimeException e) {
-            // The dispatcher handles what does not parse.
-            return false;
-        }
     }
 
     @Override

@@ -21,6 +21,8 @@ public interface TrackerContext {
         YES("it can be read"),
         /** It can be read, and is a chunk of a message, not the first one. */
         LATER_CHUNK("it is a later chunk of a message"),
+        /** It can be read, and is such a chunk, whose first one is acknowledged: no consumer can put the message together. */
+        LONE_CHUNK("it is a later chunk of a message, and the first one is acknowledged"),
         /** Perhaps later: a server is away, or has too much to do. */
         NOT_NOW("not now"),
         ENTRY_LOST("no bookie has it"),
@@ -35,7 +37,7 @@ public interface TrackerContext {
         }
 
         boolean isLost() {
-            return this != YES && this != LATER_CHUNK && this != NOT_NOW;
+            return this == ENTRY_LOST || this == LEDGER_LOST || this == LEDGER_NOT_OURS;
         }
 
         /** For log lines. */

@@ -11,7 +11,7 @@ import tidegate.pulsar.wire.Position;
 
 /**
  * Entries that hold the dispatcher up: nobody can read them any more, as their ledger is lost, or they are; or they are chunks of
- * a message, and the dispatcher has not met the first one.
+ * a message, and the dispatcher has not met the first one, or never will.
  *
  * <p>Pulsar reads due entries by position, lowest first, and one unreadable entry fails the whole read, again and again:
  * everything due waits behind it. Pulsar skips lost data (autoSkipNonRecoverableData) only where a normal read meets it. There is
@@ -24,7 +24,9 @@ import tidegate.pulsar.wire.Position;
  *
  * <p>A Shared dispatcher of Pulsar 4 gives a chunk to nobody, nor asks the tracker about it, unless it has read the first one. It
  * queues the chunk for redelivery again and again, and has no normal read meanwhile. After a failover the first chunk may be held,
- * so that the dispatcher skips it, and this one not. So it reads what waits before the chunk once more.
+ * so that the dispatcher skips it, and this one not. So it reads what waits before the chunk once more. If the first one is
+ * acknowledged, by a consumer or as it was cancelled, no consumer can put the message together: this one is acknowledged, too, as
+ * a consumer would do with it.
  */
 final class UnreadableEntries {
     private static final Logger LOG = LoggerFactory.getLogger(UnreadableEntries.class);
@@ -134,6 +136,13 @@ final class UnreadableEntries {
         }
         List<Asked> answered = List.copyOf(asked);
         asked.clear();
+        List<Position> lone = answered.stream().filter(one -> one.answer.readable == Readable.LONE_CHUNK).map(Asked::position)
+                .filter(one -> positions.contains(one.ledgerId(), one.entryId()) && isWithNobody(one.ledgerId(), one.entryId()))
+                .toList();
+        if (!lone.isEmpty()) {
+            giveUp(lone);
+            return;
+        }
         // The tracker skips none that it does not know.
         List<Position> lost = answered.stream().filter(one -> one.answer.readable.isLost()).map(Asked::position)
                 .filter(one -> positions.contains(one.ledgerId(), one.entryId())).toList();
@@ -169,6 +178,13 @@ final class UnreadableEntries {
         reads.of(later, count);
         before = count * BEFORE_FACTOR;
         sinceBefore.begin(nowMs);
+    }
+
+    private void giveUp(List<Position> lone) {
+        LOG.info("[{}] {} is a chunk of a message whose first one is acknowledged, so that nobody can get the message: it is"
+                + " acknowledged, too", context.name(), told(lone.get(0)));
+        context.delete(lone, generation, done -> context.readMore());
+        suspect = null;
     }
 
     private void waitLonger(long nowMs) {

@@ -801,7 +801,9 @@ public class ToyBroker implements TrackerContext {
     @Override
     public void read(Position position, Consumer<Readable> done) {
         probes++;
-        Readable there = chunks.containsKey(position) ? Readable.LATER_CHUNK : Readable.YES;
+        Position first = chunks.get(position);
+        Readable chunk = first != null && isDeleted(first.ledgerId(), first.entryId()) ? Readable.LONE_CHUNK : Readable.LATER_CHUNK;
+        Readable there = first == null ? Readable.YES : chunk;
         Readable readable = lostEntries.contains(position) ? Readable.ENTRY_LOST : there;
         readable = lostLedgers.contains(position.ledgerId()) ? Readable.LEDGER_LOST : readable;
         Readable answer = log.keySet().stream().anyMatch(one -> one.ledgerId() == position.ledgerId())

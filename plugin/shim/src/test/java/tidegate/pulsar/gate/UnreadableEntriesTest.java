@@ -172,4 +172,37 @@ class UnreadableEntriesTest extends TrackerScenario {
         world.runUntil(world.now() + 10_000);
         assertEquals(Set.of(11L, 12L), Set.copyOf(delivered()));
     }
+
+    /** Somebody cancelled the first one alone, or a consumer acknowledged it. */
+    @Test
+    void chunksWhoseFirstOneIsAcknowledgedHoldNothingUp() {
+        start();
+        publishFar(0, 10);
+        Position first = publish(10, SOON_MS);
+        world.broker.chunks.put(publish(11, SOON_MS), first);
+        world.broker.chunks.put(publish(12, SOON_MS), first);
+        world.runUntil(world.now() + 1000);
+        world.broker.cancel(first);
+        // Pulsar's dispatcher forgets a first chunk once it has met the last one.
+        world.unload(Integer.MAX_VALUE);
+        world.broker.connect();
+        world.runUntil(world.now() + SOON_MS);
+        publish(13, -1);
+        world.runUntil(world.now() + 15_000);
+        assertEquals(List.of(13L), delivered());
+        assertTrue(world.broker.isDeleted(1, 11) && world.broker.isDeleted(1, 12), "nobody can get the message");
+        assertFalse(world.broker.isDeleted(1, 0));
+        world.core().check();
+    }
+
+    /** A chunk whose first one a consumer has is not given up. */
+    @Test
+    void aChunkWhoseFirstOneIsWithAConsumerStays() {
+        start();
+        Position first = publish(10, SOON_MS);
+        world.broker.chunks.put(publish(11, 2 * SOON_MS), first);
+        world.runUntil(world.now() + 3 * SOON_MS);
+        assertEquals(List.of(10L, 11L), delivered());
+        assertFalse(world.broker.isDeleted(1, 11));
+    }
 }

@@ -1,0 +1,104 @@
+package tidegate.pulsar;
+
+import java.util.concurrent.Executor;
+import java.util.function.Consumer;
+import java.util.function.Predicate;
+import org.apache.bookkeeper.mledger.AsyncCallbacks.ReadEntryCallback;
+import org.apache.bookkeeper.mledger.Entry;
+import org.apache.bookkeeper.mledger.ManagedLedger;
+import org.apache.bookkeeper.mledger.ManagedLedgerException;
+import org.apache.bookkeeper.mledger.Position;
+import org.apache.pulsar.common.api.proto.MessageMetadata;
+import org.apache.pulsar.common.protocol.Commands;
+import tidegate.pulsar.gate.TrackerContext.Readable;
+
+/**
+ * The state of a chunk that is not the first of its message: looks back in the topic for the first one, entry by entry.
+ *
+ * <p>A producer publishes chunks in order, so the first one is before it, or acknowledged and trimmed. Invariants: one read is under
+ * way; at most {@link #MAX_ENTRIES} and about {@link #MAX_BYTES} are read; what is not found so is not taken for acknowledged.
+ */
+final class LaterChunk {
+    static final int MAX_ENTRIES = 256;
+    private static final long MAX_BYTES = 32L * 1024 * 1024;
+
+    private final ManagedLedger ledger;
+    private final Predicate<Position> isDeleted;
+    private final Position markDelete;
+    private final Executor executor;
+    private final String uuid;
+    private final Consumer<Readable> done;
+    private int readEntries;
+    private long readBytes;
+
+    /** {@code markDelete}: it and all before it are acknowledged. {@code executor} begins each read. */
+    LaterChunk(ManagedLedger ledger, Predicate<Position> isDeleted, Position markDelete, Executor executor, String uuid,
+            Consumer<Readable> done) {
+        this.ledger = ledger;
+        this.isDeleted = isDeleted;
+        this.markDelete = markDelete;
+        this.executor = executor;
+        this.uuid = uuid;
+        this.done = done;
+    }
+
+    /** The UUID of the message that a later chunk is of, null for any other entry. */
+    static String uuidOf(Entry entry) {
+        MessageMetadata metadata = metadata(entry);
+        return metadata != null && isChunk(metadata) && metadata.getChunkId() > 0 ? metadata.getUuid() : null;
+    }
+
+    /** Calls {@code done} with LONE_CHUNK if the first one is acknowledged, with LATER_CHUNK if it is not, or is not found. */
+    void lookBefore(Position later) {
+        Position previous = ledger.getPreviousPosition(later);
+        if (previous.getEntryId() < 0 || previous.compareTo(markDelete) <= 0) {
+            done.accept(Readable.LONE_CHUNK);
+        } else if (readEntries == MAX_ENTRIES || readBytes > MAX_BYTES) {
+            done.accept(Readable.LATER_CHUNK);
+        } else {
+            executor.execute(() -> read(previous));
+        }
+    }
+
+    private void read(Position position) {
+        ledger.asyncReadEntry(position, new ReadEntryCallback() {
+            @Override
+            public void readEntryComplete(Entry entry, Object ctx) {
+                boolean isFirst;
+                try {
+                    readEntries++;
+                    readBytes += entry.getLength();
+                    MessageMetadata metadata = metadata(entry);
+                    isFirst = metadata != null && isChunk(metadata) && metadata.getChunkId() == 0 && metadata.getUuid().equals(uuid);
+                } finally {
+                    entry.release();
+                }
+                if (isFirst) {
+                    done.accept(isDeleted.test(position) ? Readable.LONE_CHUNK : Readable.LATER_CHUNK);
+                } else {
+                    lookBefore(position);
+                }
+            }
+
+            @Override
+            public void readEntryFailed(ManagedLedgerException e, Object ctx) {
+                done.accept(Readable.LATER_CHUNK);
+            }
+        }, null);
+    }
+
+    private static boolean isChunk(MessageMetadata metadata) {
+        return metadata.hasUuid() && metadata.hasChunkId();
+    }
+
+    /** Null if it does not parse: the dispatcher handles that. */
+    private static MessageMetadata metadata(Entry entry) {
+        try {
+            MessageMetadata metadata = new MessageMetadata();
+            Commands.parseMessageMetadata(entry.getDataBuffer().duplicate(), metadata);
+            return metadata;
+        } catch (RuntimeException e) {
+            return null;
+        }
+    }
+}
