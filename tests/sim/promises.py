@@ -361,7 +361,7 @@ class Promises:
             local.fold(sent.change, sent.stream.generation, certain=False)
         found.durable = belief.copy()
         for stream in waiting:
-            if local.stays_beside(belief, stream._request):
+            if not self.disk.damaged and local.stays_beside(belief, stream._request):
                 raise Violation(f"{name}: an index gives way to the log in {ledger_id}, of another history")
             found.durable.outlast(local, stream._request, certain=False)
         unanswered = found.unanswered()
