@@ -547,4 +547,41 @@ class DaemonStreamTest extends TrackerScenario {
         assertEquals(34, delivered().size());
         assertEquals(34, Set.copyOf(delivered()).size());
     }
+
+    /** The daemon has lost everything, and the entries of what a consumer has in hand, unacknowledged, are put in again. */
+    @Test
+    void aRebuildBringsNothingThatAConsumerHasInHand() {
+        rebuildOfWhatIsInHand(true);
+    }
+
+    @Test
+    void aRebuildBeforeTheBrokerIsBackBringsNothingThatAConsumerHasInHand() {
+        rebuildOfWhatIsInHand(false);
+    }
+
+    private void rebuildOfWhatIsInHand(boolean isOpen) {
+        start();
+        List<Position> inHand = new ArrayList<>();
+        for (int entry = 0; entry < 10; entry++) {
+            inHand.add(publish(entry, 100));
+        }
+        runFor(500);
+        assertEquals(inHand.size(), delivered().size());
+        Position acknowledged = inHand.get(3);
+        world.broker.acknowledge(world.broker.consumers.get(0), acknowledged);
+        world.wipeDaemon();
+        if (isOpen) {
+            world.settle();
+        }
+        for (Position one : inHand) {
+            world.daemon.takeIn(ToyBroker.TOPIC, ToyBroker.SUBSCRIPTION, one, world.now() - 400);
+        }
+        world.broker.connect(); // another consumer with room
+        runFor(5_000);
+        assertEquals(inHand.size(), delivered().size(), "nothing came twice");
+        world.broker.disconnect(world.broker.consumers.get(0));
+        runFor(5_000);
+        assertEquals(2 * inHand.size() - 1, delivered().size(), "the rest went to the other one, once");
+        world.core().check();
+    }
 }
