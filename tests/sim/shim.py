@@ -653,7 +653,8 @@ class Tracker:
             position
             for position in unheld.positions
             if position in self.contained and position not in self.near and position not in self.handed_out
-        } - self.overrides.moving.keys()
+        }
+        lost -= self.settling | self.overrides.moving.keys()
         pending = self.outbox.pending_adds()
         for position in sorted(lost & pending.keys()):
             # It may have come before the loss, DURABLE or not.

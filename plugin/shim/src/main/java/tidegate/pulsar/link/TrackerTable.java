@@ -127,7 +127,7 @@ public final class TrackerTable {
      * while. A former tracker and its successor restart together, for the order of their changes; also when the daemon has
      * dropped the former's stream: opened again behind its successor's, it would end that.
      */
-    void restartFailed(long nowMs) {
+    public void restartFailed(long nowMs) {
         if (session == null) {
             return;
         }

@@ -97,9 +97,10 @@ public final class TrackedPositions implements PositionView {
         return handedOut.redeliveryCount(ledgerId, entryId);
     }
 
-    /** True if the dispatcher skips it though this broker neither gates it nor has handed it out. */
+    /** True if the dispatcher skips it until the daemon hands it out: this broker has no other reason to. */
     public boolean isLeftToDaemon(long ledgerId, long entryId) {
-        return contained.contains(ledgerId, entryId) && !isHere(ledgerId, entryId) && !overrides.isMoving(ledgerId, entryId);
+        return contained.contains(ledgerId, entryId) && !isHere(ledgerId, entryId) && !settling.contains(ledgerId, entryId)
+                && !overrides.isMoving(ledgerId, entryId);
     }
 
     /** Those of {@code asked} that are left to the daemon, as {@link #isLeftToDaemon} has it. */

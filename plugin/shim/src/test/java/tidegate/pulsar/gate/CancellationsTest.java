@@ -87,6 +87,26 @@ class CancellationsTest extends TrackerScenario {
         assertEquals(List.of(2L), delivered());
     }
 
+    /** UNHELD is on its way, as of a damaged block, and the cursor has not deleted the message yet. */
+    @Test
+    void aCancelledMessageThatTheDaemonLosesStaysCancelled() {
+        start();
+        Position cancelled = publish(1, 1_000);
+        publish(2, 1_000);
+        world.settle();
+        world.daemon.cancel(7, false, cancelled);
+        world.daemon.corrupt(ToyBroker.TOPIC, ToyBroker.SUBSCRIPTION, cancelled);
+        world.toShim(Integer.MAX_VALUE);
+        world.core().check();
+        List<Long> toRead = new ArrayList<>();
+        world.core().queue().popDue(5, (ledgerId, entryId) -> toRead.add(entryId));
+        assertEquals(List.of(), toRead);
+        runFor(3_000);
+        assertEquals(List.of(2L), delivered());
+        assertTrue(world.broker.isDeleted(1, 1));
+        world.core().check();
+    }
+
     @Test
     void askingChangesNothing() {
         start();

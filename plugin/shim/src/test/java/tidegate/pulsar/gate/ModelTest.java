@@ -57,8 +57,7 @@ class ModelTest {
         CONNECTION, DAEMON, BROKER, CONSUMERS, RESET, MOVE, CLOCK, REBUILD, CANCEL, PACE, RESCHEDULE, METADATA, SKIP, LEVELS, TYPE
     }
 
-    /** TYPE has histories of its own: with all the others a cancelled message came once (seed 37), which is not explained yet. */
-    private static final Set<Fault> EVERYTHING = EnumSet.complementOf(EnumSet.of(Fault.TYPE));
+    private static final Set<Fault> EVERYTHING = EnumSet.allOf(Fault.class);
 
     private static final class History {
         final Random random;
@@ -76,6 +75,8 @@ class ModelTest {
         int cancelled;
         /** Answered as done: from which delivery on it must not come. */
         final Map<Position, Integer> takenBack = new HashMap<>();
+        /** By machine: cancelled over its daemon, so that it knows. */
+        final List<Set<Position>> told = List.of(new HashSet<>(), new HashSet<>());
         /** By number of the request: the positions that need not come until it is answered, and from when on they had to. */
         final Map<Long, Map<Position, Integer>> asked = new HashMap<>();
         final Map<Standing, Integer> answers = new EnumMap<>(Standing.class);
@@ -83,6 +84,8 @@ class ModelTest {
         final Map<Position, Set<Long>> mayHold = new HashMap<>();
         /** By number of the request: the new times. */
         final Map<Long, Map<Position, Long>> moving = new TreeMap<>();
+        /** Requests of before something that ends overrides: the answer may tell of an earlier moment. */
+        final Set<Long> endedAmid = new HashSet<>();
         final Map<Standing, Integer> moves = new EnumMap<>(Standing.class);
         int checkedDeliveries;
         int deliveredAnew;
@@ -316,6 +319,9 @@ class ModelTest {
             asked.forEach((position, timeMs) -> {
                 if (moved.contains(position)) {
                     Set<Long> later = new HashSet<>(Set.of(timeMs));
+                    if (endedAmid.contains(seq)) {
+                        later.add(broker().log.get(position));
+                    }
                     moving.forEach((number, times) -> {
                         if (number > seq && times.containsKey(position)) {
                             later.add(times.get(position));
@@ -346,6 +352,7 @@ class ModelTest {
         /** Its own time may count again. */
         private void ownTimesMayHold() {
             mayHold.forEach((position, times) -> times.add(broker().log.get(position)));
+            endedAmid.addAll(moving.keySet());
         }
 
         private void takeBack() {
@@ -394,6 +401,7 @@ class ModelTest {
                 if (isSettled) {
                     checkStored(position);
                     takenBack.put(position, broker().deliveries.size());
+                    told.get(owner).add(position);
                 }
             });
             answer.acknowledged().forEach((ledgerId, entryId) -> {
@@ -600,7 +608,8 @@ class ModelTest {
             // Later acknowledgements may have left no room in the record. Then only the daemon of this machine knows, if the next
             // owner waits for it.
             boolean nobodyKnows = to != owner || ignorant || machines[to].daemonWaitMs < 10_000;
-            takenBack.keySet().removeIf(position -> nobodyKnows && !left.isOnDisk(position));
+            takenBack.keySet().removeIf(position -> !left.isOnDisk(position)
+                    && (nobodyKnows || !told.get(to).contains(position)));
             owner = to;
             world().takeOver(left);
         }
@@ -617,7 +626,13 @@ class ModelTest {
             }
             Position last = left.get(left.size() - 1);
             due.keySet().removeIf(position -> position.compareTo(last) <= 0);
-            everything |= broker().consumers.isEmpty() || world().core() == null || may(Fault.CONSUMERS) || may(Fault.RESET);
+            boolean isReset = broker().consumers.isEmpty() || world().core() == null || may(Fault.CONSUMERS) || may(Fault.RESET);
+            everything |= isReset;
+            if (isReset) {
+                // What only a daemon knew goes with its seal.
+                told.forEach(Set::clear);
+                takenBack.keySet().removeIf(position -> !broker().isDeleted(position.ledgerId(), position.entryId()));
+            }
             broker().clearBacklog(last);
             broker().readRequested = true;
             skipped += left.size();
@@ -890,6 +905,14 @@ class ModelTest {
         run(seed, EnumSet.copyOf(faults.subList(0, 2 + luck.nextInt(4))));
     }
 
+    /** A kind less, in turn: what this kind hides is met. */
+    @ParameterizedTest
+    @MethodSource("seeds")
+    void almostEverythingBreaks(long seed) {
+        Fault[] kinds = Fault.values();
+        run(seed, EnumSet.complementOf(EnumSet.of(kinds[(int) (seed % kinds.length)])));
+    }
+
     @ParameterizedTest
     @MethodSource("seeds")
     void skippingRepeatsNothing(long seed) {
@@ -914,7 +937,7 @@ class ModelTest {
         int anew = 0;
         long readAhead = 0;
         int heldBack = 0;
-        for (long seed = 0; seed < 20; seed++) {
+        for (long seed = 0; seed < 30; seed++) {
             History history = new History(seed, EVERYTHING);
             for (int step = 0; step < STEPS; step++) {
                 history.step();

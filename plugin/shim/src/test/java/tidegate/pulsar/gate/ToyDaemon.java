@@ -222,6 +222,12 @@ public final class ToyDaemon {
             open(envelope.stream(), open);
         } else if (!(frame instanceof Frame.Pong)) {
             Stream stream = streams.get(envelope.stream());
+            if (frame instanceof Frame.Error) {
+                // The shim ends the stream, perhaps one that has failed.
+                streams.remove(envelope.stream());
+                failed.add(envelope.stream());
+                return;
+            }
             if (failed.contains(envelope.stream())) {
                 // It was on its way when the stream failed.
                 return;
@@ -274,7 +280,6 @@ public final class ToyDaemon {
         }
         markDelete(index, open.markDeleteLedgerId(), open.markDeleteEntryId());
         Stream stream = new Stream(id, index, open, creditMax);
-        streams.values().removeIf(other -> other.index == index && other.closing);
         open.inFlight().forEach((ledgerId, entryId) -> stream.popped.add(new Position(ledgerId, entryId)));
         stream.popped.retainAll(index.held.keySet());
         streams.put(id, stream);

@@ -142,6 +142,7 @@ public final class ToyWorld {
         }
         try {
             // Finished ones, too: nobody watches them, and they may have the rest to tell on another stream.
+            table.restartFailed(clock.monotonicMs());
             for (TrackerCore core : made) {
                 table.framesWaiting(core);
             }
