@@ -132,7 +132,8 @@ def test_the_first_chunk_cancelled_alone_takes_the_others_with_it(lane: Lane, cl
     inbox.wait_for(plain)
     lane.wait_stats(lambda now: now.backlog == 0, "nothing is left of the message")
     assert_exactly(inbox.arrivals, plain)
-    told = tell(cluster, "cancel", lane.topic, "sub", *[part for one in ids for part in ("--id", one)], code=1)
+    every = [part for one in ids for part in ("--id", one)]
+    told = tell(cluster, "cancel", lane.topic, "sub", *every, code=1)
     assert told["acknowledged"] == 3
 
 
