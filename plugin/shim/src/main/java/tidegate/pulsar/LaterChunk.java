@@ -16,7 +16,7 @@ import tidegate.pulsar.gate.TrackerContext.Readable;
  * The state of a chunk that is not the first of its message: looks back in the topic for the first one, entry by entry.
  *
  * <p>A producer publishes chunks in order, so the first one is before it, or acknowledged and trimmed. Invariants: one read is under
- * way; at most {@link #MAX_ENTRIES} and about {@link #MAX_BYTES} are read; what is not found so is not taken for acknowledged.
+ * way; at most {@link #MAX_ENTRIES} and about {@link #MAX_BYTES} are read; what is not found so counts as not acknowledged.
  */
 final class LaterChunk {
     static final int MAX_ENTRIES = 256;

@@ -629,7 +629,7 @@ class ModelTest {
             boolean isReset = broker().consumers.isEmpty() || world().core() == null || may(Fault.CONSUMERS) || may(Fault.RESET);
             everything |= isReset;
             if (isReset) {
-                // What only a daemon knew goes with its seal.
+                // The knowledge of a daemon alone goes with its seal.
                 told.forEach(Set::clear);
                 takenBack.keySet().removeIf(position -> !broker().isDeleted(position.ledgerId(), position.entryId()));
             }
@@ -905,7 +905,7 @@ class ModelTest {
         run(seed, EnumSet.copyOf(faults.subList(0, 2 + luck.nextInt(4))));
     }
 
-    /** A kind less, in turn: what this kind hides is met. */
+    /** A kind less, in turn, meets faults that this kind hides. */
     @ParameterizedTest
     @MethodSource("seeds")
     void almostEverythingBreaks(long seed) {

@@ -195,7 +195,7 @@ class UnreadableEntriesTest extends TrackerScenario {
         world.core().check();
     }
 
-    /** A chunk whose first one a consumer has is not given up. */
+    /** A chunk waits while a consumer has the first one. */
     @Test
     void aChunkWhoseFirstOneIsWithAConsumerStays() {
         start();
