@@ -1,4 +1,4 @@
-"""Time is passed in: the index never reads a clock of its own, so that it runs in simulation."""
+"""Clocks, passed in: the index never reads one of its own, so that it runs in simulation."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Every error that the index raises; each message says what to do.
 
-Errors of rocksdict, pcodec, pyroaring and the operating system are translated into these at the boundary, so
-that callers need not know the libraries underneath.
+Errors of rocksdict, pcodec, pyroaring and the operating system become these at the boundary, so that callers
+need not know the libraries underneath.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ class LostCommitsError(StorageError):
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(
-            f"the store in {path} has lost what was durable ({reason}): look at the disk; the daemon begins "
-            "anew, and what is gone is restored from index logs or read from the topics again"
+            f"the store in {path} has lost durable data ({reason}): look at the disk; the daemon begins "
+            "anew, and the lost data comes from index logs or the topics again"
         )
 
 

@@ -12,8 +12,8 @@ class IndexOptions:
     """Options of a Catalog. Raises ValueError if one is out of range.
 
     slice_width_ms: slice width of a new subscription, in milliseconds.
-    slice_width_auto: if true, that is only the first width, and each persist may choose another (the
-        daemon's default unless it is told a width).
+    slice_width_auto: if true, that is only the first width, and each persist may choose another (the daemon's
+        default without a width).
     staging_budget_bytes: memory of staged entries over all subscriptions (24 B an entry); past it the largest
         spills.
     carry_ms: a persist keeps entries due within this many milliseconds of now in staging (and carries them
@@ -34,7 +34,7 @@ class IndexOptions:
     pop_scan_entries: most entries one `pop_due` examines, live or not, and a block counts for 1,024 more; it
         bounds the pause, not the result.
     write_piece_bytes: size of the pieces in which blocks are written: a write holds the interpreter lock.
-    quarantine_budget_bytes: bytes of damaged values that are set aside; past it the oldest are deleted.
+    quarantine_budget_bytes: bytes of damaged values set aside; past it the oldest are deleted.
     retry_ms: delay of the next persist after a failed one (disk full).
     """
 

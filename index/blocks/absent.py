@@ -1,11 +1,11 @@
 """Blocks of one subscription that its index log names and the store does not have yet.
 
-An index that comes by its log answers for its held positions before its blocks are here; blocks are brought
-in the order in which they are due. Entries of an absent block are held, and cannot be handed out, merged or
-read. Called by the core's thread only.
+An index restored from its log answers for held positions before its blocks arrive, the earliest due first.
+Entries of an absent block are held, but cannot be handed out, merged or read. Called by the core's thread
+only.
 
-Invariants (walked by `check`): a block is absent only while a slice names it; a value written for a block
-that no slice names any more is told to `Leftovers`.
+Invariants (walked by `check`): a block is absent only while a slice names it; `Leftovers` hears of a value
+written for a block that no slice names any more.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ from tidegate.index.timeline.timeline import Timeline
 
 
 class AbsentBlocks:
-    """The absent blocks, by their ids: no other block of the subscription has the same."""
+    """The absent blocks, by their ids, which are unique in a subscription."""
 
     def __init__(self, timeline: Timeline, leftovers: Leftovers) -> None:
         self._timeline = timeline
         self._leftovers = leftovers
         self._ids: set[int] = set()
         self._arrived: dict[int, bytes] = {}
-        """Keys of blocks written since a persist was applied: it may have deleted one before that."""
+        """Keys of blocks written since the last applied persist, which may have deleted such a block before
+        it came.
+        """
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -40,7 +42,7 @@ class AbsentBlocks:
         self._ids = self._known() & set(block_ids)
 
     def in_order(self) -> list[StoredBlock]:
-        """The absent blocks, in the order in which they are due. O(blocks)."""
+        """The absent blocks, the earliest due first. O(blocks)."""
         found = [
             (each.id, descriptor)
             for each in self._timeline.slices
@@ -57,7 +59,7 @@ class AbsentBlocks:
             if block_id not in self._ids and known is None:
                 known = self._known()
             if block_id in self._ids or (known is not None and block_id in known):
-                # A block may arrive twice: two streams may have brought it.
+                # A block may arrive twice, by two streams.
                 self._ids.discard(block_id)
                 self._arrived[block_id] = key
             else:

@@ -1,6 +1,6 @@
-"""Reading the blocks of one subscription. A damaged block goes to the quarantine, and is reported once.
+"""Reads the blocks of one subscription. A damaged block goes to the quarantine, and is reported once.
 
-For the core's thread. Jobs read blocks by themselves, and report damage when they are applied.
+For the core's thread. Jobs read blocks by themselves, and report damage when applied.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _LOG = logging.getLogger(__name__)
 class BlockReader:
     """Methods raise StorageError if the store fails, and BlockAwayError if a block has not arrived yet.
 
-    on_corrupt: called for each block newly found damaged; its argument is true if an index log may have the
-        block whole.
+    on_corrupt: called for each block newly found damaged; the argument is true if an index log may have the
+    block whole.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class BlockReader:
         self._on_corrupt = on_corrupt
 
     def load(self, block: Block) -> Entries | None:
-        """The entries of a block; None if it is corrupt: the next persist takes it out."""
+        """The entries of a block; None if it is corrupt: the next persist removes it."""
         try:
             return self._read(block)
         except CorruptBlockError as error:
@@ -53,16 +53,16 @@ class BlockReader:
             return None
 
     def look(self, block: Block) -> Entries | None:
-        """As `load`, but a damaged block is not reported."""
+        """As `load`, without a report of damage."""
         try:
             return self._read(block)
         except (CorruptBlockError, BlockAwayError):
             return None
 
     def report(self, block: Block, reason: str, *, quietly: bool = False, logged: bool = True) -> None:
-        """Report a block that somebody could not read.
+        """Report an unreadable block.
 
-        quietly: another line says so. logged: False if the index log does not have the block either.
+        quietly: another line says so. logged: False if the index log lacks the block, too.
         """
         if self._quarantine.report(block):
             if not quietly:

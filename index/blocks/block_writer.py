@@ -1,12 +1,12 @@
-"""Writes blocks and other values before the commit that makes them count, in pieces.
+"""Writes blocks and other values in pieces, before the commit that makes them count.
 
-Everything goes in unsynced pieces of about half a megabyte, because one large write would hold the
-interpreter lock for long. A piece lists the keys in it that do not count yet as an intent; recovery deletes
-those keys. A commit goes with a later piece, together with all that is still unwritten, and removes the
-intents. Keys that count together form a group: a persist is one, and so is each slice of a compaction.
+Pieces are unsynced and of about half a megabyte, because one large write would hold the interpreter lock for
+long. A piece lists its keys that do not count yet as an intent; recovery deletes such keys. A commit goes
+with a later piece, together with all that is still unwritten, and removes the intents. Keys that count
+together form a group: one for a persist, one for each slice of a compaction.
 
-Invariants: every uncommitted key in the store is in an intent of its group, written with it, and no
-committed key is; a block id is given once.
+Invariants: every uncommitted key in the store is in an intent of its group, written with it, and no committed
+key is; a block id is given once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class BlockIds:
 
     def __init__(self, upcoming: int) -> None:
         self.upcoming = upcoming
-        """Ids from this one on have not been given."""
+        """Ids from this one on are free."""
 
     def next_id(self) -> int:
         """An id that no block has had."""
@@ -73,7 +73,7 @@ class BlockWriter:
         self._batch = Batch()
         self._groups: dict[Group, _Uncommitted] = {}
         self._covered: list[bytes] = []
-        """Keys that a commit in `_batch` covers, or one whose write has failed."""
+        """Keys covered by a commit in `_batch`, or in a batch whose write has failed."""
 
     def put(self, key: bytes, value: bytes, group: Group = None) -> None:
         """Write a value that counts with the commit of its group."""
@@ -125,7 +125,7 @@ class BlockWriter:
         self.writes += 1
 
     def leftovers(self) -> list[bytes]:
-        """Keys that do not count unless more is written; they may be in the store."""
+        """Keys that do not count without another write; they may be in the store."""
         return [*self._covered, *(key for of_group in self._groups.values() for key in of_group.all_keys())]
 
     @property

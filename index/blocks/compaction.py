@@ -1,16 +1,16 @@
 """A compaction: merges runs of a slice into one run, in steps, so that it never holds up a persist.
 
-`run` merges one slice after another and stops between two blocks when told to; the next `run` continues from
-there. Merging only writes blocks that do not count yet, so it may run in the pauses of a persist. A `run`
-that may commit also commits merged slices: beside a persist of the same subscription none may, because both
-write slice records. A merged slice that has lost a merged block meanwhile is discarded.
+`run` merges one slice after another and stops between two blocks when told to; the next `run` continues
+there. Merged blocks do not count yet, so merging may run in the pauses of a persist. A `run` that may commit
+also commits merged slices; none may beside a persist of the same subscription, because both write slice
+records. A merged slice that has lost a merged block meanwhile is discarded.
 
 The commits, one a slice, are not synced, because positions and journal do not change here. A crash takes
-commits from the end, and either the old blocks of a slice are there or the new ones.
+commits from the end, and leaves the old blocks of a slice or the new ones.
 
 Invariants: a slice record names only blocks that are in the store; an entry is omitted as dead only if the
-`held` bitmaps in the store say so (later additions are in the journal, with their entries); replaced blocks
-stay until the core has heard of their replacement.
+stored `held` bitmaps say so (later additions are in the journal, with their entries); replaced blocks stay
+until the core has applied their replacement.
 """
 
 from __future__ import annotations
@@ -45,9 +45,8 @@ Slices = Mapping[SliceId, Iterable[BlockDescriptor]]
 class Task(NamedTuple):
     """The merging to do in one slice.
 
-    blocks: the blocks of the runs to merge, all of each run.
-    live: positions that are held according to the store, as of the newest of the blocks or later; None: leave
-        nothing out.
+    blocks: all blocks of each run to merge.
+    live: positions held according to the store, as of the newest of the blocks or later; None: omit nothing.
     """
 
     blocks: list[BlockDescriptor]
@@ -63,8 +62,8 @@ class Task(NamedTuple):
 class CompactionResult:
     """The committed part of a compaction, for the core to apply.
 
-    retired: keys of replaced blocks, for the core to delete when it no longer loads them (recovery deletes
-    them otherwise); intents: keys of the intents that list them.
+    retired: keys of replaced blocks, for the core to delete once it no longer loads them, else for recovery;
+    intents: keys of the intents that list them.
     """
 
     exchanged: dict[SliceId, tuple[list[int], list[BlockDescriptor]]] = field(default_factory=dict)
@@ -91,7 +90,7 @@ class _MergedBlock:
         return [(run.key(), run)]
 
     def consumed(self, run: Run, count: int) -> None:
-        """A merge is not rewound."""
+        """Do nothing: nobody rewinds a merge."""
 
 
 class CompactionJob:
@@ -112,19 +111,19 @@ class CompactionJob:
         self._left: dict[SliceId, Task] = {}
         self._merging: Iterator[None] | None = None
         self._merged: dict[SliceId, list[BlockDescriptor]] = {}
-        """The new blocks of slices that are to be committed."""
+        """The new blocks of slices to be committed."""
         self._committed: dict[SliceId, tuple[list[int], list[BlockDescriptor]]] = {}
         """Slices whose commit is in the writer's batch, or in one whose write has failed."""
         self._retired: list[bytes] = []
         self._intents: list[bytes] = []
-        """What these commits retire, and the keys of the intents that list it."""
+        """Keys of the intents that list the blocks retired by these commits."""
         self._commits = 0
         self._writes = 0
         self._corrupt: set[StoredBlock] = set()
         self._result = CompactionResult()
 
     def extend(self, tasks: Mapping[SliceId, Task]) -> None:
-        """Add slices to merge that are not among those left."""
+        """Add slices to merge, none of them among those left."""
         self._left.update(tasks)
 
     @property
@@ -143,7 +142,7 @@ class CompactionJob:
         return bool(self._merged)
 
     def run(self, slices: Slices, pause: Pause, *, commits: bool) -> None:
-        """Continue until nothing is left or `pause` returns true; it is asked after each block.
+        """Continue until nothing is left or `pause` returns true, asked after each block.
 
         slices: all blocks of each slice that is left, as the core knows them, without slices that have lost a
             block to be merged. With `commits` nothing else may write these slices while this runs.
@@ -176,7 +175,7 @@ class CompactionJob:
         return [*self._writer.leftovers(), *self._intents], set(self._committed)
 
     def read(self, stored: StoredBlock) -> Entries | None:
-        """The entries of a block; None if it is corrupt, which is noted."""
+        """The entries of a block; None, and a note, if it is corrupt."""
         slice_id, descriptor = stored
         try:
             return load_block(self._store, self._subscription_id, slice_id, descriptor)

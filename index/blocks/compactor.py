@@ -1,10 +1,10 @@
-"""Compacting one subscription: the core thread's part before, between and after a compaction's steps.
+"""Compacts one subscription: the core thread's part before, between and after a compaction's steps.
 
-A compaction that pauses stays here, and its work so far is applied, so that a persist can run in between. It
+A paused compaction stays here, and its work so far is applied, so that a persist can run in between. It
 resumes only while its slices still have the blocks that it merges.
 
-Invariants: at most one compaction is on its way; none begins or resumes while a slice record in the store is
-uncertain; the leftovers of an abandoned one are told to `Leftovers`.
+Invariants: at most one compaction is on its way; none begins or resumes while a stored slice record is
+uncertain; `Leftovers` hears of the leftovers of an abandoned one.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Compactor:
             self._leftovers.clear(result.exchanged)
         else:
             self._timeline.exchange(result.exchanged, compacted=True)
-        batch = job.deletion(result)  # nobody loads the replaced blocks from here on
+        batch = job.deletion(result)  # nobody loads the replaced blocks any more
         if len(batch):
             try:
                 self._store.write(batch, sync=False)

@@ -1,11 +1,11 @@
 """Leftovers of failed and overtaken jobs in the store of a subscription, for its next persist to repair.
 
-orphans: keys that do not count. uncertain: slices whose record may or may not have been written, because a
-commit can be in the store though its write has failed. cleared: slices of before a CLEAR.
+orphans: keys that do not count. uncertain: slices whose record may or may not be written, because a commit
+can be in the store though its write has failed. cleared: slices of before a CLEAR.
 
-Invariants: only a persist writes the record of an uncertain slice, and it writes all uncertain records
-together with everything else that the failed commit may have said; nothing that counts is an orphan or
-cleared (walked by `check`), because the next persist deletes those.
+Invariants: only a persist writes the record of an uncertain slice, and it writes all uncertain records, with
+everything else that the failed commit may have said; nothing that counts is an orphan or cleared (walked by
+`check`), because the next persist deletes those.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidegate.index.format.keys import SliceId
 
 
 class Remains(NamedTuple):
-    """The leftovers that a beginning persist has to repair."""
+    """The leftovers for a beginning persist to repair."""
 
     orphans: tuple[bytes, ...]
     uncertain: frozenset[SliceId]
@@ -46,7 +46,7 @@ class Leftovers:
         self._orphans.extend(keys)
 
     def doubt(self, slices: Iterable[SliceId]) -> None:
-        """Add slices whose records may or may not have been written."""
+        """Add slices whose records may or may not be written."""
         self._uncertain.update(slices)
 
     def clear(self, slices: Iterable[SliceId]) -> None:

@@ -1,11 +1,11 @@
 """The share of time for compactions while there is always something to spill.
 
 A spill adds a run to each slice that it touches, and a compaction removes some: each entry is rewritten a few
-times over its life. Compactions get time in the pauses of spills, the more the more runs the most crowded
-slice has: nothing up to `runs_soft`, as much as the spill half-way to `runs_max`, nearly all beyond. The
-number of runs settles low where few rewrites are needed, and higher where many are: each compaction then
-merges more runs at once, and saves more. A spill with many short pauses drains the staging evenly; a whole
-compaction between two spills would be felt.
+times over its life. Compactions get time in the pauses of spills, by the number of runs of the most crowded
+slice: none up to `runs_soft`, as much as the spill half-way to `runs_max`, nearly all beyond. The number of
+runs settles low where few rewrites are needed, and higher where many are: each compaction then merges more
+    runs at once. Many short pauses let the staging drain evenly; a whole compaction between two spills would
+    show.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from collections.abc import Callable
 from tidegate.index.clock import Clock
 
 _SHARE_MAX = 0.9
-"""However crowded the slices are, a spill goes on."""
+"""A spill goes on, however crowded the slices are."""
 
 _ALLOWANCE_MAX_NS = 1_000_000_000
-"""What could not be used for lack of something to compact is not saved up for ever."""
+"""Time unused for lack of something to compact is saved up to this much."""
 
 _TURN_MIN_NS = 2_000_000
-"""A compaction that has been given less time than this does not begin."""
+"""A compaction does not begin with less time than this."""
 
 Pause = Callable[[], bool]
-"""Asked often, in the thread that compacts; True makes it pause."""
+"""Asked often by the compacting thread; True makes it pause."""
 
 Merge = Callable[[Pause], None]
-"""Goes on with a compaction until it ends or is to pause. Raises StorageError."""
+"""Continues a compaction until it ends or must pause. Raises StorageError."""
 
 
 class CompactionPace:
@@ -58,7 +58,7 @@ class CompactionPace:
 
     @property
     def allowance_ns(self) -> int:
-        """Time for which a compaction may run while others wait; 0 if it is too short to be useful."""
+        """Time for which a compaction may run while others wait; 0 if too short to be useful."""
         return self._allowance_ns if self._allowance_ns >= _TURN_MIN_NS else 0
 
 
@@ -78,7 +78,7 @@ class Interleaved:
         self._since_ns = clock.monotonic_ns()
 
     def between(self) -> None:
-        """Run the compaction; the spill calls this when it can be interrupted."""
+        """Run the compaction; called by the spill where it can be interrupted."""
         now_ns = self._clock.monotonic_ns()
         self._spilled(now_ns)
         allowance_ns = self._pace.allowance_ns
@@ -93,7 +93,7 @@ class Interleaved:
         self.took_ns += self._since_ns - now_ns
 
     def end(self) -> None:
-        """End the pauses; to be called after the spill."""
+        """End the pauses; called after the spill."""
         self._spilled(self._clock.monotonic_ns())
 
     def _spilled(self, now_ns: int) -> None:

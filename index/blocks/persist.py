@@ -1,12 +1,12 @@
-"""A persist: one commit that makes everything that a subscription has in memory durable in slices.
+"""A persist: one commit that moves everything of a subscription from memory into durable slices.
 
 Apart from its reads and writes of the store, `run` is a pure function of its plan; it may run in any thread.
 It writes blocks and bitmaps ahead in pieces (`block_writer`). The last, synced piece makes them count: slice
-records, state, carry-over, and the removal of what they replace. It merges no runs: compactions do, so that
-the duration of a persist depends on the staged entries, and not on the stored ones.
+records, state, carry-over, and the removal of what they replace. It merges no runs; compactions do. So its
+duration depends on the staged entries, not on the stored ones.
 
-Invariants: an entry left out as dead is dead in the very `held` bitmaps that the same commit writes; a slice
-is dropped only if none of its entries is in them; block ids and versions are never used twice.
+Invariants: an entry omitted as dead is dead in the `held` bitmaps of the same commit; a slice is dropped only
+if these have none of its entries; block ids and versions are never used twice.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ StoredBlock = tuple[SliceId, BlockDescriptor]
 
 @dataclass(frozen=True)
 class SlicePlan:
-    """A slice as of the begin of the persist. `finished` ones are dropped."""
+    """A slice as of the begin of the persist, to be dropped if `finished`."""
 
     blocks: Sequence[BlockDescriptor] = ()
     finished: bool = False
@@ -57,7 +57,7 @@ class SlicePlan:
 
 @dataclass(frozen=True)
 class PersistPlan:
-    """The input of a persist; made on the core's thread, not changed afterwards.
+    """The input of a persist; made on the core's thread, never changed afterwards.
 
     state: the subscription's state for the commit, but for next_block_id, the first id to use.
     persisted_before: the persisted sequence number until then.
@@ -66,11 +66,11 @@ class PersistPlan:
     moved: at least of the ledgers that have changed; all if the persist looks for damage.
     dirty_held, dirty_acknowledged, dirty_moved: ledgers whose bitmaps, or moved positions, must be written.
     held_versions, acknowledged_versions, moved_versions: the stored versions of the values of these ledgers,
-        if there are any; of all ledgers if the persist looks for damage.
+        if any; of all ledgers if the persist looks for damage.
     quarantined: blocks known to be corrupt.
     remains: leftovers of other jobs in the store, to be repaired.
     audit: find held positions without a readable entry, though no block is known to be corrupt.
-    since_ms: milliseconds since the last persist, None if there was none since the start.
+    since_ms: milliseconds since the last persist, None without one since the start.
     width_memory: the memory of the last choice of an automatic slice width.
     """
 
@@ -105,8 +105,8 @@ class PersistResult:
     held_versions, acknowledged_versions, moved_versions: the new versions of the values of ledgers, None for
         a ledger that has none any more.
     carried_ledgers: the ledgers of `carried`.
-    retired: keys of blocks that the commit has replaced, for the core to delete when it no longer loads them
-    (recovery deletes them otherwise).
+    retired: keys of blocks that the commit has replaced, for the core to delete once it no longer loads them,
+        else for recovery.
     width: the chosen slice width, None if it is not automatic or nothing was spilled.
     """
 
@@ -124,7 +124,7 @@ class PersistResult:
 
 
 class _SlicePart:
-    """The staged entries of one slice; unpacked when they are needed."""
+    """The staged entries of one slice; unpacked on demand."""
 
     __slots__ = ("_staged", "ranges")
 
@@ -133,7 +133,7 @@ class _SlicePart:
         self.ranges: list[tuple[int, int]] = []
 
     def entries(self) -> Entries:
-        """All of them."""
+        """All entries."""
         return Entries.concat(self._staged.entries(start, stop) for start, stop in self.ranges)
 
     def pieces(self, size: int) -> Iterable[Entries]:
@@ -169,7 +169,7 @@ class PersistJob:
         self.staged_entries = sum(map(len, plan.staged))
         self._unbroken = 0
         self.spilled_entries = 0
-        """How many of `staged_entries` have been written. Read by the core's thread while this runs."""
+        """Number of `staged_entries` written so far. Read by the core's thread while this runs."""
         self.in_order: SortedEntries | None = None
         """The staged entries that are held, sorted, while `run` has them; for any thread."""
         self.between: Callable[[], None] = lambda: None
@@ -201,7 +201,7 @@ class PersistJob:
         self._write_commit()
 
     def read(self, stored: StoredBlock) -> Entries | None:
-        """The entries of a block; None, which is noted, if it is corrupt."""
+        """The entries of a block; None, and a note, if it is corrupt."""
         slice_id, descriptor = stored
         try:
             return load_block(self._store, self.plan.subscription_id, slice_id, descriptor)
@@ -210,7 +210,7 @@ class PersistJob:
             return None
 
     def _choose_width(self, staged: SortedEntries, near: tuple[int, int]) -> None:
-        """Choose an automatic slice width for the spilled entries; it counts from this very persist on."""
+        """Choose an automatic slice width for the spilled entries; it counts from this persist on."""
         if not self._state.slice_width_auto or near == (0, len(staged)):
             return
         width_ms = self._state.slice_width_ms
@@ -246,7 +246,7 @@ class PersistJob:
     def _live(self) -> list[Entries]:
         if self.plan.all_held:
             return self.plan.staged
-        # Looked up in large groups: smaller ones cost more an entry, and a single one costs memory.
+        # Looked up in large groups: smaller ones cost more an entry, a single one costs memory.
         live = []
         group: list[Entries] = []
         for part in [*self.plan.staged, None]:
@@ -279,7 +279,7 @@ class PersistJob:
         if plan.finished:
             self._delete_blocks_before(slice_id)
         else:
-            # The core may still load them until it has heard of this persist.
+            # The core may still load them until it applies this persist.
             self.result.retired.extend(
                 keys.block_key(subscription_id, slice_id, block_id) for block_id in removed
             )

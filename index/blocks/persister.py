@@ -1,11 +1,11 @@
 """Persists one subscription: collects the input of a persist from the parts, and applies its result.
 
-`PersistJob` does the work and may run in any thread; this is the core thread's part before and after. The
-rule for that thread: a job has only its plan, snapshots and arrays that nobody changes, and nothing else of
-an index. Its result counts when `finish_persist` has applied it.
+`PersistJob` does the work and may run in any thread; this is the core thread's part before and after. A job
+has only its plan, snapshots and arrays that never change, and nothing else of an index. Its result counts
+once `finish_persist` has applied it.
 
-Invariants (walked by `check`): at most one persist is on its way; block ids and versions only grow; the
-stored version of a ledger's bitmap is known for exactly the ledgers that have one.
+Invariants (walked by `check`): at most one persist is on its way; block ids and versions only grow; stored
+versions are known for exactly the ledgers that have a bitmap.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Persister:
         self._acknowledged_versions: dict[int, int] = {}
         self._moved_versions: dict[int, int] = {}
         self._carried_ledgers: set[int] = set()
-        """Where what is staged is, besides the ledgers that have changed."""
+        """Ledgers of the staged entries, besides the changed ones."""
         self._live: PositionSet | None = None
         self._job: PersistJob | None = None
         self._job_is_stale = False
@@ -159,7 +159,7 @@ class Persister:
             plan = self._plan(frozen, changed, now_ms, many_dead=many_dead)
             job = PersistJob(self._store, self._options, plan, self.ids)
         except BaseException:
-            # Otherwise the taken ledgers would be in no plan, not even the next one's.
+            # Otherwise no plan would have the taken ledgers, not even the next one.
             self._positions.put_back(changed)
             self._timeline.thaw()
             raise
@@ -223,9 +223,9 @@ class Persister:
         return {ledger_id: known[ledger_id] for ledger_id in changed if ledger_id in known}
 
     def finish_persist(self) -> PersistResult | None:
-        """Apply the result of the persist, but for damage that it has found, which is reported.
+        """Apply the result of the persist, but for damage found, which is reported.
 
-        None if a CLEAR came meanwhile: the written data is of before it.
+        None if a CLEAR came meanwhile: the written data is older.
         """
         job = self._end()
         plan, result = job.plan, job.result
@@ -252,12 +252,12 @@ class Persister:
             self._timeline.exchange(result.exchanged)
             self._quarantine.done(plan.quarantined, self._job_doubts)
             self._live = result.held if self._job_has_many_dead else None
-        # Nobody loads the removed blocks from here on.
+        # Nobody loads the removed blocks any more.
         self._delete_retired(job)
         return None if self._job_is_stale else result
 
     def abandon_persist(self) -> None:
-        """Undo a failed persist, which will be tried again."""
+        """Undo a failed persist, to be tried again."""
         job = self._end()
         # Even its commit may be in the store: a sync can fail after the write.
         self._leftovers.orphan(job.leftovers())

@@ -34,13 +34,14 @@ class Quarantine:
 
     @property
     def audit(self) -> bool:
-        """True if a persist must look for held positions without a readable entry, though no block is known
-        to be corrupt."""
+        """True if a persist must look for held positions without a readable entry, with no block known
+        corrupt.
+        """
         return self._doubts > 0
 
     @property
     def pending(self) -> bool:
-        """True if a persist has to look for lost positions."""
+        """True if a persist must look for lost positions."""
         return bool(self._blocks) or self.audit
 
     def doubt(self) -> None:
@@ -82,7 +83,5 @@ class Quarantine:
 
     def check(self) -> None:
         """Raise CheckError if an invariant does not hold."""
-        require(
-            self._doubts >= 0, f"{-self._doubts} doubts more were settled than there were: one is overlooked"
-        )
+        require(self._doubts >= 0, f"{-self._doubts} more doubts were settled than noted: one is overlooked")
         require(len(self._blocks) <= self.blocks_total, "corrupt blocks are not counted")

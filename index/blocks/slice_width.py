@@ -1,7 +1,7 @@
 """The slice width of one subscription: its value, its origin, and the memory for the next choice.
 
-`width` has the choice. Invariant: a persist's choice does not overrule a width that somebody sets while the
-persist is on its way.
+`width` has the choice. Invariant: a persist's choice does not overrule a width set while the persist is on
+its way.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SliceWidth:
         return None if before_ns is None else (now_ns - before_ns) // 1_000_000
 
     def apply_decision(self, decision: WidthDecision | None, name: SubscriptionName) -> None:
-        """Apply the decision of a persist, unless somebody has set a width meanwhile."""
+        """Apply the decision of a persist, unless a width was set meanwhile."""
         if decision is None or self._was_set:
             return
         if decision.width_ms != self.width_ms:

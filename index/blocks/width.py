@@ -7,7 +7,7 @@ Two costs pull in opposite directions, both measured as a share of the work that
   many entries as the staging budget costs as much as a whole spill.
 
 Invariants: a chosen width is one of `WIDTHS_MS`; the same evidence and memory give the same decision; a width
-changes only for one that costs less than half, and, once one was chosen, only if two spills in a row ask for
+changes only to one that costs less than half, and, once one was chosen, only if two spills in a row ask for
 the same direction, or one spill would be scattered over far too many slices.
 """
 
@@ -35,38 +35,41 @@ WIDTHS_MS: tuple[int, ...] = (
     *(count * _HOUR_MS for count in (1, 2, 6, 12)),
     *(count * _DAY_MS for count in (1, 2, 10, 30)),
 )
-"""Widths that `choose` knows, in milliseconds. Each is a multiple of the one before: a slice is a sum of
-narrower ones, so that all widths are counted in little more than one pass."""
+"""Widths that `choose` knows, in milliseconds. Each is a multiple of the one before: all widths are counted
+in little more than one pass, because a slice is a sum of narrower ones.
+"""
 
 BLOCK_COST_ENTRIES = 1_000
 """Entries that cost as much as one block, to write and to read again (docs/decisions/slice-width.md)."""
 
 SWITCH_RATIO = 2.0
-"""The present width must cost this many times as much as the best one to be left."""
+"""The present width goes only if it costs this many times as much as the best one."""
 
 ENTRIES_MIN = 100
-"""A spill of fewer entries that are still to come says nothing."""
+"""A spill with fewer entries still to come says nothing."""
 
 SCATTERED_ENTRIES = 10
-"""A spill that puts fewer entries than this into a slice is scattered: that is too narrow for any flow."""
+"""A spill that puts fewer entries than this into a slice is scattered: too narrow for any flow."""
 
 URGENT_RATIO = 16.0
 URGENT_SLICES = 256
-"""A spill that touches so many slices, at so many times the cost of the best width, does not wait for a
-second one that agrees: a slice that was made stays until its time has come."""
+"""A spill that touches so many slices, at so many times the cost of the best width, needs no second one that
+agrees: slices once made stay until their time comes.
+"""
 
 _SKIPPED_LOOKS = 3
 _REPRESENTATIVE = 4
 """A spill of less than a fourth of the usual size says nothing of the usual fill of a block, unless it is
-scattered."""
+scattered.
+"""
 
 
 class WidthMemory(NamedTuple):
     """The memory from one look to the next.
 
     usual_entries: size of a spill, weighted so that large ones count for more.
-    direction: -1 or 1 if the last look asked for a narrower or wider width, 0 if for neither.
-    chosen: True if the present width has been chosen, so that one look alone does not change it.
+    direction: -1 or 1 if the last look asked for a narrower or wider width, else 0.
+    chosen: True if the present width was chosen, so that one look alone does not change it.
     skip: number of spills to skip because the last look asked for no change, unless they may be scattered.
     """
 
@@ -230,7 +233,7 @@ def _costs(evidence: WidthEvidence, ahead: _Ahead, entries_max: int) -> dict[int
 
 
 def _grouped(numbers: Int64Array, counts: Int64Array, by: int) -> tuple[Int64Array, Int64Array]:
-    """Ascending numbers of slices and the entries of each, after each `by` of them have become one."""
+    """Ascending numbers of slices and the entries of each, after each `by` slices have become one."""
     wide = numbers // by
     first = np.concatenate([np.zeros(1, dtype=np.int64), np.flatnonzero(wide[1:] != wide[:-1]) + 1])
     return wide[first], np.add.reduceat(counts, first)
@@ -239,9 +242,9 @@ def _grouped(numbers: Int64Array, counts: Int64Array, by: int) -> tuple[Int64Arr
 def _entries_per_ms(evidence: WidthEvidence, ahead: _Ahead, stored: _Stored) -> float:
     """Entries that come in a millisecond, in the long run.
 
-    Held entries divided by the mean delay (Little's law) are right for a steady flow and modest for a bulk
-    load; the rate since the last persist is right when delays have become shorter than those of the stored
-    entries. Either alone can be far too high, so the lower counts.
+    Held entries divided by the mean delay (Little's law) are right for a steady flow, and modest for a bulk
+    load; the rate since the last persist is right once delays are shorter than those of the stored entries.
+    Either alone can be far too high, so the lower counts.
     """
     spilled = float(ahead.counts.sum())
     delays_s = ahead.seconds - evidence.now_ms // _SECOND_MS

@@ -1,12 +1,12 @@
 """A catalog's background work: persists, compactions, and tidying up the store.
 
-Persists and compactions run one at a time, and the store is tidied up beside them. The core's thread begins
-and applies each; an executor runs it. Persists come first. A compaction runs when no persist is wanted, and
-in the pauses of persists as far as `pacing` gives it time.
+Persists and compactions run one at a time, the tidying beside them. The core's thread begins and applies
+each; an executor runs it. Persists come first. A compaction runs when no persist is wanted, and in the pauses
+of persists as far as `pacing` gives it time.
 
 Invariants: at most one persist or compaction runs, and beside a persist at most the merging part of one
 compaction; a compaction that runs alone pauses for a persist as soon as it has written a block; failed work
-is tried again after `retry_ms`, and as long as it fails `failure` says why.
+is tried again after `retry_ms`, and until it succeeds `failure` says why.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tidegate.index.subscription.delay_index import DelayIndex
 
 _LOG = logging.getLogger(__name__)
 _TURN_MAX_NS = 20_000_000
-"""While a persist waits, a compaction runs alone for so long at most."""
+"""While a persist waits, a compaction runs alone for at most this long."""
 
 _INTERLEAVED_ENTRIES_MIN = 65_536
 """A persist of fewer entries has no pause for a compaction."""
@@ -55,7 +55,7 @@ class _Pause:
 
 
 class _Running:
-    """The work that runs: a persist of an index, or a compaction of one, or both."""
+    """The running work: a persist of an index, a compaction of one, or both."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class _Running:
         self._clock = clock
 
     def timed(self, work: Work) -> None:
-        """Do the work and note how long it took."""
+        """Do the work and note its duration."""
         began_ns = self._clock.monotonic_ns()
         try:
             work()
@@ -89,8 +89,8 @@ class Background:
     """The background work on the indexes of one catalog.
 
     failure: why persists fail at present, None if the last one succeeded.
-    executor: None runs everything at once on the calling thread, as simulation needs it.
-    late: called with an index that was removed while something of it ran.
+    executor: None runs everything at once on the calling thread, for simulation.
+    late: called with an index removed while a part of it ran.
     """
 
     def __init__(
@@ -117,14 +117,14 @@ class Background:
         """Indexes with crowded slices, the one with the most crowded slice first."""
         self._running: _Running | None = None
         self._paused: DelayIndex | None = None
-        """Whose compaction goes on when there is time for one."""
+        """The index of the paused compaction."""
         self._may_take_turn = False
-        """Whether a compaction may still run alone before the persist that waits."""
+        """True if a compaction may still run alone before the waiting persist."""
         self._untidy = False
         self._tidying: Future[None] | None = None
         self._retry_at_ms: int | None = None
 
-    # ---- what is known of the indexes
+    # ---- knowledge of the indexes
 
     def crowding_changed(self, index: DelayIndex) -> None:
         """Note that an index may have become more or less crowded."""
@@ -144,12 +144,12 @@ class Background:
 
     @property
     def running(self) -> Future[None] | None:
-        """The persist or compaction that runs, None without one. `advance` applies it when it is done."""
+        """The running persist or compaction, None without one. Once it is done, `advance` applies it."""
         return None if self._running is None else self._running.future
 
     @property
     def tidying(self) -> Future[None] | None:
-        """The tidying of the store, which runs beside everything else; None without one."""
+        """The running tidying of the store, beside everything else; None without one."""
         return None if self._tidying is None or self._tidying.done() else self._tidying
 
     @property
@@ -187,7 +187,7 @@ class Background:
             try:
                 self._apply()
             except StorageError as error:
-                _LOG.warning("a job that the end waited for has failed: %s", error)
+                _LOG.warning("the last background job before the end has failed: %s", error)
         if self._tidying is not None:
             self._tidying.exception()
 
@@ -197,7 +197,7 @@ class Background:
             if not self._start_compaction(None) and wanted is None:
                 self._tidy()
             return
-        # A slice that was merged beside the last persist is committed before the next persist.
+        # Commit a slice merged beside the last persist before the next persist.
         commits = self._paused is not None and self._paused.upkeep.has_merged
         turn_ns = min(self._pace.allowance_ns, _TURN_MAX_NS)
         if self._may_take_turn and (commits or turn_ns) and self._start_compaction(turn_ns):
@@ -263,7 +263,7 @@ class Background:
     # ---- applying
 
     def _apply(self) -> None:
-        """Apply finished work, or undo it. Raises the error that it failed with."""
+        """Apply finished work, or undo it. Raises its error."""
         running, self._running = self._running, None
         if running is None:
             return
@@ -285,7 +285,7 @@ class Background:
                 raise error
 
     def _is_wanted(self, index: DelayIndex) -> bool:
-        """True if an index is still there. The blocks written for a removed one belong to nobody."""
+        """True if an index is still there. Blocks written for a removed one belong to nobody."""
         if not self._is_known(index):
             self._late(index)
         return self._is_known(index)
@@ -300,7 +300,7 @@ class Background:
         try:
             index.upkeep.finish_persist()
         except Exception:
-            index.doubt()  # it may have been applied by half
+            index.doubt()  # it may be applied by half
             raise
         self.persists += 1
         self._retry_at_ms = None
@@ -330,11 +330,11 @@ class Background:
         return self._indexes.get(index.name) is index
 
     def _is_ready(self, index: DelayIndex | None) -> TypeGuard[DelayIndex]:
-        """True if an index can be persisted. Without its identity in the store, its data has no owner."""
+        """True if an index can be persisted. Without a stored identity, its data has no owner."""
         return index is not None and index.own_journal.identity_token <= self._context.journal.durable_token
 
     def _tidy(self) -> None:
-        """Let the store tidy up after the last of many persists, when it has nothing else to do."""
+        """Let the store tidy up after the last of many persists, when it is idle."""
         if not self._untidy:
             return
         if self._context.journal.size_bytes > SHORT_JOURNAL_BYTES and not self._choice.is_quiet():

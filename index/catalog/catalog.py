@@ -1,11 +1,11 @@
 """All subscriptions of one data directory, and their common store, journal and budget.
 
 The core is single-threaded: one thread calls every method but `disk_bytes`. Slow work (the write of a commit,
-a persist, a compaction) is an object that is begun here, run anywhere and finished here.
+a persist, a compaction) is an object, begun here, run anywhere and finished here.
 
 Invariants: at most one persist or compaction runs at a time; a compaction stops for a persist as soon as it
-has written a block, unless it has been given time before it (`pacing`); a subscription id is not used twice
-while anything is stored under it.
+has written a block, unless `pacing` gives it time before; a subscription id is not used twice while anything
+is stored under it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tidegate.index.subscription.context import Context
 from tidegate.index.subscription.delay_index import DelayIndex
 
 UNCLAIMED = bytes(16)
-"""The incarnation of an index that was filled before anybody opened its subscription: who opens it has it."""
+"""The incarnation of an index filled before anybody opened its subscription; the first opener owns it."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -72,11 +72,11 @@ class Catalog:
         *,
         parked: bool = False,
     ) -> Catalog:
-        """Recover the subscriptions that `store` holds. The catalog owns the store from now on.
+        """Recover the subscriptions in `store`. The catalog owns the store from now on.
 
         executor: runs persists and compactions, and beside them the store's `tidy`: give it two threads. None
-            runs them inline, as simulation needs it.
-        parked: park all subscriptions, see `LoadingAhead.park`; for who has nobody to hand out to yet.
+            runs them inline, for simulation.
+        parked: park all subscriptions, see `LoadingAhead.park`: for a start with nobody to hand out to yet.
 
         Raises NewerFormatError, ForeignDirectoryError, DamagedDirectoryError, StorageError.
         """
@@ -84,7 +84,7 @@ class Catalog:
         check_format(store, catalog._options)
         recovery = recover(store, catalog._options)
         for found in recovery.subscriptions:
-            # A name has one id. Should there ever be two, the later one counts.
+            # A name has one id. If it ever had two, the later one counts.
             catalog.remove(found.identity.name)
             index = DelayIndex.restored(catalog._context, found)
             catalog._indexes[index.name] = index
@@ -159,7 +159,7 @@ class Catalog:
     def landed(self, subscription_id: int, identity: Identity, absent: Iterable[int] = ()) -> DelayIndex:
         """The index of a subscription stored without its identity; `adopt` or `abandon` must follow.
 
-        absent: ids of blocks that are still to be written there, see `Upkeep.land`.
+        absent: ids of blocks still to be written there, see `Upkeep.land`.
 
         Raises StorageError: nothing has changed then, and the caller must abandon the id.
         """
@@ -201,7 +201,7 @@ class Catalog:
             self._delete_stored(subscription_id)
 
     def _claim(self, index: DelayIndex, incarnation: bytes) -> None:
-        """Give the entries that came before the subscription was opened to its first owner."""
+        """Give entries that came before the first open of the subscription to its first owner."""
         index.incarnation = incarnation
         key = keys.subscription_key(keys.IDENTITY, index.own_journal.subscription_id)
         batch = Batch()
@@ -231,10 +231,10 @@ class Catalog:
     # ---- losses
 
     def on_corrupt_block(self, met: Callable[[DelayIndex], None]) -> None:
-        """Call ``met`` with an index that has a damaged block which its index log may have whole.
+        """Call ``met`` with an index of which a damaged block may be whole in its index log.
 
-        The call comes in the midst of other work: ``met`` must not call the catalog or the index. Entries
-        that only that block had are lost with the index's next persist.
+        The call comes in the midst of other work: ``met`` must not call the catalog or the index. The index's
+        next persist loses the entries that only that block had.
         """
         self._context.corrupt_block = met
 
@@ -280,11 +280,11 @@ class Catalog:
     def maintain(self, now_ms: int) -> None:
         """Apply finished work, start the most wanted, prefetch the blocks due next. Call often.
 
-        A call as soon as `Background.running` is done starts the next work without a pause. Blocks written
-        for a subscription that was removed meanwhile are deleted with the next commit: look at `uncommitted`.
+        A call as soon as `Background.running` is done starts the next work without a pause. The next commit
+        deletes blocks written for a subscription that was removed meanwhile: look at `uncommitted`.
 
         Raises StorageError if a persist or compaction has failed: its changes are undone, and it is tried
-        again after `retry_ms`; until it succeeds `Background.failure` tells why. Raises it, too, if a block
+        again after `retry_ms`; until it succeeds `Background.failure` tells why. Also raised if a block
         cannot be read ahead.
         """
         self._require_open()
@@ -292,7 +292,7 @@ class Catalog:
         self.ahead.load(now_ms)
 
     def want_persist(self, index: DelayIndex) -> bool:
-        """Persist a subscription soon, even if none of its own reasons asks for it.
+        """Persist a subscription soon, even without a reason of its own.
 
         False while a persist of it runs: the remainder is not known yet.
         """
@@ -338,7 +338,7 @@ class Catalog:
         return self._store.disk_bytes()
 
     def stats(self, each: Sequence[IndexStats] | None = None, disk_bytes: int | None = None) -> CatalogStats:
-        """Sums over all subscriptions, and of the store.
+        """Sums over all subscriptions, and figures of the store.
 
         each: `stats` of the subscriptions, from a caller that cannot wait for all of them at once.
         disk_bytes: a result of `disk_bytes`, from a caller that cannot wait for the disk.
@@ -372,7 +372,7 @@ class Catalog:
         )
 
     def _is_here(self, index: DelayIndex) -> bool:
-        """False for one that was removed or replaced, or is not adopted yet."""
+        """False for an index that was removed or replaced, or is not adopted yet."""
         return self._indexes.get(index.name) is index
 
     def _crowding_changed(self, index: DelayIndex) -> None:

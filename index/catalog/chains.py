@@ -1,6 +1,6 @@
-"""The index logs that have the data of the subscriptions, as the store says and as was set since.
+"""The index logs that have the data of the subscriptions, as stored and as set since.
 
-Invariant: while blocks of a subscription are absent, its stored chain stays as it is: a start would find
+Invariant: while blocks of a subscription are absent, its stored chain does not change: a start would find
 incomplete data, and has to read the log.
 """
 
@@ -24,9 +24,9 @@ class Chains:
         self._journal = journal
         self._is_here = is_here
         self._set: dict[DelayIndex, Chain] = {}
-        """Those that were set since the start: what is stored of them may be older until the next commit."""
+        """Chains set since the start: the stored ones may be older until the next commit."""
         self._read: dict[DelayIndex, Chain] = {}
-        """Those of the others that were read, for while the store refuses to be read."""
+        """Other chains as read, for times when the store refuses reads."""
 
     def get(self, index: DelayIndex) -> Chain | None:
         """The index log that has the data of a subscription; None if unknown."""
@@ -58,7 +58,7 @@ class Chains:
     def doubt_damaged(self, indexes: Iterable[DelayIndex]) -> None:
         """Doubt the chains of damaged subscriptions. Durable on return. Raises StorageError.
 
-        Their stored values are repaired next, and the following start finds no damage.
+        Their stored values are repaired next, so the following start would find no damage.
         """
         batch = Batch()
         for index in indexes:

@@ -1,7 +1,7 @@
-"""The loading of blocks that are due soon, the most urgent subscription first.
+"""Loads blocks that are due soon, the most urgent subscription first.
 
-Invariant: between two calls the heap has each subscription of the catalog that is not parked and has a block
-to load, at the due time of that block, and no other.
+Invariant: between two calls the heap has exactly the subscriptions of the catalog that are not parked and
+have a block to load, each at the due time of that block.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tidegate.index.clock import Clock
 from tidegate.index.subscription.delay_index import DelayIndex
 
 LOAD_AHEAD_NS = 5_000_000
-"""Loading ahead stops after this: it is upkeep, and others wait."""
+"""Loading ahead stops after this: others wait."""
 
 
 class LoadingAhead:
@@ -25,7 +25,7 @@ class LoadingAhead:
         self._prefetch_ms = prefetch_ms
         self._is_here = is_here
         self._to_load: heapdict = heapdict()
-        """When each subscription that is not parked has something due that is not in memory."""
+        """Unparked subscriptions, by the due time of the next block to load."""
         self._parked: set[DelayIndex] = set()
 
     def park(self, index: DelayIndex) -> None:

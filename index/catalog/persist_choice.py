@@ -1,11 +1,11 @@
 """Chooses the next index of a catalog to persist: the reasons, and when to look for one.
 
 Called by the core's thread only. Reasons, the strongest first: too many entries or journal bytes of all
-indexes together; an index wants more than spilling; a change has waited for `persist_age_ms`; no changes come
-for a while, and a longer journal can be shortened.
+indexes together; an index wants more than spilling; a change has waited for `persist_age_ms`; changes pause,
+and a longer journal can be shortened.
 
-Invariants: the staged entries are counted anew at the first look after background work; as long as no reason
-can have come up since the last look, asking is O(1), however many indexes there are.
+Invariants: the first look after background work counts the staged entries anew; asking is O(1), however many
+indexes there are, while no reason can have come up since the last look.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from tidegate.index.subscription.context import Context
 from tidegate.index.subscription.delay_index import DelayIndex
 
 SHORT_JOURNAL_BYTES = 1 << 20
-"""A journal that is shorter is in nobody's way."""
+"""A shorter journal is in nobody's way."""
 
 _RECORDS_EACH = 16
 """A persist for fewer records costs more than it saves the next opening."""
 
 _QUIET_NS = 2_000_000_000
-"""When nothing was told to any index for so long, what is in longer journals is put in order, too."""
+"""After so long without a change to any index, longer journals are shortened, too."""
 
 
 class PersistChoice:
@@ -36,16 +36,16 @@ class PersistChoice:
         self._options = context.options
         self._indexes = indexes
         self._staged_entries = 0
-        """What was staged at the last look, without what persists have taken since."""
+        """Staged entries at the last look, without those that persists have taken since."""
         self._looked_at_ms: int | None = None
-        """When no index wanted a persist, at the last look at all; None if it must be looked again."""
+        """Time of the last look, if no index wanted a persist; None if a new look is due."""
         self._old_at_ms = 0
-        """When the oldest change that was found then is old enough for one. Later ones are younger."""
+        """Time at which the oldest change found then is old enough. Later ones are younger."""
         self._quiet_token: int | None = None
-        """What had been told when that was in quiet."""
+        """The token at the last look, if the indexes were quiet."""
         self._told_token = 0
         self._told_ns = context.clock.monotonic_ns()
-        """When something was last seen to have been told to an index."""
+        """Time of the last change seen in any index."""
 
     # ---- what is staged
 

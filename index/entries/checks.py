@@ -1,6 +1,6 @@
-"""Helpers for the `check()` of each part, which walks every invariant and reports the first that is broken.
+"""Helpers for the `check()` of each part, which walks every invariant and reports the first broken one.
 
-For tests and for a doubtful data directory: slow, because everything is read, every block too.
+For tests and for a doubtful data directory: slow, because everything is read, also every block.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from tidegate.index.errors import CheckError
 
 
 def require(holds: bool, message: str) -> None:
-    """Raise CheckError with `message` unless something holds."""
+    """Raise CheckError with `message` unless `holds`."""
     if not holds:
         raise CheckError(message)
 
 
 def require_run(entries: Entries, what: str) -> None:
-    """A run is sorted and without repeats."""
+    """Require a run to be sorted and without repeats."""
     require(entries.is_sorted(), f"{what} is not sorted")
     require(len(entries.unique()) == len(entries), f"{what} has repeats")

@@ -1,4 +1,4 @@
-"""The index log that the local data of a subscription has written, or was restored from."""
+"""The index log written from the local data of a subscription, or its origin."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _NO_LEDGER = -1
 class Chain(NamedTuple):
     """The local data has everything in the log in ledger `ledger_id` of `home`, and perhaps more.
 
-    whole: False once damage was found in the local data: the log is the better copy then, and the next owner
-    reads it.
+    whole: False once damage was found in the local data: the log is then the better copy, and the next owner
+        reads it.
     also: the ledgers of later logs, written from this data or from the data that it has replaced, of which
-    the same is true: a pointer to one of them may stand in the cursor before its writer has heard so.
+        the same is true: the cursor may point to one before its writer hears so.
     """
 
     ledger_id: int
@@ -35,11 +35,11 @@ class Chain(NamedTuple):
 
     def may_become(self, ledger_id: int) -> Chain:
         """This chain, while the log in another ledger, written from this data, may come to count."""
-        # The oldest are dropped: the only cost is that a log is read in vain.
+        # The oldest are dropped: at worst a log is read in vain.
         return self._replace(also=(*self.also, ledger_id)[-_ALSO_MAX:])
 
     def replacing(self, former: Chain | None) -> Chain:
-        """This chain, of data that replaces that with the chain `former`, and has its last words.
+        """This chain, for data that replaces the data of the chain `former`.
 
         A pointer to a log of the former data may still come.
         """
@@ -50,7 +50,8 @@ class Chain(NamedTuple):
 
     def encode(self) -> bytes:
         """The chain as a stored value."""
-        # An older Tidegate, which knows only whole chains, takes this number for another log, and reads that.
+        # An older Tidegate, which knows only whole chains, takes this number for another log, and reads that
+        # log.
         number = self.ledger_id if self.whole else -2 - self.ledger_id
         also = b"".join(map(_CHAIN.pack, self.also))
         home = self.home.encode("utf-8") + (_END_OF_HOME + also if also else b"")

@@ -42,7 +42,7 @@ _NUMBER = struct.Struct(">Q")
 _NUMBERED = 0xFF
 
 PREFIX_BYTES = _SUBSCRIPTION.size
-"""So many bytes of a key say its kind and subscription."""
+"""Length of kind and subscription at the begin of a key."""
 
 
 class SliceId(NamedTuple):
@@ -149,7 +149,7 @@ def parse_journal_key(key: bytes) -> tuple[int, int]:
 
 
 RETIRED_PIECE = (1 << 64) - 1
-"""Piece number of the intent that lists what a commit has replaced; those of further commits count down."""
+"""Piece number of the intent that lists what a commit has replaced; further commits count down from it."""
 
 
 def intent_key(subscription_id: int, version: int, piece: int) -> bytes:

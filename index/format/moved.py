@@ -22,4 +22,4 @@ def decode_moved(value: bytes, ledger_id: int) -> Entries:
     try:
         return entries.validated()
     except InvalidEntriesError as error:
-        raise CorruptRecordError(f"a moved position is none: {error}") from error
+        raise CorruptRecordError(f"an impossible moved position: {error}") from error

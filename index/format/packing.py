@@ -1,7 +1,7 @@
 """Entries as bytes: a count and three columns, each as differences from its minimum.
 
-The grammar is in docs/format.md. Decoding never trusts its input: anything that does not follow the grammar
-is a CorruptRecordError.
+The grammar is in docs/format.md. Decoding never trusts its input: a breach of the grammar is a
+CorruptRecordError.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def unpack_entries(data: memoryview, entries_max: int = _COUNT_MAX) -> Entries:
     try:
         (count,) = _COUNT.unpack_from(data)
         if count > entries_max:
-            raise CorruptRecordError(f"{count} entries where {entries_max} can be")
+            raise CorruptRecordError(f"{count} entries where at most {entries_max} fit")
         at = _COUNT.size
         columns = []
         for _ in range(3):
@@ -60,11 +60,11 @@ def unpack_entries(data: memoryview, entries_max: int = _COUNT_MAX) -> Entries:
 
 
 def unpack_times(data: memoryview, entries_max: int) -> Int64Array:
-    """The first column of what `unpack_entries` reads, its due times, with the rest unread."""
+    """The first column of what `unpack_entries` reads, the due times; the rest stays unread."""
     try:
         (count,) = _COUNT.unpack_from(data)
         if count > entries_max:
-            raise CorruptRecordError(f"{count} entries where {entries_max} can be")
+            raise CorruptRecordError(f"{count} entries where at most {entries_max} fit")
         return _unpack_column(data, _COUNT.size, count)[0]
     except struct.error as error:
         raise CorruptRecordError(f"entries are cut short: {error}") from error

@@ -1,6 +1,6 @@
-"""The journal's records as bytes: the changes told to an index, one record a value, its type in the key.
+"""The journal's records as bytes: the changes of an index, one record a value, its type in the key.
 
-By its type, a record is of entries, of positions, or of two numbers; docs/format.md says which, and the
+By its type, a record is of entries, of positions, or of two numbers; docs/format.md has the types, and the
 meaning of the numbers.
 """
 
@@ -23,7 +23,7 @@ RECORD_ENTRIES_MAX = 65_536
 
 
 class RecordType(IntEnum):
-    """The kind of change that a journal record tells."""
+    """The kind of change in a journal record."""
 
     ADD = 1
     ACKNOWLEDGE = 2

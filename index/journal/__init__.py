@@ -1,1 +1,1 @@
-"""The journal, and how a start reads it and everything else back."""
+"""The journal, and the recovery of all state from it and the store."""

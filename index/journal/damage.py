@@ -1,4 +1,4 @@
-"""Damage that a recovery has found: counts it, reports it, and collects its repair in the store."""
+"""Damage found by a recovery: counts it, reports it, and collects its repair in the store."""
 
 from __future__ import annotations
 

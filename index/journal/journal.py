@@ -1,13 +1,13 @@
 """The journal: all changes since an index's last persist, durable by group commit.
 
-Records of a subscription are numbered 1, 2, 3 … without a gap; the type is in the key, so that it is known
-even if the value is corrupt. An append changes memory only. The core's thread takes and finishes a commit,
-any thread writes it. A failed commit puts its records back, so no appended record is lost.
+Records of a subscription are numbered 1, 2, 3 … without a gap; the key has the type, known even if the value
+is corrupt. An append changes memory only. The core's thread takes and finishes a commit, any thread writes
+it. A failed commit puts its records back, so no appended record is lost.
 
-The rule for the commit thread: it touches only the records that `begin_commit` has taken. Taken records are
-not joined with later ones, and `begin_commit` has already omitted the superfluous ones. So the thread reads
-nothing of a `SubscriptionJournal` but the subscription's number, and nothing of an index. Its result, an
-error or none, is in place before any waiter continues.
+The commit thread touches only the records that `begin_commit` has taken: these are not joined with later
+ones, and have no superfluous ones among them. So it reads nothing of a `SubscriptionJournal` but the
+subscription's number, and nothing of an index. Its result, an error or none, is in place before any waiter
+continues.
 
 Invariants: at most one commit is being written; `durable_token` never exceeds the extent of a synced write;
 only `Journal` writes to a `SubscriptionJournal`, on the core's thread, and all others read it. `check` walks
@@ -89,12 +89,12 @@ class SubscriptionJournal:
 
     @property
     def identity_token(self) -> int:
-        """Once this token is durable, the store knows whose journal it is."""
+        """Once this token is durable, the store knows the journal's subscription."""
         return self._identity_token
 
 
 class Record:
-    """One record before it is written. Records of one type that follow each other are joined."""
+    """One record before it is written. Consecutive records of one type are joined."""
 
     __slots__ = ("entries", "numbers", "parts", "positions", "record_type", "sequence", "subscription")
 
@@ -162,7 +162,7 @@ class Commit:
                 # Records need no atomicity between them, and one huge write would hold up other threads.
                 self._store.write(batch, sync=False)
                 batch = Batch()
-        # Last: an index's identity, or the log it has all of, must not be there without its changes.
+        # Last: an index's identity, or its log's chain, must not be there without its changes.
         batch.extend(self.extra)
         self._store.write(batch, sync=True)
 
@@ -303,7 +303,7 @@ class Journal:
             return None
         for record in self._pending:
             record.subscription._tail = None
-        # A persist may have overtaken some records, and those of a removed subscription must not come back.
+        # A persist may have overtaken some records; those of a removed subscription must not come back.
         records = tuple(
             record
             for record in self._pending
@@ -338,7 +338,8 @@ class Journal:
             f"tokens: {self.durable_token} durable, {taken_token} taken, {self.appended_token} appended",
         )
         require(
-            self.pending or not (self._pending or len(self._extra)), "no commit would take what is appended"
+            self.pending or not (self._pending or len(self._extra)),
+            "no commit would take the appended records",
         )
         waiting = [
             record.sequence for record in (*taken, *self._pending) if record.subscription is subscription
@@ -350,7 +351,7 @@ class Journal:
         )
         require(
             subscription._tail is None or any(record is subscription._tail for record in self._pending),
-            "a record is joined with that was taken",
+            "a taken record is open to joins",
         )
         count, size_bytes = subscription.records, subscription.size_bytes
         require(0 <= count <= self.records, f"a subscription has {count} records of {self.records}")

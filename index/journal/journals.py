@@ -1,7 +1,7 @@
 """Reads journals: from rows in a store to records, with damaged and missing ones marked.
 
-Invariants: the records of a subscription come in order, without those that a persist has covered. In place of
-a missing record, or an unreadable one that was no ADD, ACKNOWLEDGE or MOVE, the worst is assumed.
+Invariants: the records of a subscription come in order, without those that a persist has covered. A missing
+record, or an unreadable one that was no ADD, ACKNOWLEDGE or MOVE, counts as the worst.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Rows = Iterator[tuple[bytes, bytes]]
 
 
 class Replayed(NamedTuple):
-    """A journal record; both fields are None for a damaged one, of which the worst must be assumed."""
+    """A journal record; both fields are None for a damaged one, which counts as the worst."""
 
     record_type: RecordType | None
     content: Entries | PositionSet | tuple[int, int] | None

@@ -40,10 +40,10 @@ from tidegate.index.store import Batch, Store
 _FORMAT_KIND = b"\x00"
 
 RangeOf = Callable[[bytes], tuple[bytes, bytes]]
-"""From a kind to the range of keys that is read of it."""
+"""From a kind to the range of keys to read."""
 
 _UNKNOWN_VERSION = 1 << 62
-"""Of a state that is damaged: beyond every version in use."""
+"""Version of a damaged state: beyond every version in use."""
 
 
 @dataclass
@@ -185,7 +185,7 @@ def _recover(
     states: set[int],
     carries: set[int],
 ) -> tuple[dict[int, Recovered], set[int]]:
-    """Read these subscriptions from the store, and note the ids of others that were met.
+    """Read these subscriptions from the store, and note the ids of others met.
 
     states, carries: the subscriptions that may have a state, and carried entries: a vain look-up costs as
     much as a successful one.
@@ -242,7 +242,7 @@ def _read_state(store: Store, subscription_id: int, fresh: State, damage: Damage
     except CorruptRecordError as error:
         damage.report(key, value, str(error))
         # Versions and ids in use are unknown: choose numbers far beyond them. OPEN brings the mark-delete
-        # position and a generation, which is another than 0: no acknowledgement is believed.
+        # position and a generation other than 0: no acknowledgement counts.
         return fresh._replace(version=_UNKNOWN_VERSION, next_block_id=1 << 62, claim=LOST)
 
 
@@ -306,7 +306,7 @@ def _last_versions(  # noqa: PLR0917 the parts of one reading
             continue
         ledger_id, version = keys.parse_bitmap_key(key)
         if version > found.state.version:
-            # If it stayed, it would count as soon as a persist reaches its version.
+            # Otherwise it would count as soon as a persist reaches its version.
             damage.batch.delete(key)
             continue
         if ledger_id in versions:
@@ -316,8 +316,10 @@ def _last_versions(  # noqa: PLR0917 the parts of one reading
 
 
 def _read_moved(rows: Rows, found: Recovered, uncommitted: set[bytes], damage: Damage) -> None:
-    """Read the times of moved positions. Where they are damaged, the broker's ledger has them; what no slice
-    has is lost until it tells them.
+    """Read the times of moved positions.
+
+    Where these are damaged, the broker's ledger has them; positions that no slice has are lost until it
+    tells.
     """
     moved: dict[int, Entries] = {}
     for ledger_id, key, value in _last_versions(

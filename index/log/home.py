@@ -1,12 +1,12 @@
 """A home of index logs: ledgers as BookKeeper has them, and the pointer in the subscription's cursor.
 
-A ledger is a list of entries, appended by the one who has made it, until somebody else opens it. Every home
-keeps to this (tests/index/log/test_homes.py):
+A ledger is a list of entries, appended by its maker until somebody else opens it. Every home keeps to this
+(tests/index/log/test_homes.py):
 
 - entries of a ledger are numbered 0, 1, 2 … in the order of the appends. After a failed append, every later
   one to that ledger fails;
-- `open` returns the last entry that counts: every entry whose append had returned is up to it. If `fences` is
-  true, no later append of the former writer returns or is ever read;
+- `open` returns the last entry that counts: no returned append lies after it. If `fences` is true, no later
+  append of the former writer returns or is ever read;
 - `point` changes the pointer only from the value that the caller believes, and only for the subscription's
   owner: two calls cannot both succeed from the same value;
 - `delete` of a missing ledger succeeds.
@@ -22,23 +22,23 @@ ENTRY_BYTES_MAX = 3 << 19
 """Longest entry of a ledger."""
 
 READ_BYTES = 1 << 20
-"""A read returns about so many bytes, one entry at least; who wants more asks again."""
+"""A read returns about so many bytes, at least one entry."""
 
 
 class HomeError(Exception):
-    """A home failed to do what it was asked."""
+    """A home failed."""
 
 
 class FencedError(HomeError):
-    """Somebody else has opened the ledger: nothing can be appended any more."""
+    """Somebody else has opened the ledger: it takes no more appends."""
 
 
 class NoLedgerError(HomeError):
-    """There is no such ledger, or an entry of it cannot be read, now or ever."""
+    """The ledger is missing, or an entry of it cannot be read, now or ever."""
 
 
 class StalePointerError(HomeError):
-    """The pointer is another one, or the subscription has another owner."""
+    """The pointer has another value, or the subscription another owner."""
 
 
 class AwayError(HomeError):
@@ -46,7 +46,7 @@ class AwayError(HomeError):
 
 
 class RefusedError(HomeError):
-    """This home does not do that, or no longer does it for this subscription. Do not try again."""
+    """This home does not do that, or no longer for this subscription. Do not try again."""
 
 
 class Readable(Protocol):
@@ -62,7 +62,7 @@ class Readable(Protocol):
 
 
 class Home(Readable, Protocol):
-    """Where the ledgers of one subscription are, as one owner of it sees them."""
+    """The ledgers of one subscription, as one owner sees them."""
 
     @property
     def kind(self) -> str:
@@ -89,11 +89,11 @@ class Home(Readable, Protocol):
         ...
 
     async def append(self, ledger_id: int, entry: bytes) -> int:
-        """Append to a ledger that was made here; returns the number of the entry. Appends may overlap."""
+        """Append to a ledger made here; returns the entry's number. Appends may overlap."""
         ...
 
     async def close(self, ledger_id: int) -> None:
-        """End the use of a ledger: no append or read follows here."""
+        """End the use of a ledger: no append or read follows."""
         ...
 
     async def delete(self, ledger_id: int) -> None:

@@ -1,13 +1,11 @@
-"""Writes an index log that is being read into the store, under an id that belongs to nobody yet.
+"""Writes an index log into the store while reading it, under an id that no subscription has yet.
 
-The blocks go there as they are read, so that a log of any length takes little memory, and the disk writes
-while the home reads. Nothing is synced here: a topic waits, and the log is read again after a power cut. The
-next commit makes everything durable.
+So a log of any length takes little memory, and the disk writes while the home reads. Nothing is synced here:
+a topic waits, and after a power cut the log is read again. The next commit makes everything durable.
 
-Invariants: at most one write is under way; in the end the id is either adopted or abandoned, and abandoned
-only when no thread writes under it any more. The first write has a chain: with it recovery finds and deletes
-the blocks that a crash has left without a slice. That chain names no ledger, so that the data is believed
-only when somebody has said that it is complete.
+Invariants: at most one write is under way; in the end the id is adopted or abandoned, and abandoned only once
+no thread writes under it. The first write has a chain: by it recovery finds and deletes the blocks that a
+crash left without a slice. That chain names no ledger, so the data does not count before `adopt`.
 """
 
 from __future__ import annotations
@@ -82,7 +80,7 @@ class Landing:
 
     def _end(self, written: asyncio.Future[None]) -> None:
         if not written.cancelled():
-            written.exception()  # nobody waits for it any more, and the failed reading is reported elsewhere
+            written.exception()  # nobody waits for it any more; the reading's failure is reported elsewhere
         self._abandon(self.subscription_id)
 
     async def _begin_write(self) -> None:

@@ -1,4 +1,4 @@
-"""Writing one ledger of an index log: a header, then records, numbered as they are appended.
+"""Writes one ledger of an index log: a header, then numbered records.
 
 Invariant: an entry counts only under the number that the home returns; any other number ends the ledger.
 """
@@ -25,7 +25,7 @@ _OVERLAPPING_APPENDS = 4
 class LedgerWriter:
     """One log ledger while it is written. Any error of the home ends it.
 
-    size_bytes, entries: of what was appended.
+    size_bytes, entries: appended so far.
     """
 
     def __init__(self, home: Home, ledger_id: int, chain: int, version: int = GRAMMAR_VERSION) -> None:
@@ -46,7 +46,7 @@ class LedgerWriter:
         await self._append([Header(self._chain, identity, self._version).encode()])
 
     async def put(self, kind: EntryKind, data: bytes) -> None:
-        """Append a record, which is durable on return. Raises HomeError."""
+        """Append a record, durable on return. Raises HomeError."""
         await self._append(encode_record(kind, data, self._chain, self._next))
 
     async def put_blocks(self, blocks: list[Operation]) -> Places:

@@ -11,16 +11,16 @@ from tidegate.index.options import MIB
 class LogOptions:
     """Sizes and times of index logs.
 
-    interval_ms: longest delay from a write to its append to the log, together with all writes since.
+    interval_ms: longest delay from a write to its append; all writes since go with it.
     crowd_logs: with more logs than this, each is appended to less often, down to half as often.
     tail_bytes, tail_snapshots: a log whose records after the snapshot exceed this size, and this many times
-        the snapshot, is begun anew.
-    journal_records, journal_bytes: a subscription with more in its journal is persisted, because the opener
-        of the log replays records one by one.
-    queue_bytes: most bytes that wait for one subscription; past it the log is begun anew when possible.
+        the snapshot, begins anew.
+    journal_records, journal_bytes: a longer journal causes a persist, because the log's opener replays
+        records one by one.
+    queue_bytes: most bytes that wait for one subscription; past it the log begins anew when possible.
     record_bytes: writes are joined into records of about this size.
-    inline_bytes: with more than this in blocks, a log has them in ledgers of their own, and names them. With
-        less, a new owner reads them at hardly any cost, and a second ledger would cost more.
+    inline_bytes: a log with more bytes of blocks has them in ledgers of their own. With fewer, a new owner
+        reads them at hardly any cost, and a second ledger would cost more.
     blocks_ledger_bytes: a longer ledger of blocks gets no more appends.
     """
 
@@ -36,6 +36,9 @@ class LogOptions:
     tail_snapshots: int = 2
 
     def pause_ms(self, written_logs: int) -> float:
-        """Pause between appends of one of so many logs. An append costs the broker and the bookies the same
-        for one byte as for thousands: 128 logs at twice the interval cost no more than 64."""
+        """Pause between appends of one of so many logs.
+
+        An append costs broker and bookies the same for one byte as for thousands: 128 logs at twice the
+        interval cost no more than 64.
+        """
         return self.interval_ms * min(2.0, max(1.0, written_logs / self.crowd_logs))

@@ -30,7 +30,7 @@ class MemoryLedger:
 class World:
     """The ledgers and the pointer of one subscription.
 
-    owner: the only one to change the pointer. away: True while nothing is answered. appends_left: appends
+    owner: only this one may change the pointer. away: True while nothing is answered. appends_left: appends
     that still succeed before the home is away, None for no limit.
     """
 
@@ -42,7 +42,7 @@ class World:
     appends_left: int | None = None
 
     def new_owner(self) -> MemoryHome:
-        """The home as a new owner sees it, the only one to change the pointer from now on."""
+        """The home for a new owner; from now on only this owner may change the pointer."""
         self.owner = MemoryHome(self)
         return self.owner
 

@@ -2,13 +2,13 @@
 
 Invariants:
 
-- an object never changes once it is made. The opener of a ledger makes the object after its last entry, the
-  fence; the former writer, who needs every number in turn, finds that number taken;
-- an append returns only when all earlier ones have succeeded, so that the entries that count have no gap;
-- the first object of a ledger to come and to go is its head, `ABOUT`: a reader that misses an entry, or lists
-  no fence, looks for the head. Without it the ledger is deleted, with it damaged or at its end;
-- the id of a ledger contains the owner's epoch and a random number: if the store cannot refuse a second
-  object of the same name, a former owner writes beside the new ledger, and not into it.
+- objects never change. The opener of a ledger makes the object after its last entry, the fence; the former
+  writer needs every number in turn, and finds that one taken;
+- an append returns only when all earlier ones have succeeded: the entries that count have no gap;
+- the head of a ledger, `ABOUT`, is its first object to come and to go. A reader without an entry or a fence
+  looks for it: no head means deleted, a head means damaged or at its end;
+- a ledger's id contains the owner's epoch and a random number: where the store cannot refuse a second object
+  of one name, a former owner writes beside the new ledger, not into it.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class About(NamedTuple):
 
 
 def folder_of(identity: Identity) -> str:
-    """The folder of one incarnation. Names may have any character, and the folder has none of them."""
+    """The folder of one incarnation, free of the odd characters that names may have."""
     whole = b"\0".join((*(part.encode() for part in identity.name), identity.incarnation))
     return hashlib.sha256(whole).hexdigest()[:32]
 
@@ -161,7 +161,7 @@ class ObjectHome:
     async def open(self, ledger_id: int) -> int:
         """See `Home`."""
         found = await self._do(lambda store: store.sizes(self._folder(ledger_id)))
-        if ABOUT not in found:  # a deletion is under way, or a reader was, and left its fence
+        if ABOUT not in found:  # a deletion is under way, or a reader left its fence
             raise NoLedgerError(f"there is no ledger {ledger_id}")
         sizes = {int(name): size for name, size in found.items() if _NUMBER.fullmatch(name)}
         end = 0
@@ -170,7 +170,7 @@ class ObjectHome:
         if end not in sizes:
             self.fences = await self._do(lambda store: store.creates_once)
             fence = self._fence(ledger_id, end, sizes) if self.fences else _end(end)
-            # The head was there after the listing: no deletion took anything from it.
+            # The head was there after the listing: no deletion had begun.
             end, _ = await asyncio.gather(fence, self._require_head(ledger_id))
         self._written.pop(ledger_id, None)
         self._opened[ledger_id] = {number: sizes[number] for number in range(end)}
@@ -217,9 +217,9 @@ class ObjectHome:
         await self._do(partial(_remove, self._folder(ledger_id)))
 
     async def delete_all(self) -> None:
-        """Delete every ledger of this incarnation. Nothing can be made here any more."""
+        """Delete every ledger of this incarnation, and make none here from now on."""
         self._over = True
-        # A caller may have given up and its thread not: the object that it makes would be left behind.
+        # A thread may outlive its caller, and would leave its object behind.
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=ANSWER_SECONDS)
         await self._do(partial(_remove_all, folder_of(self._about.identity)))
@@ -254,7 +254,7 @@ class ObjectHome:
             raise NoLedgerError(f"ledger {ledger_id} has no entry {number}") from None
 
     async def _require_head(self, ledger_id: int) -> None:
-        """Raise NoLedgerError if the ledger was deleted, or is being deleted."""
+        """Raise NoLedgerError if the ledger is deleted, or about to be."""
         try:
             await self._do(lambda store: store.read(f"{self._folder(ledger_id)}/{ABOUT}"))
         except FileNotFoundError:

@@ -19,7 +19,7 @@ class Objects(Protocol):
 
     @property
     def creates_once(self) -> bool:
-        """True if of two creators of an object of the same name one fails, wherever they are."""
+        """True if the store refuses a second object of one name, wherever its creators are."""
         ...
 
     def create(self, name: str, data: bytes) -> None:
@@ -42,7 +42,7 @@ class Objects(Protocol):
 class FolderObjects:
     """Files below an existing folder: an unmounted folder must not pass for an empty one.
 
-    A file is written under another name, synced, and linked to its own name: it is there whole or not at all.
+    A file is written under another name, synced, and linked to its own: it is there whole or not at all.
     """
 
     creates_once = True
@@ -56,14 +56,12 @@ class FolderObjects:
         try:
             self._create(path, data)
         except FileNotFoundError:
-            # Its folder was empty, and somebody has just removed it.
+            # Somebody has just removed its empty folder.
             self._create(path, data)
 
     def _create(self, path: Path, data: bytes) -> None:
         if not self._root.is_dir():
-            raise NotADirectoryError(
-                f"there is no folder {self._root}: make it, or mount what it is to be on"
-            )
+            raise NotADirectoryError(f"there is no folder {self._root}: make it, or mount its file system")
         self._make_folder(path.parent)
         unfinished = path.parent / f".{path.name}.{secrets.token_hex(8)}"
         descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -1,7 +1,7 @@
 """Reads ledgers of a home that is away for moments, by asking again until it answers.
 
-Opening and reading twice changes nothing, so asking again is safe. Invariant: only the waiting caller gives
-up, never this class; `last` has the reason for it.
+Opening and reading twice changes nothing. Invariant: only the waiting caller gives up, never this class;
+`last` has the reason.
 """
 
 from __future__ import annotations

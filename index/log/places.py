@@ -1,10 +1,10 @@
-"""Places: where in a ledger of blocks the blocks lie that an index log names instead of having them.
+"""Places: the position in a ledger of blocks of each block that an index log names instead of having.
 
-A log with many blocks has them in ledgers of their own, so that its opener reads little before it answers,
-and the next log and the next owner use the same ledgers. A ledger of blocks is a header and records of
-blocks. It never changes, and counts as far as a log names places in it.
+A log with many blocks keeps them in ledgers of their own: its opener reads little before it answers, and the
+next log and the next owner use the same ledgers. A ledger of blocks is a header and records of blocks. It
+never changes, and counts as far as a log names places in it.
 
-Invariant: a place is only known of a block that has been appended there.
+Invariant: a place is known only of a block that was appended there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidegate.index.log.records import EntryKind, decode_operations, decode_piec
 from tidegate.index.store import Batch
 
 LEDGERS_MAX = 16
-"""So many ledgers of blocks a log goes on with at most: the pointer names them, and an owner opens each."""
+"""Most ledgers of blocks that a log continues with: the pointer names them, and an owner opens each."""
 
 _PLACE = struct.Struct("<qQQQI")
 _GARBAGE_SHARE = 3
@@ -52,7 +52,7 @@ class Place(NamedTuple):
             raise CorruptRecordError("a place does not fit its value")
         place = cls(*_PLACE.unpack(value))
         if place.ledger_id < 0:
-            raise CorruptRecordError(f"a place is in ledger {place.ledger_id}, which cannot be")
+            raise CorruptRecordError(f"a place is in the impossible ledger {place.ledger_id}")
         return place
 
 
@@ -68,9 +68,9 @@ def ledgers_of(places: Places) -> set[int]:
 
 
 def wasteful_ledgers(places: Places) -> set[int]:
-    """The ledgers that are not worth keeping for their blocks, which must be appended elsewhere.
+    """The ledgers that are not worth keeping: their blocks must be appended elsewhere.
 
-    Those that are mostly garbage, and those with the fewest bytes where there are more than `LEDGERS_MAX`.
+    These are mostly garbage, or have the fewest bytes where there are more than `LEDGERS_MAX`.
     """
     live_bytes: dict[int, int] = {}
     end_bytes: dict[int, int] = {}
@@ -91,16 +91,16 @@ class BlockRecord(NamedTuple):
 
 
 async def read_record(home: Home, record: BlockRecord, last: int) -> dict[bytes, bytes]:
-    """The keys, without the subscription id, and the values of the blocks in a record.
+    """Read a record's blocks: (key without the subscription id, value).
 
     The ledger is open, and `last` its last entry.
 
-    Raises UnreadableLogError if they cannot be read, now or ever, HomeError.
+    Raises UnreadableLogError if the record is damaged, now or for ever, HomeError.
     """
     data: list[memoryview] = []
     at = record.entry
     while at <= last:
-        # One at a time: the entries after the record are read when they are wanted.
+        # One at a time: nobody may want the entries after the record.
         entry = (await home.read(record.ledger_id, at, at))[0]
         try:
             piece = decode_piece(entry, record.chain, at)
@@ -129,7 +129,7 @@ def block_ids(places: Places) -> list[int]:
 
 
 def by_record(places: Places, blocks: Iterable[StoredBlock]) -> dict[BlockRecord | None, list[StoredBlock]]:
-    """The records to read for some blocks, in their order, with the blocks of each; None: place unknown."""
+    """The records to read for some blocks, in order, with the blocks of each; None: place unknown."""
     plan: dict[BlockRecord | None, list[StoredBlock]] = {}
     for slice_id, descriptor in blocks:
         place = places.get(keys.stripped(keys.block_key(0, slice_id, descriptor.block_id)))

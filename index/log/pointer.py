@@ -1,7 +1,7 @@
 """The pointer: the line in the cursor's properties that names a subscription's index log.
 
-Invariant: it names every ledger of the log, also one being made and those still to be deleted, so that a
-deleted subscription's ledgers can all be deleted without reading any.
+Invariant: it names every ledger of the log, also unfinished and dead ones, so that all ledgers of a deleted
+subscription can be deleted unread.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class Pointer(NamedTuple):
             return None
         found = _POINTER.fullmatch(text) if len(text) <= POINTER_BYTES_MAX else None
         if found is None:
-            raise UnreadableLogError(f"the pointer {text[:80]!r} is none that this Tidegate can read")
+            raise UnreadableLogError(f"this Tidegate cannot read the pointer {text[:80]!r}")
         ledger, others, home = found.groups()
         ids = tuple(sorted({int(each) for each in others.split(",") if each}))
         pointer = cls(home, int(ledger), ids)
         if max((pointer.ledger_id, *ids)) >= 1 << 63:
-            raise UnreadableLogError(f"the pointer {text[:80]!r} names a ledger that cannot be")
+            raise UnreadableLogError(f"the pointer {text[:80]!r} names an impossible ledger")
         return pointer
 
     @property
@@ -55,7 +55,7 @@ class Pointer(NamedTuple):
 
 
 def of_home(text: str, home: str) -> Pointer:
-    """The pointer in a text, if it is readable and of `home`; else one that names no ledger."""
+    """The pointer in a text, if readable and of `home`; else one that names no ledger."""
     try:
         pointer = Pointer.parse(text)
     except UnreadableLogError:

@@ -1,8 +1,7 @@
-"""Reading an index log: from the entries of its ledger to the keys of the subscription.
+"""Reads an index log: from the entries of its ledger to the keys of the subscription.
 
-Entries are taken in order until one is missing or damaged. Everything before it counts, because each state of
-the log is one that the store has had, or that a crash could have left. A log with an incomplete snapshot does
-not count.
+Entries count in order, up to the first missing or damaged one, because each state of the log is one that the
+store has had, or that a crash could have left. A log with an incomplete snapshot does not count.
 
 Invariant: `Content` never has a part of a record.
 """
@@ -25,14 +24,14 @@ from tidegate.index.store import Batch
 
 
 class Spill(Protocol):
-    """Takes blocks out of memory while a log is read: they are nearly all of its bytes."""
+    """Takes blocks, nearly all bytes of a log, out of memory while the log is read."""
 
     def apply_operation(self, kind: int, key: bytes, value: bytes) -> None:
         """Apply the next operation on blocks."""
         ...
 
     async def drain(self, read_bytes: int) -> None:
-        """Wait for writes if necessary: called between answers of the home. read_bytes: of the log so far.
+        """Wait for writes if necessary, between answers of the home. read_bytes: of the log so far.
 
         Raises StorageError, and the errors of the awaited writes.
         """
@@ -40,7 +39,7 @@ class Spill(Protocol):
 
 
 class Content:
-    """The keys of a subscription, without its id, and their values; applies operations to them.
+    """The keys of a subscription, without its id, and their values; applies operations.
 
     spilled: True if the values of blocks are elsewhere, and empty here. places: of the blocks that the log
     only names; their values are always empty.
@@ -57,7 +56,7 @@ class Content:
         return self._spill is not None
 
     def of(self, kind: bytes) -> dict[bytes, bytes]:
-        """The keys and values of one kind. Do not change them."""
+        """The keys and values of one kind. Do not change the dict."""
         return self._kinds.get(kind, {})
 
     def apply(self, kind: int, key: bytes, value: bytes) -> None:
@@ -113,15 +112,15 @@ class LogParser:
         number = self.entries + len(self._pending)
         piece = decode_piece(entry, self._chain, number)
         if self._pending_kind not in (None, piece.kind):
-            raise CorruptRecordError(f"entry {number} does not go on with the record before it")
+            raise CorruptRecordError(f"entry {number} does not continue the record before it")
         if piece.kind is EntryKind.BLOCKS or self.complete != (piece.kind is EntryKind.BATCH):
-            raise CorruptRecordError(f"entry {number} is where it does not belong")
+            raise CorruptRecordError(f"entry {number} is out of place")
         self._pending.append(piece.data)
         self._pending_kind = piece.kind if piece.more else None
         self._pending_bytes += len(entry)
         if piece.more:
             return
-        # Decoded whole before any of it is applied: a record counts as one.
+        # Decoded whole before any is applied: a record counts as one.
         operations = list(decode_operations(b"".join(self._pending)))
         for kind, key, value in operations:
             if kind == PLACE:
@@ -148,7 +147,7 @@ def _require_place(key: bytes, value: bytes) -> None:
 
 @dataclass(frozen=True)
 class LogText:
-    """A log that has been read. `damage` tells what is missing at its end, empty if nothing is."""
+    """A log as read. `damage` says what its end lacks, empty if nothing."""
 
     content: Content
     entries: int
@@ -160,7 +159,7 @@ async def read_log(home: Readable, ledger_id: int, identity: Identity, spill: Sp
     """Open and read the log in a ledger; this fences its former writer.
 
     spill: takes the blocks, so that memory has no more of them than an open index has; None keeps them.
-    Raises UnreadableLogError if nothing of it can be used, AwayError if the home does not answer.
+    Raises UnreadableLogError if none of the log can be used, AwayError if the home does not answer.
     """
     parser = LogParser(identity, spill)
     damage = ""
@@ -179,12 +178,12 @@ async def read_log(home: Readable, ledger_id: int, identity: Identity, spill: Sp
                 if spill is not None:
                     await spill.drain(parser.size_bytes)
     except AwayError:
-        # The rest may appear later, and then a successor would know more than this owner.
+        # The rest may appear later, and a successor would then know more than this owner.
         raise
     except HomeError as error:
         damage = str(error)
     if not parser.complete:
-        raise UnreadableLogError(damage or "its snapshot is not whole")
+        raise UnreadableLogError(damage or "its snapshot is incomplete")
     return LogText(parser.content, parser.entries, parser.size_bytes, damage)
 
 

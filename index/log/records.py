@@ -1,8 +1,8 @@
 """The records of a log ledger, as the bytes of its entries. The grammar is in docs/format.md.
 
 A record is a list of operations on the keys of one subscription, without its id. A record longer than an
-entry continues in the next one. An entry has its chain and its own number, so that foreign bytes do not pass
-for it. Instead of a block, an operation may have the place of the block.
+entry continues in the next one. An entry has its chain and its own number: foreign bytes do not pass for one.
+An operation may have a block's place instead of the block.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidegate.index.store import Batch
 
 GRAMMAR_VERSION = 1
 PLACES_VERSION = 2
-"""Of a log that names places of blocks, and of the ledgers where these are."""
+"""Version of a log that names places of blocks, and of the ledgers at these places."""
 
 _READABLE = (3, 4, FORMAT_VERSION)
 """Formats of the values of a log: a new owner may be upgraded before the former one is."""
@@ -29,7 +29,7 @@ PIECE_BYTES = 1 << 20
 """A record is cut into entries of about this size."""
 
 PLACE = 3
-"""Operation beside those of `Batch`: the value of the key is where the value says."""
+"""Operation beside those of `Batch`: the value says where the key's value is."""
 
 _ENTRY = struct.Struct("<QQ")
 _HEADER = struct.Struct("<HI")

@@ -1,6 +1,6 @@
 """Restores an index log: the writes that make its content the data of a subscription in the local store.
 
-Invariant: no identity is written, so that none of it counts before `Catalog.adopt` tells the subscription.
+Invariant: no identity is written, so nothing counts before `Catalog.adopt`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from tidegate.index.store import Batch
 def restoration(content: Content, subscription_id: int, piece_bytes: int) -> Iterator[Batch]:
     """Yield the writes that make `content` the data of a subscription with a new id.
 
-    Blocks that no slice names are omitted: a persist had written them ahead, and its commit is not in the
-    log. Spilled blocks are there already; those with a place arrive later.
+    Blocks that no slice names are omitted: a persist wrote them ahead, and its commit is not in the log.
+    Spilled blocks are there already; those with a place arrive later.
     """
     named = named_blocks(content)
     batch = Batch()
@@ -42,7 +42,7 @@ def restoration(content: Content, subscription_id: int, piece_bytes: int) -> Ite
 def named_places(content: Content) -> Places:
     """The places of the blocks that the slices name.
 
-    Another block may come from an interrupted persist: the next owner gives its id to another block.
+    Any other block may come from an interrupted persist, and the next owner will use its id again.
     """
     named = named_blocks(content)
     return {key: place for key, place in content.places.items() if key in named}
@@ -55,7 +55,7 @@ def named_blocks(content: Content) -> set[bytes]:
         try:
             named.update(keys.block_of_slice(key, block.block_id) for block in decode_slice(value))
         except CorruptRecordError:
-            # Recovery meets it again, and rebuilds it from its blocks.
+            # Recovery meets the damage again, and rebuilds the slice from its blocks.
             prefix = keys.BLOCK + key[1:]
             named.update(each for each in content.of(keys.BLOCK) if each.startswith(prefix))
     return named

@@ -1,16 +1,16 @@
 """A snapshot: all stored data of a subscription, with which an index log begins.
 
 It is fuzzy: it scans one kind of keys after another while other threads write. So the log also gets every
-write noted since before the snapshot began. Writes are puts and deletions of whole values, so applying one
-twice changes nothing, and the sum is the present content of the store.
+write noted since before the snapshot began. Applying a write twice changes nothing, because writes are puts
+and deletions of whole values; the sum is the present content of the store.
 
-A snapshot has the places of blocks that lie elsewhere, and does not read their values. It then does not scan
-the store for blocks, which would read them: it takes the blocks that slices name, and those written ahead,
-which the intents name. The intents come first: a block committed after them is named by a slice.
+Instead of blocks that lie elsewhere it has their places, and then does not scan the store for blocks, which
+would read them: it takes the blocks that slices name, and those written ahead, which the intents name. The
+intents come first: a slice names any block committed after that.
 
-Invariant: it has no damaged value. A damaged block or bitmap is omitted and reported: the reader of the log
-does not answer for its positions, so that they are read from the topic. If any other value is damaged, the
-rest would mean something else, so no snapshot is made before it has been repaired.
+Invariant: no damaged value. A damaged block or bitmap is omitted and reported; the log's reader does not
+answer for its positions, and the topic is read for them. Damage of any other value would change the meaning
+of the rest: then no snapshot is made before a repair.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ Rows = Iterator[tuple[bytes, bytes]]
 
 
 class Snapshot:
-    """Begins when its first piece is taken; any one thread may take them.
+    """Begins when its first piece is taken; any one thread may take pieces.
 
     places: of blocks whose values are not read; None to read all. Nobody may change it meanwhile.
-    met: the keys, without the subscription id, of the blocks with places that it has named.
+    met: the keys, without the subscription id, of the blocks that it gave a place.
     """
 
     def __init__(self, store: Store, subscription_id: int, places: Places | None = None) -> None:
@@ -105,7 +105,7 @@ class Snapshot:
         return True
 
     def _blocks(self, rows: Rows) -> Rows:
-        """All blocks, also those that no slice names yet; only the named ones if the store cannot read on."""
+        """All blocks, also those that no slice names yet; only the named ones if the scan fails."""
         last = b""
         with contextlib.suppress(StorageError):
             for row in rows:

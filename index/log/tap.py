@@ -1,10 +1,10 @@
-"""A store that notes the writes of chosen subscriptions, so that they can be shipped to index logs.
+"""A store that notes the writes of chosen subscriptions, to be shipped to index logs.
 
-Several threads write, the core's thread takes. The writes of one thread are noted in their order, and only
-after they have succeeded: every noted write is in the store.
+Several threads write, the core's thread takes. The writes of one thread are noted in their order, each after
+it has succeeded: every noted write is in the store.
 
 Invariants: only keys that count in an index log are noted: no intents, no quarantined values, nothing about
-the place of the log itself. Nothing is kept of subscriptions that nobody watches.
+the place of the log itself. Nothing is kept of unwatched subscriptions.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class Noted(NamedTuple):
 
 
 class TappedStore:
-    """Passes everything on to `untapped`; see `Store`."""
+    """Forwards everything to `untapped`; see `Store`."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self.untapped = store
-        """For what is not to be noted."""
+        """For writes that must not be noted."""
         self._clock = clock
         self._watched: set[int] = set()
         self._noted: deque[Noted] = deque()
@@ -77,7 +77,7 @@ class TappedStore:
         self._watched = self._watched - {subscription_id}
 
     def pop_noted(self) -> list[Noted]:
-        """The writes noted since the last call, of the subscriptions that are still watched."""
+        """The writes noted since the last call, of subscriptions still watched."""
         if not self._noted:
             return []
         with self._changed:
@@ -85,7 +85,7 @@ class TappedStore:
         return [each for each in noted if each.subscription_id in self._watched]
 
     def drain(self) -> None:
-        """Wait until every write that has begun is noted. Not for a writing thread."""
+        """Wait until every begun write is noted. Not for a writing thread."""
         with self._changed:
             begun = self._begun
             self._changed.wait_for(lambda: not self._writing or min(self._writing) >= begun)
@@ -98,7 +98,7 @@ class TappedStore:
 
     def write(self, batch: Batch, *, sync: bool) -> None:
         """See `Store`."""
-        # Counted even while nobody is watched: somebody may watch before it is done, and make a snapshot.
+        # Counted even if nobody watches: a watcher may come, and make a snapshot, before the write ends.
         with self._changed:
             number = self._begun
             self._begun += 1

@@ -1,6 +1,6 @@
-"""Writes of the store that wait to be appended to a ledger, in their order and up to a limit.
+"""Writes of the store that wait to be appended to a ledger, in order and up to a limit.
 
-Invariant: once the limit was exceeded, no write is kept any more; only their age is.
+Invariant: past the limit no write is kept any more, only their age.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class Waiting:
     """Waiting writes.
 
     size_bytes: of the waiting writes, at most `max_bytes` and one write. since_ns: time of the oldest write
-    that is not known to be in the ledger; None if all are. full: True once the limit was exceeded.
+    not known to be in the ledger; None if there is none. full: True once the limit was exceeded.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -50,7 +50,7 @@ class Waiting:
     def pop_oldest(self, record_bytes: int, count: int) -> tuple[list[Operation], int]:
         """The operations of the oldest `count` writes, or of as many as fill a record; also their number.
 
-        `since_ns` counts them until `appended` is called.
+        `since_ns` counts them until `appended`.
         """
         operations: list[Operation] = []
         taken = size_bytes = 0
@@ -72,5 +72,5 @@ class Waiting:
     def check(self) -> None:
         """Raise CheckError if an invariant does not hold."""
         require(self.size_bytes == sum(each.size_bytes for each in self._noted), "waiting bytes are wrong")
-        require(not (self.full and self._noted), "something waits where more came than may wait")
-        require(not self.full or self.since_ns is not None, "nobody knows since when something is missing")
+        require(not (self.full and self._noted), "writes wait past the limit")
+        require(not self.full or self.since_ns is not None, "the oldest missing write has no time")

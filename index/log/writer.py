@@ -1,26 +1,25 @@
 """Writes an index log: one ledger after another, each a snapshot and then all writes since.
 
-The caller notes the writes of the store (`note`) and calls `ship` from time to time; pauses and retries are
-its business. A ledger that cannot continue, because an append failed or too much waited, is abandoned, and
-the next `ship` begins another one with a snapshot. A ledger that is only too long continues until the next
-one counts: the snapshot may take seconds, and an owner that took over meanwhile would miss the newest writes.
+The caller notes the writes of the store (`note`), calls `ship` from time to time, and does pauses and
+retries. After a failed append, or if too much waits, the ledger is abandoned, and the next `ship` begins
+another one with a snapshot. A ledger that is only too long continues until the next one counts: a snapshot
+may take seconds, and an owner taking over meanwhile would miss the newest writes.
 
-With many blocks, a log has them in ledgers of their own (`places`): the next log names the same places, so
-that it begins at almost no cost, and so does the next owner's.
+With many blocks, a log has them in ledgers of their own (`places`). The next log, and the next owner's, names
+the same places, and so begins at almost no cost.
 
 Invariants:
 
 - the content of a ledger up to any record is a state that the store has had, or that a crash could have left;
 - at most one `ship` is under way;
-- the pointer names every ledger that was made here and is not deleted, as soon as it is made, and every
-  ledger of blocks in which the log names places;
+- the pointer names every ledger made here and not deleted, from the moment it is made, and every ledger of
+  blocks in which the log names places;
 - a place is appended to the log only after its block;
 - no ledger is deleted that may count because the write of a pointer was not answered, also of a former
-  writer, nor a ledger of blocks that it names;
-- before a pointer to a log is written, the local data says that it has all of that log: after a kill it is
-  known as this data's own;
-- blocks appended for a former log while the next one begins belong to the former only: they are not in
-  `places`;
+  writer, nor a ledger of blocks that such a ledger names;
+- before a pointer to a log is written, the local data says that it has all of that log, and so knows the log
+  as its own after a kill;
+- blocks appended for a former log while the next one begins belong to the former only: `places` lacks them;
 - at most `queue_bytes` and one write wait for a ledger.
 """
 
@@ -53,7 +52,7 @@ from tidegate.index.store import Batch
 
 _UNANSWERED_MAX = 16
 _DEAD_NAMES_MAX = 8
-"""So many deleted ledgers the pointer may go on naming."""
+"""Most deleted ledgers that the pointer may still name."""
 
 ResultT = TypeVar("ResultT")
 
@@ -69,13 +68,13 @@ class Offload(Protocol):
 class LogWriter:
     """Writes the index log of one subscription, on behalf of one owner.
 
-    text: the pointer that stands in the cursor. dirty_ns: since when the store may have changes that no log
-    has, None if it has none. catch_up: brings all noted writes of the store to `note`. may_count: called with
-    a ledger that the pointer may soon name; on return the local data says so durably. chained: called with
-    the ledger that has all of the local data, once the pointer names it. damaged: called with the keys of
-    damaged stored values, which are not in the log. block_bytes: returns the size of the subscription's
-    blocks. places: of the blocks, as far as known; changed here. complete: tells if all blocks are in the
-    store. in_doubt: pointers that may come to stand in the cursor instead of `text`.
+    text: the pointer in the cursor. dirty_ns: since when the store may have changes that no log has, None if
+    it has none. catch_up: brings all noted writes of the store to `note`. may_count: called with a ledger
+    that the pointer may soon name; on return the local data says so durably. chained: called with the ledger
+    that has all of the local data, once the pointer names it. damaged: called with the keys of damaged stored
+    values, which are not in the log. block_bytes: returns the size of the subscription's blocks. places: of
+    the blocks, as far as known; changed here. complete: tells if all blocks are in the store. in_doubt:
+    pointers that may yet replace `text` in the cursor.
     """
 
     def __init__(
@@ -100,16 +99,16 @@ class LogWriter:
         in_doubt: Iterable[Pointer] = (),
     ) -> None:
         self.pointer_text = text
-        """The pointer as it is believed to stand in the cursor."""
+        """The pointer believed to stand in the cursor."""
         self.written_bytes = 0
-        """Of everything that was appended."""
+        """Bytes of everything appended."""
         self._identity = identity
         self._subscription_id = subscription_id
         self._home = home
         self._store = store
         pointer = of_home(text, home.kind)
         self._unanswered: deque[Pointer] = deque(in_doubt, maxlen=_UNANSWERED_MAX)
-        """What may stand in the cursor instead: their writes were not answered, or not yet."""
+        """Pointers that may stand in the cursor instead: their writes were not answered, or not yet."""
         self._current = pointer.ledger_id
         self._others = set(pointer.others)
         self._options = options
@@ -123,20 +122,20 @@ class LogWriter:
         self._places = places
         self._complete = complete
         self._blocks: LedgerWriter | None = None
-        """The ledger that blocks are appended to; None if they go into the log itself."""
+        """The ledger for blocks; None if they go into the log itself."""
         self._dirty_ns = dirty_ns
         self._ledger: LedgerWriter | None = None
-        """The log that counts, as long as it is gone on with."""
+        """The log that counts, as long as it continues."""
         self._waiting = Waiting(options.queue_bytes)
         """For `_ledger`."""
         self._next_waiting: Waiting | None = None
-        """For the ledger that is being begun: what was written since its snapshot was."""
+        """Writes since the snapshot of the ledger that is being begun."""
         self._may_switch = False
-        """Whether that ledger may be the one that counts, as the pointer is being changed."""
+        """True while the pointer may name that ledger already, because its change is under way."""
         self._snapshot_bytes = 0
         self._snapshot_entries = 0
 
-    # ---- what is written
+    # ---- noting
 
     def note(self, noted: Noted) -> None:
         """Take a write of the store."""
@@ -146,7 +145,7 @@ class LogWriter:
         if self._next_waiting is not None:
             self._next_waiting.put(noted)
         if self._ledger is None:
-            # The coming or present snapshot will have it.
+            # The coming or present snapshot will have this write.
             if self._dirty_ns is None:
                 self._dirty_ns = noted.written_ns
             return
@@ -156,7 +155,7 @@ class LogWriter:
 
     @property
     def since_ns(self) -> int | None:
-        """Time of the oldest write that is not known to be in the log; None if all are."""
+        """Time of the oldest write not known to be in the log; None if there is none."""
         times = [self._dirty_ns, self._waiting.since_ns]
         if self._may_switch and self._next_waiting is not None:
             times.append(self._next_waiting.since_ns)
@@ -164,7 +163,7 @@ class LogWriter:
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes that wait to be appended, without those that only a snapshot will have."""
+        """Bytes that wait to be appended, without those that go into a snapshot only."""
         next_bytes = 0 if self._next_waiting is None else self._next_waiting.size_bytes
         return max(self._waiting.size_bytes, next_bytes)
 
@@ -175,7 +174,7 @@ class LogWriter:
 
     @property
     def in_doubt(self) -> tuple[Pointer, ...]:
-        """Pointers that may come to stand in the cursor, if nothing more is written."""
+        """Pointers that may yet stand in the cursor, without another write."""
         return tuple(self._unanswered)
 
     @property
@@ -204,7 +203,7 @@ class LogWriter:
         return tail_bytes > max(self._options.tail_bytes, self._options.tail_snapshots * self._snapshot_bytes)
 
     def _leave(self) -> None:
-        """Abandon the log: only a snapshot, which will have all waiting writes, helps from here on."""
+        """Abandon the log: only a snapshot, with all waiting writes, helps now."""
         self._dirty_ns = self.since_ns
         self._ledger = None
         self._blocks = None
@@ -216,12 +215,10 @@ class LogWriter:
         self._waiting.check()
         if self._next_waiting is not None:
             self._next_waiting.check()
-        require(self._ledger is not None or self._waiting.since_ns is None, "something waits for no ledger")
-        require(
-            self._ledger is None or self._dirty_ns is None, "a ledger is gone on with that misses something"
-        )
+        require(self._ledger is not None or self._waiting.since_ns is None, "writes wait for no ledger")
+        require(self._ledger is None or self._dirty_ns is None, "a ledger continues that lacks a write")
         require(self._ledger is None or self._ledger.ledger_id == self._current, "another ledger counts")
-        require(self._blocks is None or self._blocks.ledger_id in named, "no pointer names where blocks go")
+        require(self._blocks is None or self._blocks.ledger_id in named, "no pointer has the blocks' ledger")
         require(ledgers_of(self._places) <= named, "blocks lie in ledgers that no pointer names")
 
     # ---- shipping
@@ -245,7 +242,7 @@ class LogWriter:
     async def follow(self) -> None:
         """Continue the log that counts while the next one begins or waits to begin; a failure abandons it.
 
-        Not during a `ship`. None of the `places` are of blocks put there: the next log has its own.
+        Not during a `ship`. Its new blocks do not enter `places`: the next log has its own.
         """
         if self._ledger is None:
             return
@@ -283,7 +280,7 @@ class LogWriter:
             self._may_switch = True
             await self._point(ledger.ledger_id, others)
         except BaseException as error:
-            # A ledger of blocks to which both logs append may end in the midst of a record.
+            # A ledger of blocks shared by both logs may end in the midst of a record.
             shared = blocks is not None and blocks is self._blocks and self._next_waiting is not None
             if self._may_switch or shared:
                 self._leave()
@@ -295,7 +292,7 @@ class LogWriter:
         finally:
             self._may_switch, self._next_waiting = False, None
         self._current, self._others = ledger.ledger_id, others
-        self._dirty_ns = None  # until now another ledger counted, which may lack writes
+        self._dirty_ns = None  # until now another ledger counted, perhaps without some writes
         self._ledger, self._blocks, self._waiting = ledger, blocks, waiting
         self._snapshot_bytes, self._snapshot_entries = ledger.size_bytes, ledger.entries
         if waiting.full:
@@ -308,7 +305,7 @@ class LogWriter:
         for ledger_id in sorted(others - kept):
             await self._delete(ledger_id)
         if named - len(self._others) > _DEAD_NAMES_MAX:
-            # An owner that begins no other log would leave them to the next owner, who would add its own.
+            # Otherwise the next owner would inherit these ledgers, and add its own.
             with contextlib.suppress(AwayError):
                 await self._point(ledger.ledger_id, self._others)
 
@@ -319,7 +316,7 @@ class LogWriter:
         return ledger
 
     def _choose_places(self) -> tuple[bool, set[int]]:
-        """Choose whether the next log names places of blocks, and the ledgers of blocks that it stops using.
+        """Choose whether the next log names places of blocks, and the ledgers of blocks to give up.
 
         A block that is not in the store cannot be appended elsewhere.
         """
@@ -336,7 +333,7 @@ class LogWriter:
     async def _delete(self, ledger_id: int) -> None:
         """Delete a ledger that does not count, now if possible, else after the next one has been made.
 
-        The pointer names it until its next change, which does no harm; many such ledgers force a change.
+        The pointer names it until its next change, which is harmless; many such ledgers force a change.
         """
         if self._may_count(ledger_id):
             return
@@ -359,7 +356,7 @@ class LogWriter:
         self._unanswered.clear()
 
     async def _replace_pointer(self, new: str) -> None:
-        """Replace the pointer that was written last, or one that may have been written."""
+        """Replace the pointer that was written last, or any that may have been written."""
         try:
             await self._home.point(self.pointer_text, new)
         except StalePointerError:
@@ -374,7 +371,7 @@ class LogWriter:
         self, ledger: LedgerWriter, blocks: LedgerWriter | None, wasteful: set[int]
     ) -> Waiting:
         """Begin the ledger with the content of the store; later writes wait to follow it."""
-        # All writes noted so far are in the store, and so in the snapshot; later ones are kept.
+        # The snapshot has all writes noted so far; later ones are kept.
         self._catch_up()
         self._next_waiting = waiting = Waiting(self._options.queue_bytes)
         for ledger_id in wasteful:
@@ -412,7 +409,7 @@ class LogWriter:
         kind: EntryKind,
         places: Places,
     ) -> None:
-        """Append the writes that wait now. In a snapshot they count when it has ended."""
+        """Append the writes that wait now. Inside a snapshot they count when it ends."""
         left = len(waiting)
         while left:
             operations, taken = waiting.pop_oldest(self._options.record_bytes, left)

@@ -1,1 +1,1 @@
-"""The store in RocksDB: its directory, its families, and what shows that it has lost something."""
+"""The store in RocksDB: its directory, its families, and the signs of a loss."""

@@ -2,8 +2,7 @@
 
 Invariants: a refused directory stays unchanged, and so does one that another process uses; damaged data is
 kept, and nothing reads it back; only the owner can read the directory's content, because subscriptions and
-positions tell what a business does; a directory made here survives a power cut, and with it the durable data
-in it.
+positions tell of a business; a directory made here survives a power cut, and with it its durable data.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ ASIDE_NAME = "damaged"
 _LOG = logging.getLogger(__name__)
 _SHOWN = 3
 _OURS = re.compile(
-    # Files of RocksDB, rocksdict, mkfs and our own, also those left by a kill while they were made.
+    # Files of RocksDB, rocksdict, mkfs and our own, also those left half made by a kill.
     r"CURRENT|IDENTITY|LOCK|LOG(\.old\.\d+)?|(MANIFEST|OPTIONS)-\d+(\.dbtmp)?|\d+\.(log|sst|dbtmp)"
     rf"|rocksdict-config\.json|{re.escape(WITNESS_NAME)}|{re.escape(PROBE_NAME)}|{ASIDE_NAME}|lost\+found"
 )
@@ -39,8 +38,8 @@ _OURS = re.compile(
 class DirectoryLock:
     """Keeps all others out of a directory, until `release` or the end of the process.
 
-    RocksDB's own lock comes too late: it renames files, and reads some that another process replaces, before
-    it takes that. A file system without locks on directories, such as NFS, leaves only RocksDB's.
+    RocksDB's own lock comes too late: before taking it, RocksDB renames files, and reads some that another
+    process replaces. A file system without locks on directories, such as NFS, leaves only RocksDB's.
     """
 
     def __init__(self, path: Path) -> None:
@@ -119,9 +118,9 @@ def _require_ours(path: Path, beside: Collection[str]) -> None:
 
 
 def close_to_others(path: Path) -> None:
-    """Let only the owner read the files in `path`, once it is known to be ours. Raises OSError."""
+    """Let only the owner read the files in `path`, once known to be ours. Raises OSError."""
     for each in path.iterdir():
-        with contextlib.suppress(FileNotFoundError):  # RocksDB deletes files that it needs no more
+        with contextlib.suppress(FileNotFoundError):  # RocksDB deletes files that it no longer needs
             found = each.lstat()
             if stat.S_ISREG(found.st_mode) and found.st_mode & 0o077 and found.st_uid == os.geteuid():
                 each.chmod(0o600)

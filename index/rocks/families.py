@@ -1,13 +1,13 @@
 """An open RocksDB: one column family for the journal, the other for everything else.
 
-The journal has its own family because it makes up three quarters of all writes and is dead within seconds.
-Among the blocks it would be compacted with them again and again; alone, most of it dies in its memtable. The
-families share one WAL, so that a batch over both is atomic.
+The journal makes up three quarters of all writes and is dead within seconds. Among the blocks it would be
+compacted with them again and again; alone, most of it dies in its memtable. The families share one WAL, so
+that a batch over both is atomic.
 
 RocksDB recovers its WAL up to the first unreadable record and does not report the rest: correct after a power
-cut, and wrong after damage. So each synced batch is numbered: the number is a value in the journal's family,
+cut, wrong after damage. So each synced batch is numbered: the number is a value in the journal's family,
 where all but the last die in the memtable. And the manifest tracks the closed WALs (rocksdb/OPTIONS-000001),
-so that a missing or shortened one is noticed.
+so that a missing or shortened one shows.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _LOG_FILE_BYTES = 4 * MIB
 _OPEN_FILES_MAX = 512
 _OPTIONS = Path(__file__).parent / "rocksdb"
 _IN_USE = ("IO error: lock hold by current process", "IO error: While lock file: ")
-"""How RocksDB begins to say that this process, or another one, has the directory open."""
+"""The begin of RocksDB's message that this process, or another one, has the directory open."""
 
 
 class Families:
@@ -91,7 +91,7 @@ class Families:
         made.put(COMMIT_KEY, commit_record(commit), self._journal_handle())
 
     def last_commit(self) -> int | None:
-        """The number of the last numbered batch that the database has, None if there is none.
+        """The number of the last numbered batch in the database, None if there is none.
 
         0 if it is damaged: then no batch is known to be there.
         """
@@ -183,7 +183,7 @@ def _options() -> Options:
     options.set_compression_type(DBCompressionType.none())
     options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
     options.set_max_total_wal_size(_WAL_BYTES_MAX)
-    # The kernel writes back continuously, so that the synced commit at the end of a persist has little to do.
+    # The kernel writes back continuously, so the synced commit at the end of a persist has little to do.
     options.set_wal_bytes_per_sync(_WAL_BYTES_PER_SYNC)
     options.set_bytes_per_sync(_WAL_BYTES_PER_SYNC)
     options.set_level_compaction_dynamic_level_bytes(True)

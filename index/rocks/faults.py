@@ -1,7 +1,7 @@
 """Storage errors of the operating system and RocksDB, translated into messages that say what to do.
 
 A full disk, a used-up quota, a read-only file system and a missing permission look alike to the code, but
-different people repair them in different ways: each gets its own message.
+different people repair them: each gets its own message.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _STARTING = {
 
 _MISSING = (errno.ENOENT,)
 _UNREADABLE = (errno.EIO, errno.ENODATA, errno.EBADMSG, errno.EUCLEAN)
-"""How Linux says that a sector, or what the file system knows of it, cannot be read."""
+"""Linux's errors for an unreadable sector, or unreadable metadata of the file system."""
 
 
 _CAME_OF_IT = "; IO error: "
@@ -56,7 +56,7 @@ def is_corruption(error: Exception) -> bool:
 def is_unreadable(error: Exception) -> bool:
     """True if RocksDB, or the medium below it, has found damage in the data to be read.
 
-    A bad sector stays bad: to retry for ever would block its content, and everything after it.
+    A bad sector stays bad: retrying for ever would block its content, and everything after it.
     """
     return is_corruption(error) or bool(_number(error, _UNREADABLE))
 
@@ -90,7 +90,7 @@ def opening(path: Path, error: Exception) -> StorageError:
         reason = error.strerror or str(error)
         return UnwritableDirectoryError(str(path), f"{reason}: choose another directory")
     return StorageError(
-        f"cannot open the data directory {path} ({error}): put that right, or move the directory away and "
+        f"cannot open the data directory {path} ({error}): repair that, or move the directory away and "
         "start again; the topics are read again then, nothing is lost"
     )
 

@@ -1,12 +1,12 @@
 """A store in RocksDB; it translates all its errors. In `index/`, only this and `families` import rocksdict.
 
 A failed write makes RocksDB read-only, so the database is opened again before the next write. Its WAL then
-holds either the whole batch or nothing of it, and both are right, because the index writes the batch once
-more. If the cause is an unreadable table that RocksDB wanted to compact, the failure would recur for ever:
-from then on nothing is compacted, which costs room on the disk and no commit.
+holds the whole batch or nothing of it; both are right, because the index writes the batch once more. If the
+cause is an unreadable table that RocksDB wanted to compact, the failure would recur for ever: from then on
+nothing is compacted, which costs room on the disk and no commit.
 
 Synced batches are numbered in the order of the WAL, and a witness says up to which number everything was
-synced (see `witness`): it shows what is missing after opening.
+synced (see `witness`): after opening it shows what is missing.
 """
 
 from __future__ import annotations
@@ -168,9 +168,8 @@ class RocksStore:
         if self._failed:
             self._open_again()
         families = self._families
-        # Nothing is locked while the disk syncs: a commit must not wait for the write of another thread.
-        # If that thread meets a failure and opens the database again, this write fails too, and is tried
-        # again.
+        # Nothing is locked while the disk syncs: a commit must not wait for the write of another thread. If
+        # that thread meets a failure and opens the database again, this write fails too, and is tried again.
         try:
             made = families.write_batch(batch)
             if sync:
@@ -236,7 +235,7 @@ class RocksStore:
         bounded = ReadOptions()
         bounded.set_iterate_upper_bound(end)
         try:
-            # Not Rdict.items: that takes damage for the end. Not Rdict.snapshot: its iterators see later
+            # Not Rdict.items: damage looks like the end to it. Not Rdict.snapshot: its iterators see later
             # writes. An iterator sees the state of its creation, so it is created at once.
             rows = family.iter(bounded)
             rows.seek(start)
@@ -270,7 +269,7 @@ class RocksStore:
             self._loss = None
 
     def tidy(self) -> None:
-        """Write RocksDB's memory into tables, so that the WAL can go and opening has nothing to repeat.
+        """Write RocksDB's memory into tables: the WAL can go, and opening has nothing to repeat.
 
         Call it when the journal is short: its dead records never reach a table then.
         """
@@ -336,10 +335,10 @@ class RocksStore:
             if not self._failed or self._closed:
                 return
             if not (self._path / _LOCK).exists():
-                # Perhaps the write failed because of that. Opening here would open another database.
+                # Perhaps the cause of the failed write. Opening here would open another database.
                 raise LostCommitsError(str(self._path), _REPLACED)
-            # Opening writes the content of the WAL into tables. Without room for that the database would stay
-            # closed; as it is, it can at least be read.
+            # Opening writes the content of the WAL into tables. Without room the database would stay closed;
+            # as it is, it can at least be read.
             self._require_room()
             self._end_readings()
             # Closing repeats the earlier error, and closes all the same.
@@ -351,7 +350,7 @@ class RocksStore:
                 # A thread of this process still uses the open database. The next write tries again.
                 raise StorageError(_opened_again(self._path)) from error
             except DamagedDirectoryError as error:
-                # To try again would be in vain. A start handles this case.
+                # Trying again would be in vain. A start handles this case.
                 raise LostCommitsError(str(self._path), error.reason) from error
             try:
                 loss = self._witness.accuse(self._families.last_commit())

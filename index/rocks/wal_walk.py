@@ -9,8 +9,8 @@ A WAL, and the manifest, which has the same format, is a row of records in block
 - Size and type 0 mean "nothing more in this block": RocksDB continues with the next one. Zeros that a disk
   returns in place of a page hide its content.
 
-This module changes either into a record with a wrong checksum, so that RocksDB stops there as at any damage.
-Everything after a stop is lost; the witness knows if it had been durable.
+Either becomes a record with a wrong checksum, and RocksDB stops there as at any damage. Everything after a
+stop is lost; the witness knows if it was durable.
 
 The blocks are checked side by side: a WAL of 64 MiB takes milliseconds.
 """
@@ -32,7 +32,7 @@ _BLOCK_BYTES = 32_768
 _HEADER_BYTES = 7
 _FULL = 1
 _INSTEAD = {5: 1, 6: 2, 7: 3, 8: 4, 11: 3}
-"""The types of recycled WALs. If one bit had flipped, this puts it right, as the checksum then says."""
+"""The types of recycled WALs. If one bit had flipped, this repairs it, and the checksum then says so."""
 
 _RECYCLED = np.isin(np.arange(256), list(_INSTEAD))
 
@@ -56,7 +56,7 @@ def require_readable_manifests(directory: Path) -> None:
 def _manifests_in_use(directory: Path) -> list[Path]:
     """The manifest that CURRENT names.
 
-    Any other was being written during a power cut, and is not read: RocksDB names one only when it is synced.
+    Any other was being written during a power cut, and is not read: RocksDB names only a synced one.
     """
     manifests = list(directory.glob("MANIFEST-*"))
     try:

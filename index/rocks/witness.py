@@ -5,15 +5,15 @@ batch carries the number of its commit, and after the sync the number is written
 commit is older than its witness has lost durable data.
 
 Invariants:
-- the witness never claims more than was synced, so after a power cut it is behind the database or level with
-  it. It is written after the sync, and synced itself only now and then: a killed process leaves its writes in
-  place, and an older witness only notices less;
+- the witness never claims more than was synced, so after a power cut it is behind the database or level. It
+  is written after the sync, and synced itself only now and then: a killed process leaves its writes in place,
+  and an older witness only notices less;
 - one of the two slots stays unchanged from one sync of the file to the next: however a write is torn, a good
-  slot remains. The file exists, synced, before the first commit that it is to tell of;
-- a loss stays in the file until it is settled, and is synced before anything else is written. So a crash in
+  slot remains. The file exists, synced, before the first commit that it attests;
+- a loss stays in the file until it is settled, and is synced before anything else is written: a crash in
   between does not hide it.
 
-No clock is used: the file is synced after a number of commits, in the store's `tidy`, and when it is closed.
+No clock is used: the file is synced after a number of commits, in the store's `tidy`, and on closing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LOG = logging.getLogger(__name__)
 _SLOTS_AT = (0, 4_096)
 _FILE_BYTES = 8_192
 _COMMITS_PER_SYNC = 512
-"""At full load a sync of this file each second or two; the kernel writes it back by itself after 30 s."""
+"""At full load a sync of this file each second or two; the kernel alone writes it back after 30 s."""
 
 
 def judge(found: Statement | None, recovered: int | None) -> tuple[Statement, Loss | None]:
@@ -46,7 +46,7 @@ def judge(found: Statement | None, recovered: int | None) -> tuple[Statement, Lo
     if found is None and recovered is None:
         return Statement(0), None  # a new database, or one older than witnesses
     if found is None:
-        # A witness does not vanish by itself. Uncertain state is not believed: that costs a redelivery.
+        # A witness does not vanish by itself. Uncertain state does not count: that costs a redelivery.
         loss = Loss(0, f"its {WITNESS_NAME} is missing or damaged")
         return Statement((recovered or 0) + 1, settled=False), loss
     last = recovered or 0

@@ -1,4 +1,4 @@
-"""The owner that told an index its latest changes."""
+"""The owner behind the latest changes of an index."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import NamedTuple
 class Claim(NamedTuple):
     """An owner's claim of a subscription, as it stands in the cursor.
 
-    epoch: counts the owners; 0 if unknown. number: 32 random bits, which differ between owners of the same
-    epoch in two histories: Pulsar may have been restored to an earlier state.
+    epoch: counts the owners; 0 if unknown. number: 32 random bits, different between owners of one epoch in
+        two
+    histories: Pulsar may have been restored to an earlier state.
     """
 
     epoch: int
@@ -17,7 +18,7 @@ class Claim(NamedTuple):
 
 
 UNKNOWN = Claim(0, 0)
-"""Nobody has told yet who it is."""
+"""No owner has told yet."""
 
 LOST = Claim(0, 1)
-"""Somebody may have, and what was stored of it is damaged."""
+"""An owner may have told, but its stored claim is damaged."""

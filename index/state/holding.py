@@ -1,4 +1,4 @@
-"""The positions of one subscription that its index answers for: all that its timeline knows of the state.
+"""The positions that the index of one subscription answers for: the timeline's view of the state.
 
 Invariant: in flight is a subset of held. A timeline puts positions in flight, and changes nothing else here.
 """
@@ -17,8 +17,8 @@ class Holding:
     """Positions held, in flight and moved.
 
     removals: number of changes that may have taken entries out of `held`.
-    departed: how many positions have left `held`, or more.
-    handed_out: how many positions have come in flight, or more, less those that left it without an
+    departed: number of positions that have left `held`, or more.
+    handed_out: number of positions that have come in flight, or more, less those that left it without an
         acknowledgement.
     """
 
@@ -46,7 +46,7 @@ class Holding:
         return entries, PositionSet.of_batch(batch), entries if fresh.all() else entries.take(fresh)
 
     def mark_in_flight(self, positions: PositionSet) -> None:
-        """Put positions that the broker has already in flight."""
+        """Put positions in flight that the broker already has in flight."""
         held = positions.intersection(self.held)
         self.handed_out += len(held)
         self.in_flight.update(held)
@@ -57,5 +57,7 @@ class Holding:
         self.handed_out -= len(before) - len(self.in_flight)
 
     def taken(self) -> int:
-        """How many positions consumers have taken so far: once in flight, now acknowledged. O(containers)."""
+        """Number of positions that consumers have taken so far: once in flight, now acknowledged.
+        O(containers).
+        """
         return self.handed_out - len(self.in_flight)

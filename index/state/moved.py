@@ -1,12 +1,11 @@
-"""Due times that somebody has changed: they hold in place of the messages' own.
+"""Changed due times: they hold in place of the messages' own.
 
-A position is *moved* from then on until it is acknowledged. Its message may be unknown still. Entries in
-slices have the messages' own times, or those that a broker has rounded up; those of moved positions count
-for nothing.
+A position is *moved* from then on until its acknowledgement. Its message may still be unknown. Entries in
+slices have the messages' own times, or those rounded up by a broker; those of moved positions do not count.
 
-Invariants: a moved position has one due time, the last one told; `positions` are those that are moved; the
-arrays of a ledger are replaced and never written to, so that snapshots share them. Called by the core's
-thread only; other threads get snapshots.
+Invariants: a moved position has one due time, the last one told; `positions` are the moved ones; the arrays
+of a ledger are replaced and never written to, so that snapshots share them. Called by the core's thread only;
+other threads get snapshots.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _RECENT_BYTES = 150
 
 
 class Rows(NamedTuple):
-    """Entry ids of one ledger, ascending, and their due times; perhaps also of positions not moved any more.
+    """Entry ids of one ledger, ascending, and their due times; perhaps also of positions no longer moved.
 
     Nobody changes the arrays.
     """
@@ -49,7 +48,7 @@ class _Ledger:
         """Number of its moved positions."""
 
     def __len__(self) -> int:
-        """Rows, also of positions that are not moved any more."""
+        """Rows, also of positions no longer moved."""
         return len(self._rows.entry_ids) + len(self._recent)
 
     @property
@@ -112,11 +111,11 @@ class MovedSnapshot:
         return entries.take(self.positions.contains(entries))
 
     def entries(self) -> Entries:
-        """All of them, in no order."""
+        """All moved positions, in no order."""
         return Entries.concat(map(self.of_ledger, self._ledgers))
 
     def without(self, entries: Entries) -> Entries:
-        """Those of `entries` that are not of moved positions."""
+        """`entries` without those of moved positions."""
         return entries.take(~self.positions.contains(entries)) if self._ledgers else entries
 
 
@@ -141,7 +140,7 @@ class Moved:
         return bool(self._ledgers)
 
     def put(self, entries: Entries) -> None:
-        """Have these times hold from now on; of several for a position the last one."""
+        """Let these times hold from now on; the last one of several for a position."""
         self.positions.mark_dirty(set(entries.ledger_id.tolist()))
         for ledger_id, part in _by_ledger(entries):
             ledger = self._ledgers.get(ledger_id)
@@ -151,7 +150,7 @@ class Moved:
             ledger.put(part.entry_id.tolist(), part.deliver_at_ms.tolist())
 
     def times_of(self, entries: Entries) -> tuple[BoolArray, Int64Array]:
-        """Of each entry whether it is moved, and the time that holds: its own if it is not."""
+        """For each entry: True if it is moved; the time that holds, its own if it is not moved."""
         moved = self.positions.contains(entries)
         times_ms = entries.deliver_at_ms.copy()
         which = np.flatnonzero(moved)
@@ -176,7 +175,7 @@ class Moved:
         return right
 
     def discard(self, positions: PositionSet) -> None:
-        """Forget these, if they are moved."""
+        """Forget these positions, if moved."""
         if not self._ledgers or positions.isdisjoint(self.positions):
             return
         gone = positions.intersection(self.positions)
@@ -221,7 +220,7 @@ class Moved:
 
 
 def _merged(old: Rows, new: Rows) -> Rows:
-    """Both; where an entry id is in both, with the time of `new`."""
+    """Both; an entry id in both has the time of `new`."""
     if not len(old.entry_ids):
         return new
     at = old.entry_ids.searchsorted(new.entry_ids)
@@ -239,7 +238,7 @@ def _entries(ledger_id: int, rows: Rows) -> Entries:
 
 
 def _cut(ledger_ids: Int64Array) -> Iterator[tuple[int, slice]]:
-    """The ranges of equal ones in a sorted array."""
+    """The ranges of equal ids in a sorted array."""
     borders = [0, *(np.flatnonzero(np.diff(ledger_ids)) + 1).tolist(), len(ledger_ids)]
     for start, stop in pairwise(borders):
         if stop > start:

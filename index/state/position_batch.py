@@ -20,11 +20,11 @@ Uint64Array = npt.NDArray[np.uint64]
 
 _KEY_MAX = (1 << 64) - 1
 _RANGE_ENTRIES = 64
-"""From about so many entries on, a range is faster put in than they are."""
+"""From about so many entries on, adding a range is faster."""
 
 
 class BatchPart(NamedTuple):
-    """The positions of a batch on one page: their indices in the batch, their keys, and these as a bitmap."""
+    """The positions of a batch on one page: their indices in the batch, their keys, and a bitmap of these."""
 
     page: int
     where: slice | npt.NDArray[np.intp]
@@ -74,14 +74,16 @@ def parts_of(entries: Entries) -> Iterator[BatchPart]:
 
 def _part(page: int, where: slice | npt.NDArray[np.intp], entries: Entries) -> BatchPart:
     keys = (entries.ledger_id << 32 | entries.entry_id).view(np.uint64)
-    # A broker reads positions in order: the test for that takes a sixtieth of the time of a sort.
+    # A broker reads positions in order: the test for order takes a sixtieth of the time of a sort.
     ascending = keys if bool((keys[1:] >= keys[:-1]).all()) else np.sort(keys)
     return BatchPart(page, where, keys, _bitmap(ascending))
 
 
 def _bitmap(ascending: Uint64Array) -> BitMap64:
-    """The bitmap of at least one key. Consecutive positions, as most that a broker reads are, are added as
-    ranges, in a fortieth of the time."""
+    """The bitmap of at least one key.
+
+    A broker reads mostly consecutive positions; added as ranges they take a fortieth of the time.
+    """
     ends = np.flatnonzero(ascending[1:] - ascending[:-1] > 1)
     if len(ends) * _RANGE_ENTRIES > len(ascending) or int(ascending[-1]) == _KEY_MAX:  # no range reaches it
         return BitMap64(ascending, optimize=False)

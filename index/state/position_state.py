@@ -1,12 +1,12 @@
 """The state of each position of one subscription: held, acknowledged, moved, in flight, marked deleted.
 
-Pure state: no store, no clock, no entries but arguments. Called by the core's thread only; other threads
-get snapshots. Anybody may ask here; changes are told to `DelayIndex`, which writes them to the journal.
+Pure state: no store, no clock, no entries but arguments. Called by the core's thread only; other threads get
+snapshots. Anybody may ask here; changes go through `DelayIndex`, which writes them to the journal.
 
 Invariants (walked by `check`): held and acknowledged are disjoint and above the mark-delete position, and so
-are moved and acknowledged; in flight is a subset of held. The sets themselves note the ledgers whose bitmaps
-have changed. `put_back` notes those that a persist took and could not write, or found damaged in the store,
-and nobody else does.
+are moved and acknowledged; in flight is a subset of held. The sets themselves note the ledgers of changed
+bitmaps. `put_back` alone notes others: those that a persist took and could not write, or found damaged in the
+store.
 """
 
 from __future__ import annotations
@@ -35,10 +35,9 @@ class ChangedLedgers(NamedTuple):
 class PositionState(Holding):
     """The positions of one subscription.
 
-    mark: the last persisted mark-delete position that was told, (-1, -1) before.
+    mark: the last persisted mark-delete position told, (-1, -1) before.
     generation: the cursor's seal under which the acknowledgements were learned; 0 if unknown.
-    claim: of the owner that told the latest changes; `claim.UNKNOWN` before the first one, `claim.LOST` if it
-        is damaged.
+    claim: the owner behind the latest changes; `claim.UNKNOWN` before the first one, `claim.LOST` if damaged.
     """
 
     def __init__(
@@ -57,7 +56,7 @@ class PositionState(Holding):
         self.generation = generation
         self.claim = claim
 
-    # ---- what the broker tells
+    # ---- changes from the broker
 
     def hold(self, entries: Entries) -> Entries:
         """Hold the positions of `entries`; returns the new entries."""
@@ -71,10 +70,10 @@ class PositionState(Holding):
         return entries if fresh.all() else entries.take(fresh)
 
     def move(self, entries: Entries) -> tuple[Entries, Entries]:
-        """Hold these positions, and have these times hold for them.
+        """Hold these positions, at these times.
 
         Returns the entries that this changes, and those for `pop_due` to have again: these, and entries in
-        flight. Neither has acknowledged ones, and ones up to the mark-delete position.
+        flight. Neither has acknowledged ones, or ones up to the mark-delete position.
         """
         mark, acknowledged = self.mark, self.acknowledged
         last: dict[Position, int] = {}
@@ -96,7 +95,7 @@ class PositionState(Holding):
         return changed, told.take(again)
 
     def acknowledge(self, positions: PositionSet) -> None:
-        """Remove positions from held, if they are there, and know them acknowledged."""
+        """Remove positions from held, if there, and know them acknowledged."""
         self.removals += 1
         self.moved.discard(positions)
         self.held.difference_update(positions)
@@ -155,7 +154,7 @@ class PositionState(Holding):
         self.moved.positions.mark_dirty(changed.moved)
 
     def lose(self, positions: PositionSet) -> None:
-        """Remove positions from held, because their entries are lost."""
+        """Remove positions from held: their entries are lost."""
         self.removals += 1
         self.held.difference_update(positions)
         self.handed_out -= len(positions.intersection(self.in_flight))

@@ -1,12 +1,12 @@
 """Sets of positions: roaring bitmaps of ledger and entry id together.
 
-A batch may have few positions in each ledger, and a set thousands of ledgers, so that one bitmap a ledger
-would cost an interpreted step for each. Here a set is one 64-bit bitmap (one for every 2^32 ledger ids, of
-which a topic has one), and a batch of positions is one bitmap too.
+A batch may have few positions in each ledger, and a set thousands of ledgers: one bitmap a ledger would cost
+an interpreted step for each. Here a set is one 64-bit bitmap (one for every 2^32 ledger ids, of which a topic
+has one), and so is a batch of positions.
 
-Invariants: no bitmap in a set is empty; a bitmap that a snapshot shares is never changed in place (copy on
+Invariants: no bitmap in a set is empty; a bitmap shared with a snapshot is never changed in place (copy on
 write), so a snapshot costs a pointer and another thread may read it meanwhile. A tracked set knows the
-ledgers that have changed since `take_dirty`, so that only those are written.
+ledgers changed since `take_dirty`, so that only those are written.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Position = tuple[int, int]
 """(ledger_id, entry_id)."""
 
 _COPIES = 8
-"""To copy the positions of one ledger costs as much as to copy those of so many together."""
+"""Copying the positions of one ledger costs as much as copying those of so many together."""
 
 _CONTAINER_BYTES = 64
 _PORTABLE_CONTAINER_BYTES = 28
-"""What a container costs besides its content, where it is a ledger's only one."""
+"""The cost of a container besides its content, if it is a ledger's only one."""
 
 _LEDGER_MASK = (1 << 32) - 1
 _KEY_MAX = (1 << 64) - 1
@@ -52,9 +52,9 @@ class PositionSet:
         self._dirty: set[int] | None = None
         """Ledgers that count as changed besides those of `_changed`."""
         self._containers: dict[int, roaring.Containers] = {}
-        """How many a page has, of pages of which that was asked."""
+        """Containers of a page, for pages asked about."""
 
-    # ---- making one
+    # ---- construction
 
     @classmethod
     def of(cls, positions: Iterable[Position]) -> PositionSet:
@@ -70,7 +70,7 @@ class PositionSet:
 
     @classmethod
     def of_batch(cls, batch: PositionBatch) -> PositionSet:
-        """The positions of `batch`. Shares the bitmaps: neither is to be changed afterwards."""
+        """The positions of `batch`. Shares the bitmaps: change neither afterwards."""
         made = cls()
         made._pages = {part.page: part.bitmap for part in batch.parts}
         return made
@@ -109,7 +109,7 @@ class PositionSet:
     def of_ledgers(self, ledgers: set[int]) -> PositionSet:
         """The positions of these ledgers, and perhaps of others: a copy if they are few, else a snapshot.
 
-        The next change to a bitmap that a snapshot shares copies the whole bitmap, even for one position.
+        The next change of a bitmap shared with a snapshot copies the whole bitmap, even for one position.
         """
         made = PositionSet()
         by_page: dict[int, list[int]] = {}
@@ -195,7 +195,7 @@ class PositionSet:
                 yield page << 32 | high, data
 
     def portable_of(self, ledgers: set[int]) -> Iterator[tuple[int, bytes]]:
-        """As `portable`, of those of these ledgers that have positions."""
+        """As `portable`, for those of these ledgers that have positions."""
         for ledger_id in sorted(ledgers):
             bitmap = self._pages.get(ledger_id >> 32)
             data = None if bitmap is None else roaring.part(bitmap, ledger_id & _LEDGER_MASK)
@@ -257,7 +257,7 @@ class PositionSet:
         made.difference_update(other)
         return made
 
-    # ---- changing it
+    # ---- changes
 
     def add(self, entries: Entries) -> None:
         """Add the positions of `entries`."""

@@ -1,8 +1,8 @@
 """Portable roaring bytes of one ledger and of many, as in RoaringBitmap's format specification.
 
-A 64-bit bitmap of many ledgers is a count and, for each ledger, its number and the 32-bit bitmap of its
-entry ids. So 64-bit bytes are split into 32-bit bytes, or joined from them, without touching an entry. Also
-changes of bitmaps that examine as few containers as possible.
+A 64-bit bitmap of many ledgers is a count and, for each ledger, its number and the 32-bit bitmap of its entry
+ids. So 64-bit bytes are split into 32-bit bytes, or joined from them, without touching an entry. Also changes
+of bitmaps that examine as few containers as possible.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ _COUNT = struct.Struct("<Q")
 _HIGH = struct.Struct("<I")
 _VALUE_MAX = (1 << 64) - 1
 _RANGE_MIN = 1 << 16
-"""A range takes a container for each 65,536 values: so many entry ids most ledgers have not."""
+"""A range takes a container for each 65,536 values: more entry ids than most ledgers have."""
 
 _BULK = 512
-"""From so many values on, set algebra of whole bitmaps is faster than one value after another, unless there
-are more containers than values to be put in: it looks at each."""
+"""From so many values on, set algebra of whole bitmaps is faster than single values, unless there are more
+containers than values to put in: it looks at each container.
+"""
 
 _DISCARD_CONTAINERS = 4
-"""To take out one value costs as much as to look at so many containers."""
+"""Taking out one value costs as much as looking at so many containers."""
 
 _RUN_MIN = 4
-"""Values that a run has on average, to be worth looking for runs."""
+"""Average length of a run that makes looking for runs worthwhile."""
 
 _COUNT_EVERY, _COUNT_SHARE = 16, 64
 """Containers are counted again after so many questions, and one for so many containers."""
@@ -74,7 +75,7 @@ def join(parts: Iterable[tuple[int, bytes | memoryview]]) -> BitMap64:
     # A part with a wrong length would move its successors. Other libraries may use other containers for the
     # same values.
     if again != joined and (len(again) != len(joined) or list(highs(bitmap)) != numbers):
-        raise CorruptRecordError("positions: a roaring bitmap that is empty or not as long as it says")
+        raise CorruptRecordError("positions: a roaring bitmap that is empty or of a wrong length")
     return bitmap
 
 
@@ -176,7 +177,7 @@ def split(bitmap: BitMap64) -> Iterator[tuple[int, bytes]]:
 def part(bitmap: BitMap64, high: int) -> bytes | None:
     """Portable bytes of the lower 32 bits of the values with these upper bits; None if there are none.
 
-    Takes some ten microseconds, independent of the bitmap's size. To cut up a copy of the whole bitmap would
+    Takes some ten microseconds, independent of the bitmap's size. Cutting up a copy of the whole bitmap would
     be faster for all parts, but hold the interpreter lock for tens of milliseconds.
     """
     mine = of_highs(bitmap, (high,))

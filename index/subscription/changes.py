@@ -1,7 +1,7 @@
 """The changes of one subscription, made by the broker, by the replay of its journal, or by a loss.
 
-A change is applied to every part that it concerns, in the necessary order. The journal is not written here:
-the maker of a lasting change writes it.
+A change is applied to every part that it concerns, in the necessary order. Nothing here writes the journal:
+the maker of a lasting change does.
 
 Invariant: after each change every slice without held entries is known to be finished.
 """
@@ -64,13 +64,13 @@ class Changes(Generic[IndexT]):
         return fresh
 
     def move(self, entries: Entries) -> Entries:
-        """Hold these positions, and have these times hold for them; returns the entries that this changes."""
+        """Hold these positions, at these times; returns the entries that this changes."""
         changed, again = self._positions.move(entries)
         self._timeline.stage_moved(again)
         return changed
 
     def stage_moved(self) -> None:
-        """Stage what is moved and held, as recovered from the store."""
+        """Stage the moved and held entries recovered from the store."""
         moved = self._positions.moved.snapshot().entries()
         self._timeline.stage_moved(moved.take(self._positions.held.contains(moved)))
 
@@ -95,11 +95,11 @@ class Changes(Generic[IndexT]):
         self._positions.begin_generation(generation)
 
     def begin_claim(self, claim: Claim) -> None:
-        """Note the claim of a new owner, which tells all further changes."""
+        """Note the claim of a new owner, the source of all further changes."""
         self._positions.claim = claim
 
     def forget_acknowledgements(self) -> None:
-        """Forget everything known of the cursor, its owner too. See `PositionState`."""
+        """Forget everything known of the cursor, also its owner. See `PositionState`."""
         self._positions.forget_acknowledgements()
 
     def set_width(self, width_ms: int, *, auto: bool) -> None:
@@ -118,14 +118,14 @@ class Changes(Generic[IndexT]):
     def lose(self, positions: PositionSet) -> None:
         """Remove lost positions from held, and tell the broker. `Timeline.finish_slices` must follow."""
         if positions:
-            # Report first: to read a position that is still held costs little, an unreported one is lost.
+            # Report first: reading a still held position costs little, an unreported one is lost.
             self._quarantine.lose(positions)
             self._notices.lost_positions()
             self._positions.lose(positions)
             self._timeline.depart(positions)
 
     def disown(self, positions: PositionSet) -> None:
-        """Remove positions from held, if they are there. Tells nobody: the next OPEN's answer says so."""
+        """Remove positions from held, if there. Tells nobody: the next OPEN's answer says so."""
         self._positions.lose(positions)
         self._timeline.depart(positions)
         self._timeline.finish_slices()

@@ -20,11 +20,11 @@ class Context(Generic[IndexT]):
 
     next_load_changed: called with an index of which another block is the next to load.
     crowding_changed: called with an index that may have become more or less crowded.
-    corrupt_block: called with an index that has a damaged block which its log may have whole. The call comes
-        in the midst of other work: it must not call the index.
-    wanting: indexes that want a persist for more than spilling (drop, quarantine, repair), in the order in
-        which they began to want it.
-    unheld: indexes with lost positions that nobody has been told of yet.
+    corrupt_block: called with an index with a damaged block that its log may have whole. The call comes in
+        the midst of other work: it must not call the index.
+    wanting: indexes that want a persist for more than spilling (drop, quarantine, repair), the first to want
+        it first.
+    unheld: indexes with lost positions that nobody knows of yet.
     corrupt_records: corrupt stored values met since the start, blocks included.
     lost_commits: synced writes that were gone when the store was opened, at least.
     added_entries: entries staged since the catalog last counted the staging.
@@ -72,7 +72,7 @@ class Notices(Generic[IndexT]):
         self._context.crowding_changed(self._index)
 
     def corrupt_value(self) -> None:
-        """Note an unreadable stored value, which a persist is to repair."""
+        """Note an unreadable stored value, for a persist to repair."""
         self._context.corrupt_records += 1
         self.want_persist()
 

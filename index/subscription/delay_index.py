@@ -1,11 +1,11 @@
-"""One subscription's delay index: its parts, and the changes that concern more than one of them.
+"""One subscription's delay index: its parts, and the changes that concern more than one.
 
-Two objects know what there is, and callers ask them: `state` knows the state of each position, `timeline`
-what is due when. `Changes` applies a change to both, and this class appends it to the journal. `upkeep` has
-the work of background threads; `Parts` makes all of them.
+Callers ask two objects: `state` knows the state of each position, `timeline` the due times. `Changes` applies
+a change to both, and this class appends it to the journal. `upkeep` has the work of background threads;
+`Parts` makes all of them.
 
-Called by the core's thread only. This class reads the store only for a block that is due, and writes it only
-to delete blocks that a job has replaced: changes go to the journal, and jobs on other threads turn them into
+Called by the core's thread only. This class reads the store only for a due block, and writes it only to
+delete blocks that a job has replaced: changes go to the journal, and jobs on other threads turn them into
 slices.
 """
 
@@ -33,7 +33,7 @@ from tidegate.index.timeline.tide import Frozen, Outline
 
 
 class DelayIndex:
-    """All entries of one subscription. Obtained from Catalog only."""
+    """All entries of one subscription. Made by Catalog only."""
 
     def __init__(
         self,
@@ -49,13 +49,13 @@ class DelayIndex:
         self.incarnation = identity.incarnation
         self.own_journal = own_journal
         self.damaged = False
-        """Whether something of it was found damaged or missing, and a copy is better, as its index log. Set
-        when it is opened, and by who has heard of a block, see `Catalog.on_corrupt_block`; reset by who goes
-        on with it for want of a copy."""
+        """True if a part was found damaged or missing, so that the index log is the better copy. Set on
+        opening, and through `Catalog.on_corrupt_block`; reset when work goes on without a better copy.
+        """
         self.state = state or PositionState()
         """The held, in-flight, acknowledged and moved positions, and the owner. Ask it, do not change it."""
         self.width = width
-        """The width of the slices for entries spilled from now on. To be asked, not changed."""
+        """The width of the slices for entries spilled from now on. Ask it, do not change it."""
         self._context = context
         self._journal = context.journal
         self._notices = Notices(context, self)
@@ -66,7 +66,7 @@ class DelayIndex:
         self.timeline = parts.timeline
         """The entries by due time: it hands out."""
         self.upkeep = parts.upkeep
-        """What background work does for it; the catalog decides when."""
+        """The background work on it, at times that the catalog chooses."""
         self._changes = parts.changes
         self._absent = parts.absent
         self._blocks = parts.blocks
@@ -120,7 +120,7 @@ class DelayIndex:
         return self._journal.append_entries(self.own_journal, fresh)
 
     def move(self, entries: Entries) -> int:
-        """Have these times hold in place of the entries' own, until they are acknowledged.
+        """Let these times hold instead of the entries' own, until their acknowledgement.
 
         Positions not held are held from now on, unless acknowledged or up to the mark-delete position.
         `Timeline.pop_due` has all of them again, also those in flight. Returns a token as of `add`. Raises
@@ -139,14 +139,14 @@ class DelayIndex:
     # ---- positions
 
     def acknowledge(self, positions: PositionSet) -> int:
-        """Move positions from held (if they are there) to acknowledged; a token as of `add`."""
+        """Move positions from held (if there) to acknowledged; returns a token as of `add`."""
         if positions.issubset(self.state.acknowledged):
             return self._journal.appended_token
         self._changes.acknowledge(positions)
         return self._journal.append_positions(self.own_journal, RecordType.ACKNOWLEDGE, positions)
 
     def unacknowledge(self, positions: PositionSet) -> int:
-        """Forget acknowledgements (the cursor was reset); the broker will add what it reads again."""
+        """Forget acknowledgements (the cursor was reset); the broker will add these positions again."""
         if positions.isdisjoint(self.state.acknowledged):
             return self._journal.appended_token
         self._changes.unacknowledge(positions)
@@ -156,7 +156,7 @@ class DelayIndex:
         """Set the cursor's persisted mark-delete position; forget everything up to it.
 
         The position may go back (a seek): positions above it can then be added again, and all
-        acknowledgements are forgotten, because the cursor forgets them in a seek.
+        acknowledgements are forgotten, as a seek clears them in the cursor.
         """
         before = self.state.mark
         if (ledger_id, entry_id) == before:
@@ -171,9 +171,9 @@ class DelayIndex:
     def begin_generation(self, generation: int) -> int:
         """Learn acknowledgements from now on under the cursor's seal `generation`.
 
-        Acknowledgements learned under another seal are forgotten: a reset of the cursor may have taken them
-        back. 0 stands for no seal, under which no earlier acknowledgement is believed. Returns a token as of
-        `add`. Raises ValueError if the number does not fit into 63 bits.
+        Those learned under another seal are forgotten: a reset of the cursor may have taken them back. 0
+        stands for no seal, under which no earlier acknowledgement counts. Returns a token as of `add`. Raises
+        ValueError if the number does not fit into 63 bits.
         """
         if not 0 <= generation < 1 << 63:
             raise ValueError(f"a generation is a number of 63 bits, not {generation}")
@@ -183,7 +183,7 @@ class DelayIndex:
         return self._journal.append_numbers(self.own_journal, RecordType.GENERATION, generation)
 
     def begin_claim(self, claim: Claim) -> int:
-        """Note the owner of the subscription that tells all further changes. Returns a token as of `add`.
+        """Note the owner of the subscription, the source of all further changes. Returns a token as of `add`.
 
         Raises ValueError if its epoch does not fit into 63 bits, or its number into 32.
         """
@@ -197,7 +197,7 @@ class DelayIndex:
     def forget_acknowledgements(self) -> int:
         """Forget all acknowledgements and the mark-delete position: a change that took them back may be lost.
 
-        Returns a token as of `add`. The broker tells seal and mark-delete position again when it opens the
+        Returns a token as of `add`. The broker repeats seal and mark-delete position when it opens the
         subscription.
         """
         self.damaged = True
@@ -224,12 +224,14 @@ class DelayIndex:
         return self._journal.append_numbers(self.own_journal, RecordType.WIDTH, width_ms, int(auto))
 
     def take_unheld(self) -> PositionSet:
-        """Positions lost to corrupt blocks since the last call: no longer held, and to be read again."""
+        """Positions lost to corrupt blocks since the last call: no longer held, to be read from the topic
+        again.
+        """
         self._notices.told_lost()
         return self._quarantine.take_unheld()
 
     def disown(self, positions: PositionSet) -> tuple[PositionSet, int]:
-        """Stop answering for these positions: they are to be read again.
+        """Stop answering for these positions: the topic is read for them again.
 
         Returns those that were held, and a token as of `add`.
         """
@@ -242,8 +244,11 @@ class DelayIndex:
         return gone, token
 
     def doubt(self) -> None:
-        """Distrust the state, because a change may have been half made. No acknowledgement is believed, and a
-        persist looks for held positions without an entry: those are lost, as to a corrupt block."""
+        """Distrust the state, because a change may be half made.
+
+        No acknowledgement counts, and a persist looks for held positions without an entry: those are lost, as
+        to a corrupt block.
+        """
         self._quarantine.doubt()
         self.forget_acknowledgements()
         self._notices.want_persist()

@@ -1,7 +1,6 @@
 """The parts of one subscription's index, each made with those that it knows.
 
-Two know what there is: `PositionState` the state of each position, `Timeline` the due times. All others work
-on both.
+`PositionState` has the state of each position, `Timeline` the due times. All others work on both.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from tidegate.index.timeline.timeline import Timeline
 
 
 class Parts(Generic[IndexT]):
-    """Makes and restores them."""
+    """Makes and restores the parts."""
 
     def __init__(  # noqa: PLR0917 the parts made before
         self,
@@ -105,7 +104,7 @@ class Parts(Generic[IndexT]):
         return self.blocks.load(block)
 
     def restore(self, found: Recovered, absent: Iterable[int]) -> None:
-        """Fill the parts with what was recovered from the store, and replay the journal.
+        """Fill the parts with the recovered data, and replay the journal.
 
         absent: ids of blocks that are not in the store yet.
         """

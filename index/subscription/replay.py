@@ -2,9 +2,14 @@
 
 The order of ADD, ACKNOWLEDGE, MOVE and a MARK_DELETE that goes forward does not matter, but for MOVEs among
 themselves: in the end a position is gone if it is up to the last mark-delete position, else acknowledged if
-any record says so, else held if any does, at the time of the last MOVE. So all of them between two records of
+    any record says so, else held if any does, at the time of the last MOVE. So all of these between two
+    records of
 other types are applied at once: a busy journal has tens of thousands, and each change costs more than its
-entries.
+    entries. Example:
+
+    ADD a b c, ACKNOWLEDGE a, ADD d, CLEAR, ADD e f, ACKNOWLEDGE f
+
+becomes: stage a b c d, acknowledge a; clear; stage e f, acknowledge f.
 """
 
 from __future__ import annotations
@@ -94,7 +99,7 @@ def _make(record: Replayed, changes: Changes[IndexT]) -> None:
         case RecordType.CLEAR, _:
             changes.clear()
         case _:
-            # A damaged record may have taken back an acknowledgement or the mark-delete position, or
-            # begun a generation or a claim. Keeping them could ignore an entry that is added again;
-            # forgetting costs a redelivery.
+            # A damaged record may have taken back an acknowledgement or the mark-delete position, or begun a
+            # generation or a claim. Keeping these could ignore an entry that is added again; forgetting costs
+            # a redelivery.
             changes.forget_acknowledgements()

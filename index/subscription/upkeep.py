@@ -3,8 +3,8 @@
 The catalog chooses the time; between begin and finish a job runs in any thread. Called by the core's thread
 only.
 
-Invariant: damage found by a job is reported when the job is applied, and the positions lost with it leave
-held in the same step.
+Invariant: a job's damage is reported when the job is applied, and the positions lost with it leave held in
+the same step.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ class Upkeep(Generic[IndexT]):
         self._quarantine = quarantine
         self._notices = notices
         self._damaged: set[bytes] = set()
-        """Keys of damaged values but blocks that were told."""
+        """Keys of damaged values but blocks, as noted."""
 
     # ---- persists
 
     @property
     def staged_entries(self) -> int:
-        """Entries in staging that a persist would take (not those it has taken)."""
+        """Entries in staging for the next persist, without those already taken."""
         return self._timeline.staged_entries
 
     @property
@@ -140,11 +140,11 @@ class Upkeep(Generic[IndexT]):
         self._applied()
         return len(result.exchanged)
 
-    # ---- blocks that are still to come
+    # ---- absent blocks
 
     @property
     def absent_blocks(self) -> int:
-        """Number of blocks that are in the index log and not in the store yet."""
+        """Number of blocks in the index log that are not in the store yet."""
         return len(self._absent)
 
     def is_absent(self, block_id: int) -> bool:
@@ -152,7 +152,7 @@ class Upkeep(Generic[IndexT]):
         return block_id in self._absent
 
     def absent_in_order(self) -> list[StoredBlock]:
-        """The absent blocks, in the order in which they are due. O(blocks)."""
+        """The absent blocks, the earliest due first. O(blocks)."""
         return self._absent.in_order()
 
     def land(self, stored: Iterable[bytes]) -> None:
@@ -174,12 +174,12 @@ class Upkeep(Generic[IndexT]):
         self._quarantine.doubt()
         self._notices.want_persist()
 
-    # ---- damage that others have met
+    # ---- damage found elsewhere
 
     def met_damage(self, damaged: Iterable[bytes]) -> None:
         """Note damaged stored values, by their keys: the next persist repairs them.
 
-        Entries of a corrupt block are lost then; all else is in memory, and written anew.
+        It loses the entries of a corrupt block; all else is in memory, and written anew.
         """
         for key in damaged:
             kind = key[:1]

@@ -28,11 +28,11 @@ class Exhausted:
     def __init__(self) -> None:
         self._sentinel: dict[Slice, Position] = {}
         self._look_at: dict[Slice, int] = {}
-        """When a slice that has a sentinel is to be looked at, if that departs."""
+        """The count of departures at which to look at a slice whose sentinel departs."""
         self._watched: dict[Position, list[Slice]] = {}
         self._sentinels = PositionSet()
         self._waiting: heapdict = heapdict()
-        """Slices without a sentinel, each with how many positions must have departed for a look."""
+        """Slices without a sentinel, by the count of departures at which to look."""
 
     def __iter__(self) -> Iterator[Slice]:
         return iter([*self._sentinel, *self._waiting])
@@ -56,7 +56,7 @@ class Exhausted:
             self.discard(each)
 
     def depart(self, positions: PositionSet) -> None:
-        """Note that these positions are not held any more."""
+        """Note that these positions are no longer held."""
         if not self._watched:
             return
         if len(positions) > _FEW:
@@ -66,7 +66,7 @@ class Exhausted:
                 self._retire(each, position)
 
     def depart_up_to(self, last: Position) -> None:
-        """Note that no position up to this one is held any more."""
+        """Note that positions up to this one are no longer held."""
         for position in [position for position in self._watched if position <= last]:
             for each in list(self._watched[position]):
                 self._retire(each, position)

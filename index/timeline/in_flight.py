@@ -1,6 +1,6 @@
 """Entries in flight: handed out and perhaps not yet acknowledged, kept for a rewind.
 
-Invariants: every held entry that was appended is still there; dead ones go in a prune, at an amortised
+Invariants: every held entry that was appended is still there; a prune drops dead ones, at an amortised
 constant cost an entry.
 """
 
@@ -15,12 +15,12 @@ from tidegate.index.state.positions import Position, PositionSet
 
 _PRUNE_MIN = 4_096
 _PART_MIN = 1_024
-"""Fewer entries than this are not worth a set of positions of their own."""
+"""Fewer entries are not worth a set of positions of their own."""
 _LOOSE_MAX = 64
 
 
 class _Part(NamedTuple):
-    """Entries and their positions, so that no look-up goes entry by entry."""
+    """Entries and their positions, for look-ups in bulk."""
 
     entries: Entries
     positions: PositionSet
@@ -92,7 +92,7 @@ class InFlightEntries:
         raise ValueError("nothing in flight is held")
 
     def pop_all(self) -> list[Entries]:
-        """All entries, which are removed from here."""
+        """Take all entries out."""
         parts = self.parts()
         self._parts, self._loose = [], []
         self._count = 0

@@ -1,12 +1,21 @@
 """The heap of runs: pops entries in exact order from runs, unsorted chunks, packed blocks and whole slices.
 
-Every item has the key of its first entry, or a lower bound of it. Items other than runs are opened only when
-their key comes to the top: a slice becomes its blocks, a block is loaded, a chunk is sorted. A pop works on
-windows of several runs at once, because taking prefixes in turn degenerates to single entries where runs
-interleave.
+Every item has the key of its first entry, or a lower bound. Items other than runs are opened only when their
+key comes to the top: a slice becomes its blocks, a block is loaded, a chunk is sorted. A pop takes windows of
+several runs at once: where runs interleave, prefixes in turn would be single entries.
 
 Invariants: an item's key in the heap is not after its first entry; a run in the heap is not consumed; the
 heap knows its runs apart from its unopened items.
+
+Example, with due times for keys, at now = 50 and for 4 entries:
+
+    run A    10 20 30 60
+    run B    15 25 35
+    block C  40 45           not loaded
+
+Keys in the heap are 10, 15 and 40. `_gather` takes A and B, and meets C at 40: that becomes the fence. `_cut`
+stops A and B before 40: 10 20 30 and 15 25 35, six entries. `_shortened` keeps the first four: A gives 10 20,
+B gives 15 25. Both return to the heap, under 30 and 35. C was never loaded.
 """
 
 from __future__ import annotations
@@ -26,10 +35,10 @@ _WINDOW_MIN = 64
 _WINDOW_GROWTH = 8
 _MANY = 1_024
 _LEFT_SHARE = 16
-"""A pop of so many may leave a sixteenth of them to the next one."""
+"""A pop of so many may leave a sixteenth to the next one."""
 
 _OPENING_ENTRIES = 1_024
-"""To open an item takes as long as to examine so many entries."""
+"""Opening an item takes as long as examining so many entries."""
 
 
 class Unopened(Protocol):
@@ -41,7 +50,7 @@ class Unopened(Protocol):
         ...
 
     def open_item(self) -> Iterable[tuple[EntryKey, Item]]:
-        """The (key, item) pairs to put in its place."""
+        """The (key, item) pairs that replace it."""
         ...
 
 
@@ -51,7 +60,7 @@ Accept = Callable[[Taken], Entries]
 
 
 class RunHeap:
-    """A heapdict of runs and of items that become runs; another one of those to be loaded for that."""
+    """A heapdict of runs and of items that become runs; a second one of those in the store."""
 
     def __init__(self) -> None:
         self._heap: heapdict = heapdict()
@@ -108,7 +117,7 @@ class RunHeap:
         return key
 
     def open_next(self, before_ms: int) -> bool:
-        """Open the first item that is not in memory, if due before `before_ms`; True if there was one."""
+        """Open the first stored item, if due before `before_ms`; True if there was one."""
         if not self._stored:
             return False
         item, key = self._stored.peekitem()
@@ -120,25 +129,25 @@ class RunHeap:
     def pop_entries(self, now_ms: int, limit: int, scan_limit: int, accept: Accept) -> Entries:
         """Entries with deliver_at_ms <= now_ms in order, at most `limit` of those that `accept` lets through.
 
-        accept(taken): called with the consumed parts of runs, which together are the next entries; returns
-        the entries to hand out, in order.
+        accept(taken): called with the consumed parts of runs, together the next entries; returns the entries
+        to hand out, in order.
 
-        Stops after about `scan_limit` entries, or a 1,024th as many opened items: neither a long stretch of
-        dead ones nor many small blocks may stall.
-        Complexity: O(n log n) in the examined entries, plus a heap operation for each run in the window.
+        Stops after about `scan_limit` entries, or a 1,024th as many opened items, so that neither a long
+        stretch of dead entries nor many small blocks stall it. Complexity: O(n log n) in the examined
+        entries, plus a heap operation for each run in the window.
         """
         opened_before = self._opened
         popped: list[Entries] = []
         need = limit
         scanned = 0
-        # The next call gets the last few of many: they are not worth another look at all runs.
+        # The last few of many go to the next call: they are not worth another look at all runs.
         left_max = limit // _LEFT_SHARE if limit >= _MANY else 0
         while need > left_max and scanned + _OPENING_ENTRIES * (self._opened - opened_before) < scan_limit:
             try:
                 runs, fence = self._gather(now_ms, need)
             except Exception:
-                # Entries popped before a failing load count as handed out and must reach the caller,
-                # whatever the failure: the next call meets the error.
+                # Entries popped before a failing load count as handed out and must reach the caller; the next
+                # call meets the error.
                 if popped:
                     break
                 raise
@@ -197,7 +206,7 @@ def _cut(runs: list[Run], fence: EntryKey | None, now_ms: int, need: int) -> lis
     """The stop of each run at which the parts together are the next entries, `need` or fewer."""
     stops = [run.due_stop(now_ms) for run in runs]
     if fence is not None:
-        # Not the entry at the fence itself: a copy of it may come from there, and belongs to the same part.
+        # Without the entry at the fence: the item there may have a copy of it, and both belong to one part.
         stops = _bounded(runs, stops, fence, inclusive=False)
     if len(runs) == 1:
         return [(runs[0], min(stops[0], runs[0].at + need))]
@@ -214,7 +223,7 @@ def _cut(runs: list[Run], fence: EntryKey | None, now_ms: int, need: int) -> lis
 
 
 def _shortened(runs: list[Run], stops: list[int], need: int) -> list[int]:
-    """Stops that leave exactly `need` entries, or nearly if that is many, of the more that there are."""
+    """Lower the stops to exactly `need` entries, or nearly if that is many."""
     parts = [run.entries.part(run.at, max(run.at, stop)) for run, stop in zip(runs, stops, strict=True)]
     if need >= _MANY:
         at_ms = np.partition(np.concatenate([part.deliver_at_ms for part in parts]), need - 1)[need - 1]
@@ -224,7 +233,7 @@ def _shortened(runs: list[Run], stops: list[int], need: int) -> list[int]:
         ]
         if sum(stop - run.at for run, stop in zip(runs, before, strict=True)) >= need - need // _LEFT_SHARE:
             return before
-    # Few entries, or many in one millisecond, which only the whole key tells apart.
+    # Few entries, or many in one millisecond: only the whole key tells them apart.
     return _bounded(runs, stops, sort_entries(Entries.concat(parts)).key(need - 1))
 
 

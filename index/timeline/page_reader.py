@@ -1,11 +1,10 @@
 """All entries of one subscription at one moment, in order, a page at a time.
 
 The core's thread makes a reader, at the cost of a pointer a block; any other thread uses it. Staged entries
-are arrays that nobody changes, blocks are loaded from the store. Invariant: a page has every entry between
-its two keys at that moment, dead ones too, and none twice. Entries keep their keys through a persist, so that
-pages of later moments fit together: an entry that waits all the time for one time is in exactly one of them.
-Entries of moved positions are there at the times that hold for them, or not at all, for who compares times
-with those of the messages.
+are arrays that never change, blocks are loaded from the store. Invariant: a page has every entry between its
+two keys at that moment, also dead ones, each once. Entries keep their keys through a persist, so pages of
+later moments fit together: an entry that waits throughout, for one time, is in exactly one. Entries of moved
+positions have the times that hold, or are absent, for a caller that compares times with the messages'.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ FIRST_KEY: EntryKey = (-1, -1, -1)
 
 
 class Page(NamedTuple):
-    """Sorted entries; ``last``: the key up to which they go, None if nothing follows them."""
+    """Sorted entries; ``last``: the key up to which they go, None if nothing follows."""
 
     entries: Entries
     last: EntryKey | None
 
 
 class PageReader:
-    """The entries of an index, staged, in blocks, and moved; the latter only if `with_moved`."""
+    """The entries of an index: staged, in blocks, and with `with_moved` the moved ones."""
 
     def __init__(
         self,
@@ -54,7 +53,7 @@ class PageReader:
         self._with_moved = with_moved
 
     def after(self, key: EntryKey, limit: int, *, strict: bool) -> Page:
-        """About `limit` entries after `key`; memory is bounded by them and the blocks that overlap there.
+        """About `limit` entries after `key`; memory is bounded by these and the blocks that overlap there.
 
         Raises CorruptBlockError if a block cannot be read, perhaps because a persist has replaced it since;
         if not `strict`, such a block is skipped. Raises StorageError.
@@ -82,7 +81,7 @@ class PageReader:
             entries = self._moved.without(_later(entries, key))
             found = sort_entries(Entries.concat((found, entries)), unique=True)
         if complete_ms is not None:
-            # A repeat, as after UNACKNOWLEDGE, may leave fewer than `limit` of a part that goes on.
+            # Repeats, as after UNACKNOWLEDGE, may leave fewer than `limit` of a part with more to come.
             found, more = found.take(found.deliver_at_ms <= complete_ms), True
         if len(found) > limit:
             found, more = found.part(0, limit), True
@@ -100,7 +99,7 @@ def _later(entries: Entries, key: EntryKey) -> Entries:
 
 
 def _first(entries: Entries, limit: int) -> tuple[Entries, int | None]:
-    """The first `limit` or a few more, in any order, and up to when these are all; None if there are no more.
+    """The first `limit` or a few more, unordered, and the time up to which they are all; None at the end.
 
     Sorting all entries for each page would take long.
     """

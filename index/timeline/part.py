@@ -8,7 +8,7 @@ from tidegate.index.entries.entry import Entries
 
 
 class Part(NamedTuple):
-    """Entries in memory; first_ms, last_ms: bounds of their due times, None if nobody knows them."""
+    """Entries in memory; first_ms, last_ms: bounds of their due times, None if unknown."""
 
     entries: Entries
     first_ms: int | None = None
@@ -17,6 +17,6 @@ class Part(NamedTuple):
 
     @classmethod
     def of_sorted(cls, entries: Entries) -> Part:
-        """Of entries in their order, at least one."""
+        """Of sorted entries, at least one."""
         times_ms = entries.deliver_at_ms
         return cls(entries, int(times_ms[0]), int(times_ms[-1]), True)

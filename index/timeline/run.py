@@ -1,7 +1,7 @@
 """A run: an immutable sorted array of entries, consumed from its front.
 
-Invariants: the entries are sorted and without repeats; `at` only grows; entries before `at` were handed to
-the owner.
+Invariants: the entries are sorted and without repeats; `at` only grows; entries before `at` went to the
+owner.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Owner(Protocol):
     """The owner of a run, which must produce its entries again after a rewind."""
 
     in_flight: InFlightEntries
-    """Where what is still held of the consumed entries is kept."""
+    """Keeps the consumed entries that are still held."""
 
     def consumed(self, run: Run, count: int) -> None:
         """Note that `count` entries of the front of `run` were consumed."""

@@ -1,8 +1,8 @@
 """Slices and their blocks: the entries in the store, and how far they have been popped.
 
 An inactive slice is one item in the heap; an active one has its blocks as items; a block whose first entry is
-due is loaded and becomes a run. A slice whose blocks are all consumed is exhausted, and finished when none of
-its entries in flight is held any more.
+due is loaded and becomes a run. A slice whose blocks are all consumed is exhausted, and finished once none of
+its entries in flight is held.
 
 Invariants: the blocks of an inactive slice are untouched; an active slice's block is in the heap (itself or
 its run) unless it is consumed; a finished slice has no held entry.
@@ -207,7 +207,7 @@ class Slice:
             f"{descriptor} does not describe its block",
         )
         if self.finished:
-            return  # its held positions were added again and must be found elsewhere
+            return  # its held positions were added again, and must be found elsewhere
         sources.found.add(entries)
         if not self.active:
             sources.coming.add(entries)

@@ -1,4 +1,4 @@
-"""The places of entries, as a `check()` finds them on its walk."""
+"""The places of entries, as found by the walk of a `check()`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidegate.index.state.positions import PositionSet
 
 
 class Sources:
-    """Collects, on a walk, the places of entries: in the heap, in a source, still to be popped.
+    """Collects the places of entries: in the heap, in a source, still to be popped.
 
     found: positions that a source has.
     coming: positions that will be popped without a rewind.
@@ -22,11 +22,11 @@ class Sources:
         self.coming = PositionSet()
 
     def reach(self, item: object) -> EntryKey | None:
-        """The key of an item that the walk has reached; None if it is not in the heap."""
+        """The key of an item that the walk has reached; None if the heap lacks it."""
         return self._in_heap.pop(item, None)
 
     def forget(self, positions: PositionSet) -> None:
-        """Let nothing count that was found of these positions until now."""
+        """Discard everything found of these positions so far."""
         self.found.difference_update(positions)
         self.coming.difference_update(positions)
 

@@ -31,7 +31,7 @@ _NO_ROWS = np.empty((3, 0), dtype=np.int64)
 class Chunk:
     """Unsorted entries with a known minimum deliver_at_ms.
 
-    Small additions are copied together: one array for each would take ten times the memory of its entries.
+    Small additions are copied together: an array for each would take ten times the memory of its entries.
     """
 
     __slots__ = ("_buffer", "_buffered", "_parts", "_staging", "count", "first_ms", "last_ms")
@@ -90,7 +90,7 @@ class Staging:
         self._held = held
         self._chunk_entries = chunk_entries
         self._open_chunk: Chunk | None = None
-        self._chunks: dict[Chunk, None] = {}  # these two keep their order, so that a simulation is repeatable
+        self._chunks: dict[Chunk, None] = {}  # both keep their order, so that a simulation is repeatable
         self._runs: dict[Run, None] = {}
         self.in_flight = InFlightEntries()
         self.removals = 0
@@ -98,7 +98,7 @@ class Staging:
         self._waiting = 0
 
     def __len__(self) -> int:
-        """Entries in memory, also those in flight and dead ones."""
+        """Entries in memory, also dead ones and those in flight."""
         return self._waiting + len(self.in_flight)
 
     def add_unsorted(self, entries: Entries) -> None:
@@ -124,8 +124,8 @@ class Staging:
             self._heap.push_run(run)
 
     def sorted_run(self, chunk: Chunk) -> Run:
-        """Turn a chunk into a run (the heap does the exchange)."""
-        # First, because it may run out of memory: the entries are in one of the two at any time.
+        """Turn a chunk into a run (the heap exchanges the two)."""
+        # First, because it may run out of memory: the entries are always in one of the two.
         run = Run(sort_entries(Entries.concat(chunk.parts()), unique=True), self)
         self._chunks.pop(chunk, None)
         if chunk is self._open_chunk:
@@ -154,7 +154,7 @@ class Staging:
         return [part for chunk in self._chunks for part in chunk.parts()] + [run.left() for run in self._runs]
 
     def outline(self) -> list[Part]:
-        """As `parts`, with what is known of their times."""
+        """As `parts`, with the known bounds of their times."""
         found = [
             Part(part, chunk.first_ms, chunk.last_ms) for chunk in self._chunks for part in chunk.parts()
         ]
@@ -167,10 +167,10 @@ class Staging:
             self.add_unsorted(part)
 
     def leave_heap(self) -> None:
-        """Remove every item from the heap and release the entries; the staging is not used afterwards.
+        """Remove every item from the heap and release the entries; nobody uses the staging afterwards.
 
         Chunks and runs refer to their staging. Uncleared, their entries would stay in memory until the
-        garbage collector walks all objects, which becomes rarer the fewer objects are made.
+        garbage collector walks all objects, the more rarely the fewer objects are made.
         """
         for chunk in self._chunks:
             self._heap.discard(chunk)
@@ -181,7 +181,7 @@ class Staging:
         self._open_chunk = None
 
     def absorb(self, other: Staging) -> None:
-        """Take over everything of `other`, which is not used afterwards."""
+        """Take over everything of `other`, which nobody uses afterwards."""
         self.removals = min(self.removals, other.removals)
         parts = other.waiting()
         other.leave_heap()
@@ -193,7 +193,7 @@ class Staging:
     def check(self, sources: Sources, counts: Callable[[Entries], BoolArray] | None = None) -> None:
         """Raise CheckError if an invariant does not hold; add the staged entries to `sources`.
 
-        counts: which of them, if not all.
+        counts: selects among the entries; None for all.
         """
         parts = self.parts()
         require(sum(map(len, parts)) == len(self), f"staging counts {len(self)} entries")

@@ -2,12 +2,12 @@
 
 The core's thread takes an outline, at the cost of a pointer a block; any other thread counts. Invariants:
 - entries in memory are counted one by one, sorted ones by a search. Each held entry is in memory or in a
-  block, so if there are as many of both as are held, each is held once, and nobody looks them up;
-- a block within one bucket counts by its descriptor; one that straddles a border counts by what `Borders`
-  remembers of it, is decoded while that is cheap, else its entries are spread over its time;
-- an entry of a moved position counts at the time that holds for it, from memory;
-- a count is off by `Tide.inexact` at most, and exact if that is 0: the total of held entries is known, so
-  that stored entries that are no longer held, or not at their own times, show as the difference.
+  block: if memory and blocks have as many as are held, each is held once, and no look-up is needed;
+- a block within one bucket counts by its descriptor; one across an edge counts by the memory of `Borders`, is
+  decoded while that is cheap, else its entries are spread evenly over its time;
+- an entry of a moved position counts at the time that holds, from memory;
+- a count is off by `Tide.inexact` at most, and exact if that is 0: the total of held entries is known, so the
+  difference shows stored entries that are no longer held, or not at their own times.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _Piece = TypeVar("_Piece", Int64Array, npt.NDArray[np.uint32])
 EXACT_MAX = 1 << 20
 """Up to so many stored entries a tide is exact; decoding 65,536 takes about a millisecond."""
 DECODED_MAX = 1 << 18
-"""Beyond, so many are decoded for one tide, less `READ_COST` for each block."""
+"""Beyond, a tide decodes so many, less `READ_COST` for each block."""
 READ_COST = 1 << 12
-"""To read a block takes as long as to decode so many entries."""
+"""Reading a block takes as long as decoding so many entries."""
 BORDERS_MAX = 1 << 14
 PIECE = 1 << 16
-"""The number of entries in memory of one count; their times fit into the processor's cache."""
+"""Entries in memory of one count; their times fit into the processor's cache."""
 SPAN_MAX_MS = 1 << 32
 """Within such a span, 49 days, times are counted in 32 bits, in half the time."""
 PAIRS_MAX = 1 << 12
@@ -52,7 +52,7 @@ class Frozen(NamedTuple):
 
 
 class Borders:
-    """Counts of a block's entries due before a border, remembered from one tide to the next.
+    """Counts of a block's entries due before an edge, kept from one tide to the next.
 
     Blocks never change. At most `maximum` counts stay, some 200 bytes each; the oldest go first. One thread
     at a time.
@@ -81,7 +81,7 @@ class Borders:
         edges: Sequence[int],
         counts: Sequence[int],
     ) -> None:
-        """Remember them."""
+        """Keep these counts."""
         for edge, count in zip(edges, counts, strict=True):
             self._counts[subscription_id, slice_id, block, edge] = count
         while len(self._counts) > self._maximum:
@@ -149,10 +149,10 @@ class Outline:
         inexact = 0
         if self._moved or _size(parts) + stored != len(self._held):
             held = self._held_of([part.entries for part in parts])
-            inexact = abs(len(held) + stored - len(self._held))  # stored entries that are held no more
+            inexact = abs(len(held) + stored - len(self._held))  # stored entries that are no longer held
             parts = [Part(held)]
         elif self._in_order is not None and len(self._in_order) + _size(self._unfrozen) == _size(parts):
-            # All that were frozen are here once and held, so they are those that the persist has sorted.
+            # If all frozen entries are here once and held, they are those that the persist has sorted.
             counts += _counts(list(map(self._in_order.index_of, edges.tolist())), len(self._in_order))
             parts = self._unfrozen
         if inexact and stored <= EXACT_MAX:
@@ -194,7 +194,7 @@ class Outline:
     def find(self, positions: PositionSet) -> Entries:
         """The entries of these positions, once each, sorted; reads each block that may have one.
 
-        Those of moved positions have the times that hold. Raises the errors of `tide`.
+        Moved positions have the times that hold. Raises the errors of `tide`.
         """
         moved = self._moved.entries()
         moved = moved.take(positions.contains(moved))
@@ -202,7 +202,7 @@ class Outline:
         return sort_entries(Entries.concat((moved, self.find_own(unmoved))), unique=True)
 
     def find_own(self, positions: PositionSet) -> Entries:
-        """As `find`, with the messages' own times; without entries that were never here with these."""
+        """As `find`, with the messages' own times; without entries that never had these here."""
         ledgers = positions.ledgers()
         parts = [part.entries for part in self._parts]
         found = [part.take(positions.contains(part)) for part in parts]
@@ -218,7 +218,7 @@ class Outline:
     def _held_of(self, parts: Sequence[Entries]) -> Entries:
         """The held entries of these and the moved ones, each once; repeats may differ by rounding only.
 
-        A piece at a time, because the making of a bitmap keeps all other threads waiting.
+        A piece at a time, because making a bitmap keeps all other threads waiting.
         """
         kept, seen, repeated = [], PositionSet(), False
         own = map(self._moved.without, _in_pieces(parts))
@@ -287,9 +287,9 @@ def _count(parts: Sequence[Part], edges: Int64Array) -> Int64Array:
 
 
 def _count_near(parts: Sequence[Int64Array], origin_ms: int, step_ms: int, buckets: int) -> Int64Array:
-    """How many times are in each bucket: steps from the origin on, less than `SPAN_MAX_MS` all of them.
+    """The number of times in each bucket of `step_ms` from the origin on, all within `SPAN_MAX_MS`.
 
-    In 32 bits, and two times together: a count of pairs takes half the time of a count of times.
+    In 32 bits, and two times together: counting pairs takes half the time.
     """
     in_pairs = buckets * buckets <= PAIRS_MAX
     counts = np.zeros(buckets * buckets if in_pairs else buckets, dtype=np.int64)
@@ -320,7 +320,7 @@ def _counts(below: Sequence[int], total: int) -> Int64Array:
 
 
 def _pieces(parts: Sequence[Int64Array], piece: _Piece) -> Iterator[_Piece]:
-    """The times of all parts, cast, in one array again and again; the caller may overwrite it."""
+    """The times of all parts, cast, in one reused array; the caller may overwrite it."""
     count = 0
     for times_ms in parts:
         start = 0

@@ -1,15 +1,27 @@
 """The timeline of one subscription: the due times of all entries, staged or stored.
 
 New entries are staged; a persist freezes the staged entries and replaces them by runs of blocks in slices.
-All of them, staged, frozen and stored, are items of one heap, which pops them in exact order. Called by the
-core's thread only. Nothing here writes the store, or reads it except to load a block that is due. Callers
-that hand out ask it directly; all else that changes it goes through `Changes` or `Upkeep`.
+Staged, frozen and stored entries are items of one heap, which pops them in exact order. Called by the core's
+thread only. Nothing here writes the store, and only the load of a due block reads it. Callers that hand out
+ask the timeline directly; all other changes come through `Changes` or `Upkeep`.
+
+Example, with due times in seconds and slices of 60 s:
+
+    add 130, 70, 62         staging: chunk {130 70 62}
+    persist                 frozen, sorted and split: slice 1 has a run of 62 70, slice 2 one of 130
+    add 65                  staging: chunk {65}; the heap has slice 1 at 62, the chunk at 65, slice 2 at 130
+    pop_due at 71           slice 1 opens into its block, the block loads, the chunk sorts: 62 65 70
+    acknowledge 62 65 70    slice 1 has no held entry: finished
+    persist                 drops slice 1 with one range delete
+
+A second persist between add 65 and pop_due would have written a second run, of 65, into slice 1: compactions
+merge such runs once a slice has `merge_runs` of them.
 
 Invariants (walked by `check`): every held position is in staging, in frozen staging, or in a block of an
 unfinished slice, unless a block is corrupt and its audit is still to come; everything in the heap belongs to
 one of them; the listener knows of each change of `next_load_ms`. A second copy of an entry, left over from
-before an UNACK, is equal to the first, unless a broker with levels has rounded it anew: then the position
-comes out once, at the earlier time, which is not before the message's own.
+before an UNACK, equals the first, unless a broker with levels has rounded it anew: then the position comes
+out once, at the earlier time, which is not before the message's own.
 """
 
 from __future__ import annotations
@@ -45,11 +57,11 @@ _BLOCK_MEMORY_BYTES = 600
 _STALE_MOVED_MAX = 4_096
 
 Exchanged = Mapping[SliceId, tuple[list[int], list[BlockDescriptor]]]
-"""What replaces what, by slice: ids of the blocks removed, the blocks added."""
+"""Exchanged blocks by slice: ids of those removed, descriptors of those added."""
 
 
 class Listener(Protocol):
-    """The listener to a timeline."""
+    """Hears of a timeline's changes."""
 
     def next_load_changed(self) -> None:
         """`next_load_ms` has changed."""
@@ -76,16 +88,17 @@ class Timeline:
         self._staging = self._new_staging()
         self._frozen: Staging | None = None
         self._moved = self._new_staging()
-        """Entries of moved positions at the times that hold, and at some that held before. No slice has them:
-        what slices have stays true when they are not moved any more."""
+        """Entries of moved positions, at the times that hold and some that held before. No slice has these
+        entries: slices keep the messages' own times, which hold again when a move ends.
+        """
         self._slices: dict[SliceId, Slice] = {}
         self._touched: dict[Slice, None] = {}
-        """Active slices of which something was consumed since they were last looked at."""
+        """Active slices with something consumed since the last look."""
         self._exhausted = Exhausted()
         self._finished_entries = 0
         self._finished_since_ms: int | None = None
         self._crowded: heapdict = heapdict()
-        """Slices that have too many runs, those with most first, then those that are due first."""
+        """Slices with too many runs, the most runs first, then the earliest."""
 
     # ---- entries
 
@@ -101,7 +114,7 @@ class Timeline:
             self._renew_moved()
 
     def _renew_moved(self) -> None:
-        """Stage the moved entries anew when most of those staged count no more. O(1) amortised."""
+        """Stage the moved entries anew when most staged ones no longer count. O(1) amortised."""
         moved = self._holding.moved
         if len(self._moved) <= 2 * len(moved) + _STALE_MOVED_MAX:
             return
@@ -120,11 +133,11 @@ class Timeline:
     def pop_due(self, now_ms: int, limit: int) -> Entries:
         """Hand out entries with deliver_at_ms <= now_ms, in (deliver_at_ms, ledger_id, entry_id) order.
 
-        At most `limit` are handed out, and are in flight from then on. Fewer means that no more are due,
-        unless `next_due_ms() <= now_ms` still: then call again. (To bound the pause, one call looks at a
-        limited number of entries and blocks, and may leave the last few of a `limit` of a thousand or more
-        where several runs overlap.) Raises StorageError if a block cannot be read, BlockAwayError if it has
-        not arrived yet; nothing is lost then.
+        At most `limit`, which are in flight from then on. Fewer means that no more are due, unless
+        `next_due_ms() <= now_ms` still: then call again. (To bound the pause, one call looks at a limited
+        number of entries and blocks, and may leave the last few of a `limit` of a thousand or more where
+        several runs overlap.) Raises StorageError if a block cannot be read, BlockAwayError if it has not
+        arrived yet; nothing is lost then.
         """
         if limit <= 0:
             return Entries.empty()
@@ -134,19 +147,19 @@ class Timeline:
             self.finish_slices()
 
     def next_due_ms(self) -> int | None:
-        """Due time of the earliest entry not in flight, or a lower bound of it; None if there is none."""
+        """Due time of the earliest entry not in flight, or a lower bound; None without one."""
         key = self._heap.first_key()
         return None if key is None else key[0]
 
     def next_load_ms(self) -> int | None:
-        """Due time of the earliest entry that is not in memory, or a lower bound of it; None without one."""
+        """Due time of the earliest entry that is not in memory, or a lower bound; None without one."""
         key = self._heap.first_stored_key()
         return None if key is None else key[0]
 
     def load_next(self, now_ms: int) -> None:
-        """Load the next block that is due within the prefetch time, unless it is absent.
+        """Load the next block due within the prefetch time, unless it is absent.
 
-        Loads none while enough entries to pop are in memory: a week's overdue entries without consumers, or
+        Loads none while memory has enough entries to pop: a week's overdue entries without consumers, or
         entries all due at one instant, must not be loaded all at once.
         """
         in_memory = self._heap.entries_in_runs - self._moved.entries_in_runs
@@ -170,7 +183,7 @@ class Timeline:
         self._tell_next_load()
 
     def clear(self) -> set[SliceId]:
-        """Forget everything; returns the slices that there were."""
+        """Forget everything; returns the slices until now."""
         self._staging.leave_heap()
         self._staging = self._new_staging()
         self._moved.leave_heap()
@@ -188,7 +201,7 @@ class Timeline:
         return gone
 
     def _accept(self, taken: Taken) -> Entries:
-        """Entries of consumed parts to hand out, in order. Their owners keep all held entries."""
+        """The entries to hand out of consumed parts, in order. Their owners keep all held entries."""
         by_owner: dict[InFlightEntries, list[Entries]] = {}
         for run, part in taken:
             run.owner.consumed(run, len(part))
@@ -212,17 +225,17 @@ class Timeline:
     # ---- finishing slices
 
     def depart(self, positions: PositionSet) -> None:
-        """Note that these positions are not held any more. Call it before `finish_slices`."""
+        """Note that these positions are no longer held. Call it before `finish_slices`."""
         self._exhausted.depart(positions)
 
     def depart_up_to(self, last: Position) -> None:
-        """Note that no position up to this one is held any more. Call it before `finish_slices`."""
+        """Note that positions up to this one are no longer held. Call it before `finish_slices`."""
         self._exhausted.depart_up_to(last)
 
     def finish_slices(self) -> None:
         """Find slices without held entries, after a change that may have finished one.
 
-        O(1) amortised for each position that departs.
+        O(1) amortised for each departed position.
         """
         self._renew_moved()
         held, departed = self._holding.held, self._holding.departed
@@ -281,7 +294,7 @@ class Timeline:
 
     @property
     def finished_since_ms(self) -> int | None:
-        """Since when finished slices have waited for a persist to drop them; None without one."""
+        """Since when finished slices have waited for a persist; None without one."""
         return self._finished_since_ms
 
     # ---- persisting
@@ -319,7 +332,7 @@ class Timeline:
             self._frozen = None
 
     def drops_finished(self) -> None:
-        """Note that a persist begins which drops all finished slices: they are no reason for another one."""
+        """Note that a persist begins, which drops all finished slices: they are no reason for another one."""
         self._finished_entries = 0
 
     def restore(self, slices: dict[SliceId, list[BlockDescriptor]]) -> None:
@@ -354,7 +367,7 @@ class Timeline:
     # ---- compacting
 
     def first_crowded(self) -> Crowding | None:
-        """The crowding of the slice that most needs compacting; None if no slice does. O(1)."""
+        """The slice most in need of compaction; None if no slice needs any. O(1)."""
         if not self._crowded:
             return None
         crowding: Crowding = self._crowded.peekitem()[1]
@@ -389,7 +402,7 @@ class Timeline:
         return tasks
 
     def descriptors(self, slice_id: SliceId) -> tuple[BlockDescriptor, ...]:
-        """The blocks of a slice; none if it is not there."""
+        """The blocks of a slice; none if it is missing."""
         each = self._slices.get(slice_id)
         return () if each is None else each.descriptors
 

@@ -191,3 +191,16 @@ def test_a_dense_run_among_sparse_ones_is_popped_in_one_round() -> None:
 
     assert len(heap.pop_entries(FOREVER_MS, 5_000, FOREVER_MS, counted)) >= 4_600
     assert rounds <= 2
+
+
+def test_the_worked_example_of_the_module() -> None:
+    heap = RunHeap()
+    for first, *rest in ((10, 20, 30, 60), (15, 25, 35)):
+        keeper = Keeper((due, 1, due) for due in (first, *rest))
+        heap.push_run(Run(keeper.entries, keeper))
+    block = Keeper([(40, 1, 40), (45, 1, 45)])
+    heap.push((40, 1, 40), block)
+    popped = heap.pop_entries(50, 4, 1 << 20, everything)
+    assert popped.deliver_at_ms.tolist() == [10, 15, 20, 25]
+    assert sorted(key[0] for _, key in heap.items()) == [30, 35, 40]
+    assert not block.opened

@@ -178,7 +178,7 @@ def test_a_few_bytes_that_say_they_are_many_entries_are_not_unpacked(compress: b
     many = Entries(*np.zeros((3, 1 << 20), dtype=np.int64))
     packed = pack_entries(many, compress=compress)
     assert len(packed) < 100
-    with pytest.raises(CorruptRecordError, match="1048576 entries where 65536 can be"):
+    with pytest.raises(CorruptRecordError, match="1048576 entries where at most 65536 fit"):
         decode_block(wrap(keys.BLOCK, bytes(32) + packed))
     with pytest.raises(CorruptRecordError, match="1048576 entries"):
         decode_entries(wrap(keys.JOURNAL, packed))
