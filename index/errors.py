@@ -88,7 +88,7 @@ class LostCommitsError(StorageError):
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(
             f"the store in {path} has lost durable data ({reason}): look at the disk; the daemon begins "
-            "anew, and the lost data comes from index logs or the topics again"
+            "anew, and lost data is restored from index logs or read from the topics again"
         )
 
 

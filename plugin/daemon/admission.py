@@ -1,21 +1,21 @@
 """The rate at which entries come in while spilling is behind: smooth, so that no reader waits long.
 
 The *level* is the memory of entries that are in no slice yet. Below the soft bound everything is read at
-once. From there on, reading is paced to the drain rate: twice the rate at the soft bound, the rate half-way,
-nothing at the hard bound. So the level settles between the bounds, where as much comes in as goes out, and a
-broker sees a slower daemon instead of a stopped one. RocksDB delays writes in the same way. The bytes read
-are paid from a token bucket, which fills at this changing rate.
+once. Above, reading is paced to the drain rate: twice the rate at the soft bound, the rate half-way, nothing
+at the hard bound. So the level settles between the bounds, and a broker sees a slower daemon instead of a
+stopped one. RocksDB delays writes in the same way. The bytes read are paid from a token bucket, which fills
+at this changing rate.
 
 Pure: the caller tells the level and the time, and makes the pauses. Invariants: a pause is at most
-``PAUSE_MAX_S``, after which the caller asks again; at the hard bound nothing is let through, whatever was
-measured; no pause makes a later one longer.
+``PAUSE_MAX_S``, after which the caller asks again; at the hard bound nothing passes, whatever was measured;
+no pause makes a later one longer.
 """
 
 from __future__ import annotations
 
 import math
 
-PAUSE_MIN_S = 0.002  # less is not worth a timer: it is added to the next pause
+PAUSE_MIN_S = 0.002  # less is not worth a timer: the next pause includes it
 PAUSE_MAX_S = 0.020
 SLACK_S = 0.020  # timers come late: at most this much lateness is recovered
 SMOOTHING_S = 1.0
@@ -52,11 +52,11 @@ class Admission:
 
     @property
     def stopped(self) -> bool:
-        """True while nothing is let through."""
+        """True while nothing may pass."""
         return self.level_bytes >= self._hard_bytes
 
     def tell(self, level_bytes: int, now_ns: int) -> None:
-        """Set the level, which also shows the drain rate. To be called often."""
+        """Set the level, which also shows the drain rate. Call often."""
         if self._told_ns is not None and self._told_bytes >= self._soft_bytes and now_ns > self._told_ns:
             passed_s = (now_ns - self._told_ns) / _NS
             drained = max(0, self.level_bytes - level_bytes) / passed_s
@@ -72,7 +72,7 @@ class Admission:
         self._credit_bytes -= size_bytes
 
     def pause_s(self, now_ns: int) -> float:
-        """The wait before the next read, 0 for none. After the wait, ask again."""
+        """The wait before the next read, 0 for none. Then ask again."""
         passed_s = max(0, now_ns - self._asked_ns) / _NS
         self._asked_ns = now_ns
         rate = self._bytes_per_s()

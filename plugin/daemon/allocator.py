@@ -1,8 +1,8 @@
 """Limits for the allocator and the garbage collector of the process.
 
-glibc raises the size above which it maps memory separately as soon as the process has freed one large array;
-later arrays of megabytes then come from the heap, and a heap with holes does not shrink. Fixed limits keep
-the memory of a daemon that spills for days where it was after the first minute.
+Once the process has freed one large array, glibc raises the size above which it maps memory separately; later
+arrays of megabytes then come from the heap, and a heap with holes does not shrink. With fixed limits, a
+daemon that spills for days keeps the memory of its first minute.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _COLLECT_AFTER = (10_000, 20, 100)
 
 
 def give_back_memory() -> None:
-    """Set the limits for this process, unless its C library is not glibc and has none."""
+    """Set the limits for this process, unless its C library is not glibc."""
     if platform.libc_ver()[0] != "glibc":
         return
     mallopt = ctypes.CDLL(None).mallopt
@@ -39,7 +39,7 @@ def collect_nothing_yet() -> None:
 
 
 def collect_rarely() -> None:
-    """Exempt all live objects from collection, and walk only young ones, except once in a very long time.
+    """Exempt all live objects from collection, and walk only young ones, but for once in a very long time.
 
     A full collection stops every thread while it walks all objects, up to a second with a thousand
     subscriptions. Imports and the index leave next to no cycles, so rare collection loses nothing.

@@ -2,11 +2,11 @@
 
 Invariants:
 
-- a change is written before it is answered, also one that failed halfway or met the daemon's end; a dry run
-  is none;
+- a change is written before its answer, also one that failed halfway or met the daemon's end; a dry run is
+  none;
 - each line begins on a line of its own, also after a torn one;
 - all files together have at most the set size, the oldest lines go first; only the owner can read them;
-- a failed write is counted and logged, and neither undoes a change nor suppresses its answer;
+- a failed write is counted and logged; the change and its answer stay;
 - a line has no secret: a role, not the token that proves it.
 """
 
@@ -152,7 +152,7 @@ class AuditLog:
 
 
 def _why(answer: Mapping[str, Any]) -> object:
-    """The reason that not all is done, of the whole or of its first part that has one."""
+    """The reason that something is not done, of the whole or of the first part with a reason."""
     parts = (one.get("why") for one in answer.get("subscriptions", ()))
     return answer.get("why") or next((why for why in parts if why), None)
 

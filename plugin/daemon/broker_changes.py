@@ -1,14 +1,14 @@
-"""Changes of waiting messages that the broker decides about: asked of it, durable before they are answered.
+"""Changes of waiting messages decided by the broker, and durable before their answer.
 
-The broker decides, because it may hand a message out at any moment. ``Cancelling`` and ``Rescheduling``
-have the question, and the index's part of the answer. Invariants:
+The broker decides, because it may hand a message out at any moment. ``Cancelling`` and ``Rescheduling`` have
+the question, and the index's part of the answer. Invariants:
 
-- ``done`` is answered when Pulsar has stored the change, so that the next owner has it without a daemon, and
-  it is in the journal, and in the index log where there is one;
-- a stream that ends, or a broker that cannot decide or store yet, leaves its share to the next
-  one: earlier answers still count, see ``answered``;
+- ``done`` is answered once Pulsar has stored the change, so that the next owner has it without a daemon, and
+  journal and index log (if any) have it, too;
+- a stream that ends, or a broker that cannot decide or store yet, leaves its share to the next one: earlier
+  answers still count, see ``answered``;
 - once a broker has, or may have, changed a part, the answer has counts: a failure leaves the rest undecided;
-- where no broker serves the subscription nothing is decided.
+- without a broker of the subscription nothing is decided.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tidegate.plugin.wire.messages import Decided, Message, Standing
 
 SCHEMA = 1
 PATIENCE_S = 10.0
-LOOK_PATIENCE_S = 1.0  # for who only wants to know
+LOOK_PATIENCE_S = 1.0  # for a caller that only wants to know
 AGAIN_FIRST_S = 0.005
 AGAIN_S = 0.1
 LOG_AGAIN_S = 0.02
@@ -49,7 +49,7 @@ WantedT = TypeVar("WantedT")
 
 
 class Owner(Protocol):
-    """The engine, as far as these changes need it."""
+    """The engine's part in these changes."""
 
     @property
     def storage_failing(self) -> bool:
@@ -57,24 +57,26 @@ class Owner(Protocol):
         ...
 
     def when_durable(self, token: int, tell: Callable[[StorageError | None], None]) -> None:
-        """Call `tell` once everything up to `token` is durable, or with the error if that fails first."""
+        """Call `tell` once everything up to `token` is durable, or with the error of an earlier failure."""
         ...
 
     def acknowledge_cancelled(self, stream: Stream, positions: PositionSet) -> int | None:
-        """The broker has cancelled these; the token that is durable when that is. None if the index does not
-        believe this stream, or met a bug, over which the stream has ended."""
+        """Note that the broker has cancelled these; returns the token of that.
+
+        None if the index does not believe this stream, or met a bug, which has ended the stream.
+        """
         ...
 
     def moved(self, stream: Stream, entries: Entries) -> int | None:
-        """The broker has moved these; a token as of ``acknowledge_cancelled``."""
+        """Note that the broker has moved these; a token as of ``acknowledge_cancelled``."""
         ...
 
     def after_last_words(self, stream: Stream, then: Callable[[], None]) -> None:
-        """Call `then` when all news of the subscription is in its log, or soon."""
+        """Call `then` once the subscription's log has all its news, or soon."""
         ...
 
     def is_logged(self, stream: Stream, at_ns: int) -> bool:
-        """True if the subscription's log has all that was written up to then, or there is none."""
+        """True if the subscription's log has everything written up to then, or there is none."""
         ...
 
 
@@ -88,11 +90,11 @@ class Outcome:
     unknown: PositionSet = field(default_factory=PositionSet)
     undecided: PositionSet = field(default_factory=PositionSet)
     why: str = ""
-    """Why some are undecided."""
+    """The reason that some are undecided."""
     no_room: bool = False
-    """That is why: the broker has decided."""
+    """True if that is the reason: the broker has decided."""
     store_failed: bool = False
-    """That is why: the broker has decided, and the journal does not know."""
+    """True if that is the reason: the broker has decided, and the journal does not know."""
 
 
 class BrokerChanges(ABC, Generic[WantedT]):
@@ -100,9 +102,9 @@ class BrokerChanges(ABC, Generic[WantedT]):
 
     WHAT: ClassVar[str]
     VERSION: ClassVar[int]
-    """Of the protocol, the first in which a broker is asked."""
+    """The first version of the protocol that asks a broker."""
     ACKNOWLEDGES: ClassVar[bool]
-    """Whether what it changes is acknowledged, if the broker is asked once more."""
+    """True if the broker acknowledges what it changes, when asked once more."""
     WHY_UNSTORED: ClassVar[str]
     WHY_NO_ROOM: ClassVar[str]
 
@@ -113,7 +115,7 @@ class BrokerChanges(ABC, Generic[WantedT]):
         self._owner = owner
         self.questions: Questions[Decided] = Questions()
 
-    # ---- what the kinds differ in
+    # ---- differences of the kinds
 
     @abstractmethod
     async def _prepare(
@@ -140,8 +142,10 @@ class BrokerChanges(ABC, Generic[WantedT]):
 
     @abstractmethod
     def _learn(self, stream: Stream, positions: PositionSet, wanted: WantedT) -> int | None:
-        """Note changed positions in the index. Returns the token that covers them, None if the index does not
-        believe this stream, or the stream has failed over it."""
+        """Note changed positions in the index; returns the token that covers them.
+
+        None if the index does not believe this stream, or the stream has failed over it.
+        """
         ...
 
     # ---- requests
@@ -155,7 +159,7 @@ class BrokerChanges(ABC, Generic[WantedT]):
         if not isinstance(dry_run, bool):
             raise UserError("dry_run must be true or false")
         indexes = of_partition(named(self._catalog, *name_of(request)), partition)
-        # Those without a broker last, such as ended segments: they leave all that they are asked undecided.
+        # Those without a broker last, such as ended segments: they leave their share undecided.
         indexes.sort(
             key=lambda index: (
                 self._ownership.get(index.name) is None,
@@ -230,7 +234,7 @@ class BrokerChanges(ABC, Generic[WantedT]):
     ) -> Outcome:
         outcome, left = outcome or Outcome(), positions
         before, why = outcome.undecided, outcome.why
-        answered = PositionSet()  # changed by a former answer, and not known to last
+        answered = PositionSet()  # changed by a former answer, and perhaps not to last
         was_asked = False
         until_ns = self._until_ns(patience_s)
         pause_s = AGAIN_FIRST_S
@@ -312,14 +316,16 @@ class BrokerChanges(ABC, Generic[WantedT]):
         known = changed
         for one in (acknowledged, too_late):
             known.update(one)
-        # A next owner that has not read them yet does not know them, and they are changed perhaps.
+        # A next owner that has not read them yet does not know them; perhaps they are changed.
         decided.difference_update(answered.difference(known))
         outcome.unknown.update(decided.difference(known))
         return decided
 
     async def _made_durable(self, stream: Stream, positions: PositionSet, wanted: WantedT) -> bool:
-        """Note the broker's changes in the index; true if they are durable, and in the log. Raises
-        ``StorageError`` if the store fails."""
+        """Note the broker's changes in the index; true if they are durable, and in the log.
+
+        Raises ``StorageError`` if the store fails.
+        """
         if not positions:
             return True
         if self._ownership.get(stream.name) is not stream:
@@ -336,7 +342,7 @@ class BrokerChanges(ABC, Generic[WantedT]):
             raise error
 
     async def _in_log(self, stream: Stream, durable_ns: int) -> bool:
-        """True once everything durable at `durable_ns` is in the index log, which the next owner reads."""
+        """True once the index log, read by the next owner, has everything durable at `durable_ns`."""
         shipped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def then() -> None:
@@ -360,7 +366,7 @@ def _positions(request: dict[str, object]) -> PositionSet:
     try:
         positions = PositionSet.deserialize(base64.b64decode(text, validate=True))
     except (binascii.Error, TidegateIndexError, ValueError, IndexError) as error:
-        raise UserError(f"positions are no set in base64: {error}") from error
+        raise UserError(f"positions must be a set in base64: {error}") from error
     if not 0 < len(positions) <= POSITIONS_MAX:
         raise UserError(f"{len(positions)} positions, and 1 to {POSITIONS_MAX} can be in one request")
     return positions

@@ -1,7 +1,7 @@
-"""The connected brokers, by the names that they give.
+"""The connected brokers, by their own names.
 
 Invariants: a name has one connection; a newer one ends the older, after the older one's data is applied; the
-memory of past clients is bounded, whatever names they gave.
+memory of past clients is bounded, whatever their names.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Brokers:
         return self._connected
 
     def greet(self, connection: Link, hello: Hello) -> None:
-        """A broker has said HELLO. Raises ``ProtocolError`` for a bad name, or for too many brokers."""
+        """Note a broker's HELLO. Raises ``ProtocolError`` for a bad name, or for too many brokers."""
         if len(hello.name.encode()) > NAME_BYTES_MAX or len(hello.product.encode()) > NAME_BYTES_MAX:
             raise ProtocolError(ErrorCode.MALFORMED, f"HELLO has a name of more than {NAME_BYTES_MAX} bytes")
         previous = self._connected.get(hello.name)
         if previous is None and len(self._connected) >= BROKERS_MAX:
-            raise ProtocolError(ErrorCode.BUSY, f"{BROKERS_MAX} brokers are connected, more cannot be")
+            raise ProtocolError(ErrorCode.BUSY, f"{BROKERS_MAX} brokers are connected, the maximum")
         self._connected[hello.name] = connection
         if previous is not None:
             self._log.warning("broker connected again, its old connection is closed", broker=hello.name)
@@ -59,7 +59,7 @@ class Brokers:
             del self._remembered[next(iter(self._remembered))]
 
     def gone(self, connection: Link, unclosed: int) -> None:
-        """A connection has ended, a broker's or not; the peer was gone and left ``unclosed`` streams."""
+        """Note the end of a connection, a broker's or not; the peer left ``unclosed`` streams."""
         name = connection.peer_name
         if self._connected.get(name) is connection:
             del self._connected[name]

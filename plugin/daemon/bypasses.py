@@ -1,8 +1,8 @@
 """Dispatchers that bypass Tidegate at the connected brokers: another tracker has their delayed messages.
 
-A broker tells all of them each time. Invariants: the daemon is not ready while anything bypasses it; memory
-is bounded (``BYPASSED_MAX`` dispatchers by name for each broker, the others counted); a closed connection
-leaves nothing here.
+Each report of a broker has all of them. Invariants: the daemon is not ready while anything bypasses it;
+memory is bounded (``BYPASSED_MAX`` dispatchers by name for each broker, the others counted); a closed
+connection leaves nothing here.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Bypasses:
                 yield connection.peer_name, one
 
     def tell(self, connection: Link, told: Bypassed) -> None:
-        """A broker names the dispatchers that bypass Tidegate now."""
+        """Note the dispatchers that bypass Tidegate now, as a broker names them."""
         before = self._told.pop(connection, Bypassed(0))
         if told.dispatchers:
             self._told[connection] = told
@@ -61,7 +61,7 @@ class Bypasses:
         self._judge()
 
     def gone(self, connection: Link) -> None:
-        """A connection has ended, a broker's or not."""
+        """Note the end of a connection, a broker's or not."""
         if self._told.pop(connection, None) is not None:
             self._judge()
 

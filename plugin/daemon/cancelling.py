@@ -1,4 +1,4 @@
-"""Messages that somebody cancels: acknowledged for their subscription, before a consumer has them."""
+"""Cancelled messages: acknowledged for their subscription, before a consumer has them."""
 
 from __future__ import annotations
 
@@ -56,6 +56,6 @@ def with_state(known: dict[str, Any], outcome: Outcome) -> dict[str, Any]:
         answer["state"] = "acknowledged"
         answer.pop("deliver_at_ms", None)
     elif outcome.unknown and answer["state"] == "acknowledged":
-        # Up to mark-delete, by its number: it may be no message of this topic.
+        # Up to mark-delete, by its number: perhaps no message of this topic.
         answer["state"] = "unknown"
     return answer

@@ -3,8 +3,8 @@
 Invariants:
 
 - a frame is reported durable only after a commit of the catalog has returned a token that covers it;
-- commits begin ``interval_s`` apart at least, sooner when ``entries_max`` have come together; so a change
-  waits as long at most, and not at all after a while without one;
+- commits begin at least ``interval_s`` apart, sooner once ``entries_max`` have come together; so a change
+  waits no longer, and not at all after an interval without one;
 - a failed commit is retried until it succeeds, and nothing is reported durable meanwhile; the owner hears of
   every failure and of the first success after it.
 
@@ -106,7 +106,7 @@ class Committer(Generic[StreamT]):
     def after(self, token: int, tell: Callable[[StorageError | None], None]) -> None:
         """Call ``tell`` once everything up to ``token`` is durable, or with the error of a failed commit.
 
-        A failed change is still committed when the store works again.
+        A failed change is still committed once the store works again.
         """
         if token <= self._catalog.durable_token:
             self._loop.call_soon(self._tell_one, tell, None)
@@ -115,7 +115,7 @@ class Committer(Generic[StreamT]):
         self.wake()
 
     def wake(self) -> None:
-        """Something was appended: commit it with the next group."""
+        """Commit an appended change with the next group."""
         self._wanted = True
         if self._writing is not None or self._retrying:
             return
@@ -127,12 +127,12 @@ class Committer(Generic[StreamT]):
             self._timer = self._loop.call_later(max(0.0, self._interval_s - since_s), self._begin)
 
     def forget(self, stream: StreamT) -> None:
-        """``stream`` has ended; its changes are still committed, but it is not told."""
+        """Forget a stream that has ended; its changes are still committed, but nobody tells it."""
         self._waiting.pop(stream, None)
         self._committing.pop(stream, None)
 
     def commit_now(self) -> None:
-        """Commit everything on the calling thread, a commit on its way included; then stop committing."""
+        """Commit everything on the calling thread, also a commit on its way; then stop committing."""
         self._cancel()
         self._take()
         self._writing = None
@@ -203,7 +203,7 @@ class Committer(Generic[StreamT]):
         self._tell(durable_token, None)
 
     def _tell(self, durable_token: int | None, error: StorageError | None) -> None:
-        """Tell the callers that wait for ``durable_token`` or less, all of them if it is None."""
+        """Tell the callers that wait for ``durable_token`` or less, or all of them if it is None."""
         asked, self._told_after = self._told_after, []
         for token, tell in asked:
             if durable_token is None or token <= durable_token:

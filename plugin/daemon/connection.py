@@ -1,18 +1,18 @@
 """One client's connection: greeting, frames, heartbeats, back-pressure.
 
-``streams`` has the streams on it; the engine knows the meaning of the frames.
+``streams`` has its streams; the engine knows the meaning of the frames.
 
 Invariants:
 
 - it accepts nothing before HELLO, and nothing at all once it is closing;
-- its bytes of an incomplete frame count together with those of all other connections, and are freed when it
-  ends;
-- while the peer does not read, it makes no DUE and no HELD for it and reads nothing more from it, so its
+- its bytes of an incomplete frame count together with those of all other connections, and are freed at its
+  end;
+- while the peer does not read, it makes no DUE and no HELD and reads nothing more from the peer, so its
   memory is bounded by ``write_buffer_bytes`` and one answer;
-- it gathers frames that add few entries for each stream, and applies them together before any other frame,
-  and at the latest at the end of the read: the result is as if they had come one after another;
-- it applies everything that the peer had sent before it was gone, also when a failed write ends the
-  connection: that includes a killed broker's last acknowledgements;
+- it gathers frames that add few entries for each stream, and applies them together before any other frame, at
+  the latest at the end of the read: the result is as if they had come one after another;
+- it applies everything that the peer had sent before its end, also when a failed write ends the connection:
+  that includes a killed broker's last acknowledgements;
 - it reads less at a time where that takes long, so that the others get their turn.
 """
 
@@ -147,7 +147,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def version(self) -> int:
-        """The version of the protocol that is spoken; 0 before the greeting."""
+        """The spoken version of the protocol; 0 before the greeting."""
         return 0 if self.hello is None else negotiate(self.hello)
 
     @property
@@ -173,7 +173,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by asyncio: the connection is made."""
         self._transport = cast("asyncio.Transport", transport)
-        if self._closing:  # already given up: there are too many
+        if self._closing:  # given up already: there are too many
             self.abort()
             return
         self._out.connect(self._transport)
@@ -260,7 +260,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         """Called by asyncio: the connection is over.
 
-        Wakes those who wait for that, whatever fails here: else a stop of the daemon would wait for ever.
+        Wakes the waiters for that, whatever fails here: else a stop of the daemon would wait for ever.
         """
         try:
             self._end()
@@ -276,7 +276,7 @@ class Connection(asyncio.BufferedProtocol):
         self._read_buffer = bytearray()
         if torn and not self._closing:
             self._log.warning("connection ended inside a frame", peer=self.peer_name, torn_bytes=torn)
-        # A broker that stops closes its streams before; one that was killed leaves them.
+        # A broker that stops closes its streams first; a killed one leaves them.
         unclosed = 0 if self._closing else len(self._streams.by_number)
         self._closing = True
         for timer in (self._heartbeat, self._pause):
@@ -285,11 +285,11 @@ class Connection(asyncio.BufferedProtocol):
         self.log_requests.close()
         self._streams.end_all()
         self._answers.stop()
-        self.writable = True  # what is still sent is dropped, and nobody may wait for room
+        self.writable = True  # later sends are dropped, and nobody may wait for room
         self._engine.gone(self, unclosed)
 
     def read_rest(self) -> None:
-        """Apply the bytes that the peer has sent and nobody has read yet, then read nothing more."""
+        """Apply the unread bytes that the peer has sent, then read nothing more."""
         peer, self._peer = self._peer, None
         if peer is None:
             return
@@ -350,7 +350,9 @@ class Connection(asyncio.BufferedProtocol):
     # --- incoming ---------------------------------------------------------------------------------
 
     def _apply_gathered(self) -> None:
-        """Raises ``ProtocolError`` at the first frame that breaks a rule; those before it are applied."""
+        """Apply the gathered frames. Raises ``ProtocolError`` at the first one that breaks a rule; earlier
+        ones are applied.
+        """
         gathered = self._small_adds.pop_gathered()
         if gathered is None:
             return

@@ -1,7 +1,7 @@
 """The daemon's limit of descriptors, and each part's share.
 
-Invariant: all that clients can open together leaves the store enough; HTTP, which every user of the machine
-can reach, takes nothing from the brokers.
+Invariant: whatever clients open together leaves enough to the store; HTTP, open to every user of the machine,
+takes nothing from the brokers.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ OTHERS_MAX = 64  # connections of the socket that are no brokers, or have not ye
 HTTP_MAX = 64
 _PER_CONNECTION = 2  # of the socket: the transport's, and one to read the rest after that is closed
 _STORE = 576  # open in RocksDB: tables (512), logs and locks
-_OWN = (
-    96  # Python's, the listening sockets, connections of this turn of the loop that are about to be aborted
-)
+_OWN = 96  # Python's, the listening sockets, connections of this turn of the loop about to be aborted
 NEEDED = _STORE + _OWN + HTTP_MAX + _PER_CONNECTION * (BROKERS_MAX + OTHERS_MAX)
 
 

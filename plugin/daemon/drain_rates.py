@@ -1,7 +1,7 @@
-"""How many waiting messages consumers take a second, at their fastest of the last day.
+"""The rate at which consumers take waiting messages, a second, at their fastest of the last day.
 
-A minute in which little is due tells nothing of consumers, so the fastest one counts. Cancelled messages do
-not: nobody took them. Nothing of this outlives the daemon, or an index that another one replaces.
+A minute with little due tells nothing of consumers, so the fastest one counts. Cancelled messages do not:
+nobody took them. Nothing of this outlives the daemon, or an index replaced by another.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class DrainRates:
         self._fastest: dict[DelayIndex, deque[tuple[int, float]]] = {}  # hour, messages a second
 
     def note(self, indexes: Iterable[DelayIndex]) -> None:
-        """Once a minute: note how many messages each index has had taken since. To be called often.
+        """Once a minute: note how many messages each index has had taken since. Call often.
 
-        indexes: all there are. The others are forgotten.
+        indexes: all present ones. The others are forgotten.
         """
         now_ns = self._clock.monotonic_ns()
         passed_ns = now_ns - self._noted_ns
@@ -53,6 +53,6 @@ class DrainRates:
         self._taken, self._fastest = taken, fastest
 
     def per_second(self, indexes: Iterable[DelayIndex]) -> float | None:
-        """The sum of those that are known; None if none is."""
+        """The sum of the known rates; None without any."""
         known = [self._fastest[index] for index in indexes if index in self._fastest]
         return round(sum(max(rate for _, rate in rates) for rates in known), 3) if known else None

@@ -1,4 +1,4 @@
-"""The daemon's only timer for due entries: which stream to look at next, and when.
+"""The daemon's only timer for due entries: the stream to look at next, and the time.
 
 A heap holds the earliest instant at which each stream that could hand something out may have a due entry (its
 index's next due time less the stream's horizon). Another holds the paused streams: a pause is a duration,
@@ -7,8 +7,8 @@ which no set clock changes. Invariants:
 - streams without credit, without an answer to OPEN, or on a connection that cannot take more are not in the
   heap: a subscription that nobody drains costs nothing and hides nobody else;
 - no look at a stream comes before its instant; only the stream's own events move the instant, not time;
-- a wall clock that steps forward makes nothing later than ``LOOK_AGAIN_MS`` beyond the step itself, and one
-  that steps back makes no pause longer;
+- a wall clock that steps forward delays nothing by more than ``LOOK_AGAIN_MS`` beyond the step itself, and
+  one that steps back prolongs no pause;
 - a stream is in at most one of the heaps;
 - one round takes at most ``budget_s``, then other work of the loop gets its turn;
 - an exception from ``serve`` goes to the loop, and stops neither the others nor the stream for good.
@@ -28,7 +28,7 @@ StreamT = TypeVar("StreamT")
 BUG_AGAIN_MS = 1_000  # after an exception from ``serve``: the loop reports it, the stream stays
 # Bounds how far ahead the loop's timer may fire: its clock neither follows a set wall clock nor runs in a
 # suspend. A look costs 150 µs, once a second 0.02 % of a core. A timerfd that a set clock cancels would save
-# these looks, but Python has it only from 3.13 on.
+# these looks, but Python has one only from 3.13 on.
 LOOK_AGAIN_MS = 1_000
 _NS_PER_MS = 1_000_000
 
@@ -43,7 +43,7 @@ class DueTimer(Generic[StreamT]):
     """Calls ``serve(stream, now_ms)`` when a stream's instant has come.
 
     ``serve`` returns the stream's next instant, in ms since the epoch, or a pause, or None when only an event
-    can make it due.
+    can make the stream due.
     """
 
     def __init__(
@@ -75,12 +75,12 @@ class DueTimer(Generic[StreamT]):
         self._arm()
 
     def discard(self, stream: StreamT) -> None:
-        """Do not look at ``stream`` any more."""
+        """Stop looking at ``stream``."""
         self._heap.pop(stream, None)
         self._paused.pop(stream, None)
 
     def stop(self) -> None:
-        """Look at nothing any more."""
+        """Stop looking at anything."""
         self._heap.clear()
         self._paused.clear()
         if self._timer is not None:

@@ -1,7 +1,7 @@
 """The effects of a commit: DURABLE for the brokers, the end of closed streams, and the store's health.
 
 Invariants: a stream that cannot be told does not keep the others from being told; while the store fails,
-nothing counts as durable, and every stream with a frame that failed is ended.
+nothing counts as durable, and every stream with a failed frame is ended.
 """
 
 from __future__ import annotations

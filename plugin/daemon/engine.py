@@ -6,7 +6,7 @@ durability of changes, ``reading_pace`` the rate of reading, ``queries`` the con
 the periodic work, ``retention`` the removal of old subscriptions, ``repairs`` the handling of damage.
 Invariants:
 
-- an exception of the index, foreseen or not, ends at most the stream in which it was raised;
+- an exception of the index, foreseen or not, ends at most the stream that met it;
 - a subscription is handed out to its current stream only;
 - while the store fails, changes are refused with ERROR 8, and held entries are still handed out.
 """
@@ -235,7 +235,7 @@ class DaemonEngine:
 
     @property
     def lost(self) -> asyncio.Event:
-        """Set when the store has lost durable data: the caller has to end this and start anew."""
+        """Set when the store has lost durable data: the caller has to end this engine and start anew."""
         return self._durable_news.lost
 
     @property
@@ -268,7 +268,7 @@ class DaemonEngine:
     # --- connections ------------------------------------------------------------------------------
 
     def greet(self, connection: Link, hello: Hello, version: int) -> Welcome:
-        """A client has said HELLO; ``version`` is the version to speak."""
+        """Note a client's HELLO; ``version`` is the version to speak."""
         if self._stopping:
             raise ProtocolError(ErrorCode.SHUTTING_DOWN, "the daemon is shutting down")
         if hello.role == Role.BROKER:
@@ -276,7 +276,7 @@ class DaemonEngine:
         return Welcome(version, self.settings.heartbeat_ms, self.daemon_id, self.product)
 
     def gone(self, connection: Link, unclosed: int) -> None:
-        """The connection is closed; its streams have ended, ``unclosed`` of them because the peer is gone."""
+        """Note the end of a connection and its streams, ``unclosed`` of them because the peer is gone."""
         self._handing_out.gone(connection)
         self.queries.gone(connection)
         self._brokers.gone(connection, unclosed)
@@ -349,16 +349,16 @@ class DaemonEngine:
         return [] if self._logs is None else self._logs.states()
 
     def answer_sent(self, stream: Stream) -> None:
-        """The last HELD of the stream has been written."""
+        """Note that the last HELD of the stream is written."""
         self._held_news.answer_sent(stream)
         self._handing_out.schedule_look(stream)
 
     def answer_failed(self, stream: Stream, error: Exception) -> None:
-        """The answer to OPEN cannot be made: a bug."""
+        """Note that a bug prevents the answer to OPEN."""
         self._failures.end(stream, error)
 
     def ended(self, stream: Stream) -> None:
-        """The stream is gone."""
+        """Note the end of the stream."""
         self._handing_out.end(stream)
         self._cancelling.questions.ended(stream)
         self._rescheduling.questions.ended(stream)
@@ -403,24 +403,24 @@ class DaemonEngine:
             if self.queries.recorder.active:
                 self.queries.recorder.record_arrivals(session.name, change.entries.deliver_at_ms)
         self._committer.note_change(stream, entries)
-        # Entries added by a former stream of the connection are handed out on its successor.
+        # Entries added by a former stream of the connection go out on its successor.
         current = self.ownership.get(session.name) or stream
         if isinstance(change, Add) and current is not stream:
             current.session.brought(PositionSet.of_entries(change.entries))
         self._handing_out.schedule_look(current)
 
     def read_pause_s(self) -> float:
-        """The wait after the last read, 0 for none. After the wait, ask again."""
+        """The wait after the last read, 0 for none. Then ask again."""
         if self.storage_failing:
-            return 0.0  # entries are refused: a pause would keep credit and acknowledgements from us
+            return 0.0  # entries are refused: a pause would keep credit and acknowledgements away
         return self._reading_pace.pause_s(self.clock.monotonic_ns())
 
     def paused(self, seconds: float) -> None:
-        """A connection was not read for ``seconds``, because the engine wished it."""
+        """Note that a connection was not read for ``seconds``, as the engine wished."""
         self._metrics.read_pause_seconds.inc(seconds)
 
     def decided(self, stream: Stream, seq: int, answer: Cancelled | Rescheduled | Peeked) -> None:
-        """The broker has answered a CANCEL, RESCHEDULE or PEEK."""
+        """Note the broker's answer to a CANCEL, RESCHEDULE or PEEK."""
         if isinstance(answer, Peeked):
             self._peeking.questions.answered(stream, seq, answer)
         elif isinstance(answer, Cancelled):
@@ -429,10 +429,10 @@ class DaemonEngine:
             self._rescheduling.questions.answered(stream, seq, answer)
 
     def paced(self, stream: Stream, seq: int, told: Paced) -> None:
-        """The broker says which pace of release is in force, in answer to a PACE or by itself."""
+        """Note the pace of release in force at the broker, told as an answer to a PACE or unasked."""
         self._pacing.told(stream, seq, told)
 
-    # --- what the broker decides ------------------------------------------------------------------
+    # --- decisions of the broker -------------------------------------------------------------------
 
     def acknowledge_cancelled(self, stream: Stream, positions: PositionSet) -> int | None:
         """See ``broker_changes.Owner``."""
@@ -464,9 +464,9 @@ class DaemonEngine:
         """See ``broker_changes.Owner``."""
         return self._logs is None or self._logs.is_logged(stream, at_ns)
 
-    # --- what a broker says besides ---------------------------------------------------------------
+    # --- other news of a broker --------------------------------------------------------------------
 
     def credit(self, stream: Stream, more: int) -> None:
-        """The broker has room again."""
+        """Note that the broker has room again."""
         stream.session.add_credit(more)
         self._handing_out.schedule_look(stream)

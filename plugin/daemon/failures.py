@@ -1,7 +1,7 @@
-"""Streams that fail: refusals of the index, and bugs, which end at most the stream in which they are met.
+"""Streams that fail: refusals of the index, and bugs, which end at most the stream that meets them.
 
-Invariants: state that a bug may have left half done is not believed; a failure that repeats ten thousand
-times a second is logged once a minute.
+Invariants: state that a bug may have left half done does not count; a failure that repeats ten thousand times
+a second is logged once a minute.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class Failures:
         self._log = log
 
     def refused(self, error: TidegateIndexError) -> StreamError:
-        """The index has refused a frame; the error has its reason."""
+        """The error for a frame refused by the index; it has the reason."""
         more = self._seldom.more("frame")
         if more is not None:
             self._log.error("the index refuses a frame", error=str(error), **more)
         return StreamError(ErrorCode.STORAGE, str(error))
 
     def bug(self, index: DelayIndex | None, stream: str, error: Exception) -> StreamError:
-        """An unforeseen exception, in a stream or before there was one; ``index`` is doubted from now on."""
+        """The error for an unforeseen exception, in a stream or before there was one; doubts ``index``."""
         more = self._seldom.more(kind_of(error))
         if more is not None:
             self._log.error(

@@ -1,8 +1,8 @@
-"""The bytes of incomplete frames that all connections together have received.
+"""The bytes of incomplete frames on all connections together.
 
 Invariant: they are at most ``MAX_BYTES`` and one read. More ends the connection that has waited longest for
 the rest of its frame: a live peer sends it within milliseconds. Brokers are ended last, because they would
-come back with the same frame. O(connections with half a frame) for each that is ended, else O(1).
+come back with the same frame. O(connections with half a frame) for each ended one, else O(1).
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class HalfFrames(Generic[ConnectionT]):
     def note_half_frame(
         self, connection: ConnectionT, size_bytes: int, *, is_same: bool
     ) -> ConnectionT | None:
-        """A connection now has ``size_bytes`` of a frame: the same one as before, or another.
+        """Note that a connection now has ``size_bytes`` of a frame: the same one as before, or another.
 
-        Returns the connection to end, if any; its bytes count no more.
+        Returns the connection to end, if any; its bytes no longer count.
         """
         before = self._sizes.get(connection, 0) if is_same else self._sizes.pop(connection, 0)
         if size_bytes:
@@ -51,5 +51,5 @@ class HalfFrames(Generic[ConnectionT]):
         return brokers_last[0]
 
     def forget(self, connection: ConnectionT) -> None:
-        """The connection is over, and its bytes are freed."""
+        """Forget a connection that is over, with its bytes."""
         self.size_bytes -= self._sizes.pop(connection, 0)

@@ -1,9 +1,10 @@
-"""Hands due entries to the streams that can take them: when to look at each, and what to send then.
+"""Hands due entries to the streams that can take them: the time of each look, and the entries to send.
 
 Invariants:
 
-- a subscription is handed out to its current stream only, and prefetched only while that can take something;
-- a stream whose connection takes no more for now gets its next look when that does;
+- a subscription is handed out to its current stream only, and prefetched only while that stream can take
+  more;
+- a stream on a connection that takes no more for now gets its next look when the connection does again;
 - a stream whose next block is absent gets its next look when the block has come;
 - entries that a bug stops between the index and the wire are not lost: their stream ends, and is opened
   again;
@@ -72,11 +73,11 @@ class HandingOut:
         self._timer.stop()
 
     def schedule_look(self, stream: Stream) -> None:
-        """The stream has changed: look at it when its next entry is due."""
+        """Note that the stream has changed: look at it when its next entry is due."""
         self._timer.look_at(stream, self._next_look(stream))
 
     def end(self, stream: Stream) -> None:
-        """The stream is gone, or has a successor: do not look at it any more."""
+        """Stop looking at a stream that is gone, or has a successor."""
         self._timer.discard(stream)
         self._readable(stream)
         blocked = self._blocked.get(stream.connection)
@@ -93,7 +94,7 @@ class HandingOut:
         self._blocked.pop(connection, None)
 
     def _next_look(self, stream: Stream) -> int | None:
-        """The time of the next look; the index prefetches only for streams that can take something."""
+        """The time of the next look; the index prefetches only for streams that can take more."""
         session = stream.session
         if self._ownership.get(session.name) is stream:
             if session.hands_out:

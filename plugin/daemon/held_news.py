@@ -1,8 +1,9 @@
-"""News of held positions for a broker after the answer to its OPEN: those put in by others, those lost.
+"""News of held positions for a broker after the answer to its OPEN: positions added by others, lost
+positions.
 
 Invariants: nothing is told before the last HELD of the answer is written. Positions held since are told right
 after it; lost ones wait, because a HELD from before the loss must not follow UNHELD. A lost position is told
-once, or its stream ends, and the answer to the next OPEN tells it.
+once, or its stream ends, and the answer to the next OPEN has it.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ class HeldNews:
         self._log = log
 
     def answer_sent(self, stream: Stream) -> None:
-        """The last HELD of the answer has been written."""
+        """Note that the last HELD of the answer is written."""
         stream.answer_sent = True
         untold, stream.untold = stream.untold, PositionSet()
         self.tell_held(stream.name, stream.session.index.state.held_among(untold))
 
     def tell_held(self, name: SubscriptionName, positions: PositionSet) -> None:
-        """The index of a subscription holds these positions, though its broker has not added them."""
+        """Tell that the index holds these positions, though its broker has not added them."""
         stream = self._ownership.get(name)
         if stream is None or not stream.session.answer_begun or stream.session.closing:
             return  # the answer to OPEN will have them
@@ -57,7 +58,7 @@ class HeldNews:
             stream.send(Held(part, PositionSet(), last=False))
 
     def tell_unheld(self) -> None:
-        """Tell positions lost to damage; to an unserved subscription the next answer to OPEN tells them."""
+        """Tell positions lost to damage; for an unserved subscription the next answer to OPEN does."""
         for index in self._catalog.unheld():
             stream = self._ownership.get(index.name)
             if stream is not None and stream.answer_sent:

@@ -1,13 +1,16 @@
 """Checks that an index and a cursor are of one history.
 
 They are not if Pulsar went back to an earlier state, for instance from a backup, and the index did not.
-Pulsar then makes ledgers with the same ids again, with other messages in them: no entry and no
-acknowledgement that the index has from the lost time is true any more.
+Pulsar then makes ledgers with the same ids again, with other messages: no entry and no acknowledgement of the
+index from the lost time is true any more.
 
 An owner writes its claim into the cursor before it tells anything, and the cursor keeps the last claims in
 order. So an index is of this history if the claim of its last owner stands there, in its place: everything
 before it is then the same, too. A topic put back to a time under that very claim shows this only if the index
 knows positions beyond its end. Pure functions.
+
+Example: the cursor has the claims 7:a, 8:b, 9:c. An index last told by 8:b is of this history; one last told
+by 8:x is of another, and begins anew.
 """
 
 from __future__ import annotations
@@ -63,7 +66,7 @@ def _broken_claims(state: PositionState, request: Open) -> Break | None:
     if claim is None or claim == known:
         return None  # under the same claim the topic has grown since
     if known == LOST_CLAIM:
-        return Break.LOST  # the topic's end proves too little: it may have grown past all that is known
+        return Break.LOST  # the topic's end proves too little: it may have grown past all known positions
     if known.epoch:
         owners_since = claim.epoch - known.epoch
         if owners_since < 0:
@@ -77,7 +80,7 @@ def _broken_claims(state: PositionState, request: Open) -> Break | None:
 
 
 def _broken_mark_delete(state: PositionState, request: Open) -> Break | None:
-    """A reset moves the mark-delete position back, too, but never under the same seal.
+    """The sign in the mark-delete position: a reset moves it back, too, but never under the same seal.
 
     (-1, -1) stands for an unknown position.
     """

@@ -1,14 +1,14 @@
-"""Entries that do not come from a broker, but for instance from a rebuild; and questions that check an index.
+"""Entries that come from another source than a broker, as a rebuild; and questions that check an index.
 
 A client first takes the subscription (the query `take-in`) and has it while its connection lasts: a second
-client is refused, and a killed one has let go. Invariants:
+client is refused, and a killed one has released it. Invariants:
 
 - entries go the way of all others: through the journal, in pieces with a turn of the loop between them, and
   not while reading pauses;
 - a block is answered when it is durable, and only then does the broker hear that its positions are held; it
   hears of disowned positions at once;
-- positions that are held, known acknowledged or up to mark-delete stay as they are, so that the same block a
-  second time changes nothing.
+- positions that are held, known acknowledged or up to mark-delete stay as they are: the same block a second
+  time changes nothing.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _KEY = ("after_ms", "after_ledger", "after_entry")
 
 
 class IngestionOwner(Protocol):
-    """The part of the engine that the ingestion needs."""
+    """The engine's part in the ingestion."""
 
     @property
     def storage_failing(self) -> bool:
@@ -74,15 +74,15 @@ class IngestionOwner(Protocol):
         ...
 
     def made(self, index: DelayIndex) -> None:
-        """There is a new index, of a subscription that no broker has opened."""
+        """Note a new index, of a subscription that no broker has opened."""
         ...
 
     def added(self, index: DelayIndex, positions: PositionSet) -> None:
-        """These were put in, and are held: some may be due."""
+        """Note that these were put in, and are held: some may be due."""
         ...
 
     def let_go(self, index: DelayIndex) -> None:
-        """Some positions are held no longer."""
+        """Note that some positions are no longer held."""
         ...
 
 
@@ -106,10 +106,10 @@ class Ingestion:
         self._log = log
         self._holders: dict[SubscriptionName, object] = {}
         self._put_in: WeakKeyDictionary[DelayIndex, PositionSet] = WeakKeyDictionary()
-        """By index, the positions that clients have put in; until another owner opens it."""
+        """Positions put in by clients, by index; until another owner opens it."""
 
     def gone(self, holder: object) -> None:
-        """A connection is closed: its subscriptions are free."""
+        """Free the subscriptions of a closed connection."""
         for name in [name for name, one in self._holders.items() if one is holder]:
             del self._holders[name]
 
@@ -117,7 +117,7 @@ class Ingestion:
         """Stop answering for entries beyond the topic's `end` that clients put in before this OPEN.
 
         A broker takes the end as it loads the topic, and may reach the daemon later: without this its OPEN
-        would look like one of an earlier history. It reads these entries. Raises TidegateIndexError.
+        would look like one of an earlier history. The broker reads these entries. Raises TidegateIndexError.
         """
         put_in = self._put_in.pop(index, None)
         if put_in is None or end == _UNKNOWN:
@@ -191,7 +191,7 @@ class Ingestion:
                 continue
             except TidegateIndexError as error:
                 raise UserError(f"the index of {name} cannot be read: {error}") from error
-        raise AssertionError("the last try leaves out what cannot be read")
+        raise AssertionError("the last try leaves out unreadable blocks")
 
     # ---- entries
 
@@ -199,7 +199,7 @@ class Ingestion:
         """Put a block in, or disown its positions. Raises ``UserError``."""
         name = SubscriptionName(message.topic, message.subscription)
         if self._holders.get(name) is not holder:
-            raise UserError(f"{name} was not taken for this: ask take-in first")
+            raise UserError(f"nobody has taken {name} for this: ask take-in first")
         try:
             entries = decode_block(message.block).validated()
         except TidegateIndexError as error:
@@ -219,7 +219,7 @@ class Ingestion:
         await self._durable(token)
         index = self._catalog.get(name)
         if index is not None:
-            # The broker knows already of positions acknowledged since.
+            # The broker already knows positions acknowledged since.
             self._owner.tell_held(name, index.state.held_among(fresh))
         return {"entries": len(entries), "added": len(fresh)}
 
@@ -234,7 +234,7 @@ class Ingestion:
         except TidegateIndexError as error:
             raise UserError(f"the index of {name} refuses entries: {error}") from error
         except Exception:
-            index.doubt()  # some of its entries may count as held by now, and nobody has them
+            index.doubt()  # some of its entries may count as held by now, and be nowhere
             raise
         new = index.state.held_among(positions).difference(known)
         fresh.update(new)
@@ -267,7 +267,7 @@ class Ingestion:
 
 
 def refusal(error: UserError) -> bytes:
-    """The answer with the reason why nothing was done; ``status`` is there if a program may go by it."""
+    """The answer with the reason why nothing was done; with ``status`` if programs may rely on it."""
     known = {"status": int(HTTPStatus.NOT_FOUND)} if isinstance(error, UnknownNameError) else {}
     return json_body({"error": str(error), **known})
 

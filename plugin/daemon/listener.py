@@ -1,8 +1,8 @@
-"""The Unix socket that brokers connect to: made safely, and removed only by its owner.
+"""The Unix socket for brokers: made safely, and removed only by its owner.
 
 Invariants: the socket has mode 0600, in a directory in which no other user can rename it; a start takes it
 from a dead daemon but never from a live one; only the holder of the lock file beside it makes or removes it;
-a connection from another user is refused before a byte of it is read.
+a connection from another user is refused before a byte is read.
 """
 
 from __future__ import annotations

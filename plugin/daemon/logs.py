@@ -1,10 +1,10 @@
 """Structured logs.
 
-Text for a terminal, JSON lines for machines, on standard error, one line an event. Invariants: an event that
-a library or a bug repeats gets one line a minute, with the number of untold ones (``untold``); the first line
-imports the library, so that the daemon listens before that. A line that cannot be written (a full disk, a
-reader that is gone or does not read, no standard error) is dropped, and the next one has the number of such
-lines (``left_out``): the daemon does not end for its log, and hardly ever waits for it.
+Text for a terminal, JSON lines for machines, on standard error, one line an event. Invariants: an event
+repeated by a library or a bug gets one line a minute, with the number of untold ones (``untold``); the first
+line imports the library, so that the daemon listens before that. A line that cannot be written (a full disk,
+a reader that is gone or does not read, no standard error) is dropped, and the next one has the number of
+dropped lines (``left_out``): the daemon does not end for its log, and hardly ever waits for it.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ LogFormat = Literal["auto", "human", "json"]
 
 
 _PIECE = 400
-"""Characters, each at most ten bytes where it is escaped: what takes anything takes so much (PIPE_BUF)."""
+"""Characters, each at most ten bytes where escaped: a file that takes anything takes so much (PIPE_BUF)."""
 
 
 class _Writer:
-    """Writes to a file as far as that accepts text. left_out: lines since the last accepted one."""
+    """Writes to a file while it accepts text. left_out: lines since the last accepted one."""
 
     def __init__(self, file: TextIO | None) -> None:
         self._file = file
         self._room: select.poll | None = None
         self._torn = False
-        # Reentrant: under it the collector may run, and log a task whose exception nobody retrieved.
+        # Reentrant: under it the collector may run, and log a task with an exception that nobody retrieved.
         self._lock = threading.RLock()
         self.left_out = 0
         with contextlib.suppress(OSError, ValueError):
@@ -151,7 +151,7 @@ def _with_left_out(out: _Writer) -> Processor:
 
 
 def _printable(_log: object, _method: str, event: EventDict) -> EventDict:
-    """Escape the values, which may be clients' names; JSON escapes them by itself."""
+    """Escape the values, which may be clients' names; JSON escapes by itself."""
     for key, value in event.items():
         if isinstance(value, str):
             event[key] = lines(value) if key == "exception" else one_line(value)

@@ -114,7 +114,7 @@ class Looking:
         }
 
     def _meant(self, request: dict[str, object], topic: str, subscription: str) -> list[DelayIndex]:
-        """The indexes that the query `tide` is about; with `exact` a ``*`` in a name is itself."""
+        """The indexes meant by the query `tide`; with `exact` a ``*`` in a name is itself."""
         if (namespace := request.get("namespace")) is not None:
             return of_namespace(self._catalog, namespace)
         exact = request.get("exact", False)
@@ -127,7 +127,7 @@ class Looking:
         return named(self._catalog, topic, subscription)
 
     async def count_due(self, index: DelayIndex) -> int:
-        """How many held entries are due now, handed out or not; 0 while the index cannot be read."""
+        """The number of held entries due now, handed out or not; 0 while the index cannot be read."""
         now_ms = self._clock.now_ms()
         try:
             return int((await self._tide(index, index.outline(), np.array([now_ms, now_ms + 1]))).before)
@@ -246,7 +246,7 @@ class Looking:
                 raise _away(index) from error
             except TidegateIndexError as error:
                 raise UserError(f"the index of {index.name} cannot be read: {error}") from error
-        raise AssertionError("the last try leaves out what cannot be read")
+        raise AssertionError("the last try leaves out unreadable blocks")
 
     # ---- some entries
 
@@ -257,7 +257,7 @@ class Looking:
     def find(self, request: dict[str, object]) -> tuple[list[DelayIndex], Position]:
         """The message in the query `show`, and the indexes that may know it. Raises ``UserError``.
 
-        An id without its partition is of one of them: an index that holds it knows it surely.
+        An id without its partition belongs to one of them: an index that holds it surely knows it.
         """
         topic, subscription = name_of(request)
         text = request.get("id")
@@ -269,7 +269,7 @@ class Looking:
         return [one for one in indexes if one.state.held_among(only)] or indexes, position
 
     async def show(self, index: DelayIndex, position: Position) -> dict[str, Any]:
-        """The query `show`: everything the index knows of one message. Raises ``UserError``."""
+        """The query `show`: everything that the index knows of one message. Raises ``UserError``."""
         only = PositionSet.of([position])
         answer: dict[str, Any] = {
             "schema": SCHEMA,
@@ -297,10 +297,10 @@ def state_of(index: DelayIndex, only: PositionSet) -> str:
 
 
 def edges_of(now_ms: int, last_ms: int, step_ms: int | None, span_ms: int | None) -> Int64Array:
-    """The borders of the buckets: the first moment that is not due yet, then whole steps.
+    """The edges of the buckets: the first moment that is not due yet, then whole steps, as slices have.
 
-    So they meet the borders of slices. Raises ``UserError`` if there were too many buckets.
-    last_ms: no entry is due later. Without a step there are about `BUCKETS` buckets at most.
+    last_ms: no entry is due later. Without a step there are about `BUCKETS` buckets at most. Raises
+    ``UserError`` if there were too many buckets.
     """
     span = span_ms or max(1, last_ms + 1 - now_ms)
     if step_ms is None:
@@ -311,7 +311,9 @@ def edges_of(now_ms: int, last_ms: int, step_ms: int | None, span_ms: int | None
     border = (first // step_ms + 1) * step_ms
     count = max(0, -(-(now_ms + span - border) // step_ms)) + 1
     if count > BUCKETS_MAX and span_ms is not None:
-        raise UserError(f"{count} buckets, and {BUCKETS_MAX} can be: give a longer step, or a shorter span")
+        raise UserError(
+            f"{count} buckets, at most {BUCKETS_MAX} are possible: give a longer step, or a shorter span"
+        )
     count = min(count, BUCKETS_MAX)
     if border + count * step_ms > _TIME_MAX:
         if span_ms is not None:

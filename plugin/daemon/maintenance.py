@@ -1,9 +1,9 @@
-"""The daemon's periodic work: it persists the index, tells the lag of spilling, and tells lost positions.
+"""The daemon's periodic work: persists the index, tells the lag of spilling and lost positions.
 
 Invariants:
 
-- while staging is over its budget, a persist begins as soon as the last one is done; without such need,
-  upkeep takes only a small share of the time, because it looks at every subscription;
+- while staging is over its budget, a persist begins as soon as the last one is done; otherwise upkeep takes
+  only a small share of the time, because it looks at every subscription;
 - each part runs even if another fails; a failure is logged and stands in ``/readyz``;
 - changes that upkeep leaves for a commit are committed even in silence; upkeep alone also notices a store
   that has lost data, as a commit would;
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 LOOK_SHARE = 20  # upkeep that nobody waits for takes at most this part of the time
 LOOK_GAP_MAX_S = 1.0
-BUG_STANDS_MS = 60_000  # nothing tells the end of a bug: it stands for so long after its last occurrence
+BUG_STANDS_MS = 60_000  # a bug has no visible end: it stands for so long after its last occurrence
 
 
 class Maintenance:
@@ -81,7 +81,7 @@ class Maintenance:
         self._look()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop looking."""
         self._running = False
         if self._timer is not None:
             self._timer.cancel()
@@ -93,7 +93,7 @@ class Maintenance:
             running.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._done))
 
     def _done(self) -> None:
-        """A persist or compaction has run: apply it; begin the next one at once if staging is over budget."""
+        """Apply a finished persist or compaction; begin the next one at once if staging is over budget."""
         self._look_in(0.0 if self._over_budget else self._gap_s)
 
     @property

@@ -36,7 +36,7 @@ class Outgoing:
         self._frames: list[bytes] = []
         self._size_bytes = 0
         self.sent_ns = clock.monotonic_ns()
-        """When something was sent last."""
+        """Time of the last send."""
 
     def connect(self, transport: asyncio.Transport) -> None:
         """The peer is there."""
@@ -65,7 +65,7 @@ class Outgoing:
 class Answers:
     """The answers to OPEN of one connection, one after another.
 
-    may_write: true while the peer takes more; when it does again, ``go_on`` is called.
+    may_write: true while the peer takes more; on its next change to true, ``go_on`` is called.
     is_open: true while the stream is there.
     sent: called after the last HELD of a stream is written.
     failed: called with a stream that gets no more of its answer.
@@ -134,7 +134,7 @@ class Answers:
         try:
             return next(frames, None)
         except Exception as error:
-            # A stream without its last HELD is handed out nothing, for ever.
+            # Without its last HELD a stream would never be handed anything.
             self._failed(stream, error)
             return None
 

@@ -1,12 +1,15 @@
 """The stream that serves each subscription, and the rule for taking one over.
 
 Invariants: a subscription has at most one stream that hands entries out; the epoch of one of its lives never
-falls while the daemon runs; a stream that was replaced can give up nothing but itself.
+falls while the daemon runs; a replaced stream can give up nothing but itself.
 
-The epoch orders owners of a subscription. The cursor itself has the count: a topic that has moved to another
-broker is opened there with a greater epoch, and the old owner, should it still believe in itself, is refused
-from then on. Equal epochs mean the same owner again. A subscription that was deleted and made again (another
+The epoch, counted in the cursor, orders owners of a subscription: a topic that has moved to another broker is
+opened there with a greater epoch, and the old owner, should it still believe in itself, is refused from then
+on. Equal epochs mean the same owner again. A subscription that was deleted and made again (another
 incarnation) counts from the beginning.
+
+Example: broker A opens with epoch 4, the topic moves, broker B opens with 5: B replaces A. A opens again with
+4: refused as stale.
 """
 
 from __future__ import annotations
@@ -82,10 +85,10 @@ class Ownership(Generic[StreamT]):
         return previous
 
     def release(self, stream: StreamT) -> None:
-        """``stream`` has ended; does nothing if it is not the current one any more."""
+        """Release the subscription of a stream that has ended, if it is the current one."""
         if self._current.get(stream.name) is stream:
             del self._current[stream.name]
 
     def forget(self, name: SubscriptionName) -> None:
-        """The subscription is empty and nobody serves it: its epoch does not matter any more."""
+        """Forget an empty and unserved subscription: its epoch no longer matters."""
         self._epochs.pop(name, None)

@@ -3,9 +3,9 @@
 Invariants:
 
 - the broker keeps the setting, and says which is in force; nothing is remembered here;
-- a pace counts as set when the broker has answered that it is in force and stored, on the stream that serves;
-- a stream that ends, or a broker that cannot store it yet, is asked again of the next one, for a while;
-- an answer has the pace only if the last broker asked has told it: else it is not known;
+- a pace counts as set once the serving stream's broker has answered that it is in force and stored;
+- if a stream ends, or a broker cannot store it yet, the next one is asked again, for a while;
+- an answer has the pace only if the last broker asked has told it: else it is unknown;
 - a partition's new pace is told though the next one's broker cannot be asked.
 """
 
@@ -26,7 +26,7 @@ from tidegate.plugin.wire.release_pace import PACE_AMOUNTS, PaceKind, ReleasePac
 
 SCHEMA = 1
 PATIENCE_S = 10.0  # of a request, for all its partitions
-ANSWER_S = 1.0  # a broker that is asked late has this long
+ANSWER_S = 1.0  # for a broker that is asked late
 AGAIN_S = 0.1
 COUNT_S = 1.0
 BEHIND_MAX = 2**32 - 1
@@ -37,7 +37,7 @@ _KINDS = {kind.name.lower(): kind for kind in PaceKind}
 
 
 class Pacing:
-    """The requests for another pace that are under way. count_due: how many entries of an index are due."""
+    """The requests for another pace that are under way. count_due: the number of due entries of an index."""
 
     def __init__(
         self,
@@ -54,25 +54,25 @@ class Pacing:
         self._counting: dict[Stream, asyncio.Task[None]] = {}
 
     def stop(self) -> None:
-        """Count nothing any more."""
+        """Stop counting."""
         for task in self._counting.values():
             task.cancel()
 
-    # ---- what the broker says
+    # ---- news from the broker
 
     def told(self, stream: Stream, seq: int, paced: Paced) -> None:
-        """The broker says which pace is in force."""
+        """Note the pace in force at the broker."""
         stream.told_pace.tell(paced.pace, self._clock.now_ms())
         if paced.pace.kind == PaceKind.SPREAD and stream not in self._counting:
             task = asyncio.get_running_loop().create_task(self._tell_behind(stream))
             self._counting[stream] = task
             task.add_done_callback(lambda ended: self._count_no_more(stream, ended))
-        # Another tracker of the subscription may go by another pace.
+        # Another tracker of the subscription may have another pace.
         serves = self._ownership.get(stream.name) is stream and not stream.session.closing
         self._questions.answered(stream, seq, paced if serves else None)
 
     def ended(self, stream: Stream) -> None:
-        """It answers nothing more on this stream."""
+        """End the questions of a stream that is over."""
         if stream in self._counting:
             self._counting[stream].cancel()
         self._questions.ended(stream)

@@ -1,4 +1,4 @@
-"""Stored messages looked into: the content of one, and those with a key or a property.
+"""A look into stored messages: the content of one, and those with a key or a property.
 
 The broker that serves the subscription reads them, beside its consumers. Invariants:
 
@@ -40,7 +40,7 @@ NS_PER_SECOND = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A message that is one of ``count`` chunks of a larger one, of which ``uuid`` is the name."""
+    """A message that is one of ``count`` chunks of a larger one, named ``uuid``."""
 
     number: int
     """From 0."""
@@ -85,12 +85,12 @@ class Peeking:
                         return named
         except (NotNowError, TimeoutError):
             pass
-        return {}  # a chunk that cannot be read may be one of those that are missing
+        return {}  # an unreadable chunk may be one of the missing ones
 
     async def select(self, indexes: list[DelayIndex], sought: Sought, page: dict[str, Any]) -> dict[str, Any]:
-        """A page of waiting messages, less those that are not sought. Raises ``UserError``.
+        """A page of the waiting messages that are sought. Raises ``UserError``.
 
-        It says how many messages were `read` for it, and how many bytes (`read_bytes`).
+        It has the number of messages `read` for it, and their bytes (`read_bytes`).
         """
         of: dict[int | None, list[DelayIndex]] = {}  # segments of a scalable topic have no number
         for index in indexes:

@@ -1,4 +1,4 @@
-"""The requests of control clients, questions and entries: passes each to its part, and answers in JSON.
+"""The requests of control clients, questions and entries: each goes to its part, the answer is JSON.
 
 Invariants: every request is answered, with one line if it is wrong or met a bug; a long answer is built over
 several turns of the loop, no faster than the client takes it; a connection has a bounded number of requests
@@ -74,13 +74,13 @@ _KNOWN = (
     "entries",
     "record",
 )
-SHOW_PATIENCE_S = 10.0  # for the brokers of all partitions that an id may be of
+SHOW_PATIENCE_S = 10.0  # for the brokers of all partitions to which an id may belong
 NS_PER_SECOND = 1_000_000_000
 UNANSWERED_MAX = 16  # of one connection: a read brings thousands of requests, an answer may have megabytes
 
 
 class Asked(report.Daemon, Protocol):
-    """The part of the engine that the queries need."""
+    """The engine's part in the queries."""
 
     @property
     def storage_failing(self) -> bool:
@@ -138,7 +138,7 @@ class Queries:
         self.recorder = Recorder(asked.clock)
 
     def stop(self) -> None:
-        """Answer no request that has no answer yet."""
+        """Answer nothing more."""
         for task in self._tasks:
             task.cancel()
 
@@ -149,7 +149,7 @@ class Queries:
             room.set()
 
     def gone(self, connection: Link) -> None:
-        """A connection is closed: nobody waits for its answers, and its subscriptions are free."""
+        """End a connection's share: nobody waits for its answers, and its subscriptions are free."""
         for task, asked in self._telling.items():
             if asked is connection:
                 task.cancel()
@@ -268,7 +268,7 @@ class Queries:
             reply(self._refused(error))
 
     def _refused(self, error: Exception) -> bytes:
-        """The answer with the reason why nothing was done; even a bug leaves no request without an answer."""
+        """The answer with the reason why nothing was done; even a bug leaves no request without one."""
         if isinstance(error, UserError):
             return refusal(error)
         more = self._seldom.more(kind_of(error))
@@ -285,9 +285,9 @@ class Queries:
         yield json_body(self.recorder.ask(connection, request))
 
     async def answer(self, request: dict[str, object], peer: str | None = None) -> dict[str, Any]:
-        """The answer to a request about waiting messages: the HTTP side asks this. Raises ``UserError``.
+        """The answer to a request about waiting messages, for the HTTP side. Raises ``UserError``.
 
-        peer: the process that asks, where it is known.
+        peer: the process that asks, where known.
         """
         match request.get("what"):
             case "tide":
@@ -316,7 +316,7 @@ class Queries:
         yield json_body(await self.answer(request))
 
     async def _changed(self, request: dict[str, object], reply: Tell, peer: str | None) -> None:
-        """Outlives its client, unlike ``_answer``: a change under way comes to its end."""
+        """Change, and answer; outlives its client, unlike ``_answer``: a change must come to its end."""
         try:
             reply(json_body(await self.answer(request, peer)))
         except Exception as error:
@@ -328,7 +328,7 @@ class Queries:
             return await self._looking.entries(request)
         limit = request.get("limit")
         bounded = min(limit, PAGE_MAX) if isinstance(limit, int) else PAGE_MAX
-        indexes = named(self._asked.catalog, *name_of(request))  # as in the page: one may go meanwhile
+        indexes = named(self._asked.catalog, *name_of(request))  # as in the page: one may vanish meanwhile
         page = await self._looking.entries(request | {"limit": bounded})
         return await self._peeking.select(indexes, sought, page)
 
@@ -358,7 +358,7 @@ class Queries:
         change: Callable[[dict[str, object]], Awaitable[dict[str, Any]]],
         done: str,
     ) -> dict[str, Any]:
-        """The result of a change, once the audit log has it. A request that was wrong is no change."""
+        """The result of a change, once the audit log has it. A wrong request is no change."""
         self._check_partitions(request)
         try:
             answer = await change(request)
@@ -379,7 +379,7 @@ class Queries:
     ) -> None:
         """Record a change with an unknown end in the audit log; without waiting if this task ends."""
         if isinstance(error, UserError) and not isinstance(error, NotNowError):
-            return  # The request was wrong: that is found before a broker is asked.
+            return  # The request was wrong: that shows before a broker is asked.
         known = {"outcome": UNFINISHED, "error": _reason(error)}
         if isinstance(error, Exception):
             await self._audit_log.write(request, ids, known, peer)
@@ -387,7 +387,7 @@ class Queries:
             self._audit_log.write_now(request, ids, known, peer)
 
     def _check_partitions(self, request: dict[str, object]) -> None:
-        """All partitions that further requests will name are of the topic. Raises ``UserError``."""
+        """Require all partitions that further requests will name to be of the topic. Raises ``UserError``."""
         partitions = partitions_of(request, "partitions")
         indexes = named(self._asked.catalog, *name_of(request)) if partitions else []
         # A thousand partitions may be named of a topic with as many, and all others wait for this.
@@ -481,7 +481,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _first_ids(request: dict[str, object]) -> list[str]:
-    """Some ids of the messages in a request that is right."""
+    """Some ids of the messages in a correct request."""
     text, partition = request.get("positions"), request.get("partition")
     if not isinstance(text, str) or not isinstance(partition, int | None):
         return []

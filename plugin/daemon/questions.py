@@ -1,6 +1,7 @@
 """Questions to the brokers of streams, of one kind, and the wait for each answer.
 
-Invariant: a question has an answer, the end of its stream or of the asker's patience, whichever comes first.
+Invariant: a question ends with an answer, with its stream or with the asker's patience, whichever comes
+first.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ class Questions(Generic[AnswerT]):
             del self._asked[key]
 
     def answered(self, stream: Stream, seq: int, answer: AnswerT | None) -> None:
-        """The broker has answered; None if its answer does not count."""
+        """Note the broker's answer; None if it does not count."""
         asked = self._asked.get((stream, seq))
         if asked is not None and not asked.done():
             asked.set_result(answer)
 
     def ended(self, stream: Stream) -> None:
-        """The broker answers nothing more on this stream."""
+        """End the questions on a stream that is over."""
         for (of, _), asked in self._asked.items():
             if of is stream and not asked.done():
                 asked.set_result(None)

@@ -1,4 +1,4 @@
-"""The size of a connection's next read, by the time that the last one took.
+"""The size of a connection's next read, by the duration of the last one.
 
 All frames of a read are applied in one turn of the loop: 128 KiB of entries in a millisecond or two, as many
 OPEN frames of a broker with a thousand topics in more than a hundred. Pure.
@@ -20,7 +20,7 @@ class ReadSize:
         self.size_bytes = _FIRST_BYTES
 
     def note_read(self, took_ns: int) -> None:
-        """The last read has taken the loop for so long."""
+        """Note how long the last read has taken the loop."""
         if took_ns > _SLOW_NS:
             self.size_bytes = max(MIN_BYTES, self.size_bytes * _SLOW_NS // took_ns)
         elif took_ns < _FAST_NS:

@@ -34,11 +34,11 @@ class ReadingPace(Admission):
 
     @property
     def memory_full(self) -> bool:
-        """True if there is no room for entries, and none comes because spilling fails."""
+        """True if there is no room for entries, and spilling fails."""
         return self.stopped and self._catalog.background.failure is not None
 
     def tell_level(self, unspilled_bytes: int) -> None:
-        """Set the bytes that are in memory and in no slice. To be called often."""
+        """Set the bytes that are in memory and in no slice. Call often."""
         now_ns = self._clock.monotonic_ns()
         self.tell(unspilled_bytes, now_ns)
         if not self.stopped:

@@ -1,8 +1,11 @@
 """A trace of arriving entries, for tuning: for one control client at a time, sampled, and bounded in memory.
 
 Invariants: nothing is kept unless a client records; every ``stride``-th entry is kept, with one stride from
-the beginning to the end: when there are too many, every second is dropped and the stride doubles, so that a
-trace is as even as its source; the recording ends with the connection that asked for it.
+the beginning to the end (when there are too many, every second one goes and the stride doubles), so that a
+trace is as even as its source; the recording ends with its connection.
+
+Example, with room for 4: entries 0 1 2 3 fill it, so 1 and 3 go, and the stride is 2; then 4 and 6 fill it,
+so 2 and 6 go, and the stride is 4.
 """
 
 from __future__ import annotations
@@ -16,11 +19,11 @@ from tidegate.index import Clock, Int64Array, SubscriptionName
 from tidegate.plugin.errors import UserError
 
 KEPT_MAX = 50_000
-"""What one answer holds with room to spare, and more than a tuning plays."""
+"""One answer holds this many with room to spare, and a tuning plays fewer."""
 
 
 class Recorder:
-    """The recording, if there is one; ``holder`` stands for a connection."""
+    """The recording, if any; ``holder`` stands for a connection."""
 
     def __init__(self, clock: Clock, kept_max: int = KEPT_MAX) -> None:
         self._clock = clock
@@ -54,13 +57,13 @@ class Recorder:
         }
 
     def gone(self, holder: object) -> None:
-        """A connection is closed: its recording is over."""
+        """End the recording of a closed connection."""
         if self._holder is holder:
             self._holder = None
             self._begin()
 
     def record_arrivals(self, name: SubscriptionName, deliver_at_ms: Int64Array) -> None:
-        """These have arrived now. O(kept) of a frame's entries."""
+        """Note arrivals of now. O(kept) of a frame's entries."""
         if self._holder is None or (self._of is not None and self._of != name):
             return
         left = deliver_at_ms

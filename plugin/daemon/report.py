@@ -79,7 +79,7 @@ class Daemon(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """The clock that due times are compared with."""
+        """The clock for due times."""
         ...
 
     @property
@@ -109,7 +109,7 @@ class Daemon(Protocol):
 
     @property
     def bypasses(self) -> Bypasses:
-        """Everything that bypasses this daemon."""
+        """All bypasses of this daemon."""
         ...
 
     @property
@@ -251,8 +251,8 @@ async def with_subscriptions(
 ) -> bytes:
     """``answer`` as JSON with as many ``subscriptions`` as fit, and the number of others in ``count``.
 
-    Builds it in turns of the loop: with a thousand subscriptions it is megabytes. None instead of an index:
-    the daemon counted it, and has forgotten it since.
+    Built in turns of the loop: a thousand subscriptions are megabytes. None instead of an index: counted, and
+    forgotten since.
     """
     parts: list[str] = []
     head = json.dumps(answer, separators=_COMPACT).removesuffix("}")
@@ -271,7 +271,7 @@ async def with_subscriptions(
 
 
 def _next_due_ms(next_due_ms: int | None, now_ms: int) -> int | None:
-    """A released message is due, and nobody knows since when."""
+    """None for a released message: it is due, and nobody knows since when."""
     return now_ms if next_due_ms == AT_ONCE_MS else next_due_ms
 
 
@@ -380,7 +380,7 @@ async def gauges(daemon: Daemon) -> Gauges:
 
 
 def look_at_disk(data: Path) -> Disk:
-    """The bytes beside the index's own; a directory that is gone has no room."""
+    """The bytes beside the index's own; a missing directory has no room."""
     try:
         found = os.statvfs(data)
     except OSError:

@@ -1,7 +1,7 @@
-"""Messages that somebody moves to another time, or releases: due at once.
+"""Messages moved to another time, or released: due at once.
 
-Invariants: a span is added to the time that holds when the request comes, once, however often the broker has
-to be asked; no clock, set back or not, makes a released message wait.
+Invariants: a span is added to the time that holds when the request comes, once, however often the broker is
+asked; no clock, set back or not, makes a released message wait.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tidegate.plugin.wire.messages import RESCHEDULE_VERSION, Reschedule
 Find = Callable[[DelayIndex, PositionSet], Awaitable[Entries]]
 """The entries of positions in an index, with the times that hold."""
 Chunks = Callable[[DelayIndex, PositionSet], Awaitable[dict[Position, Chunk]]]
-"""Those of some messages that are chunks of larger ones, as far as that is known."""
+"""Those of some messages that are chunks of larger ones, as far as known."""
 WHY_SPAN = "a span may be added, and is added again if asked again: see each message's time first"
 WHY_WHOLE = (
     "and a consumer throws away a message of which a chunk comes without the others: give the ids of all, "
@@ -76,7 +76,7 @@ class Rescheduling(BrokerChanges[Entries]):
         return answer
 
     async def release(self, request: dict[str, object]) -> dict[str, Any]:
-        """The query `release`: due at once. `at_ms` changes nothing of that. Raises ``UserError``."""
+        """The query `release`: due at once, whatever `at_ms`. Raises ``UserError``."""
         at_ms = _number(request, "at_ms")
         if at_ms is not None:
             _check_at(at_ms)
@@ -111,7 +111,7 @@ class Rescheduling(BrokerChanges[Entries]):
         return [_later(await self._find(index, positions), by_ms, now_ms) for index in indexes]
 
     async def _require_whole(self, index: DelayIndex, positions: PositionSet) -> None:
-        """Raise ``UserError`` if some chunks of a message are among the positions, and not all of them."""
+        """Raise ``UserError`` if the positions have some chunks of a message, but not all."""
         if not positions:
             return
         given: dict[str, set[int]] = {}
@@ -138,7 +138,7 @@ class Rescheduling(BrokerChanges[Entries]):
     async def _of_missing(
         self, index: DelayIndex, missing: PositionSet, outcome: Outcome, patience_s: float
     ) -> None:
-        """The outcome of positions whose times the index does not have."""
+        """The outcome of positions without times in the index."""
         if not missing:
             return
         wanted = Entries.of((0, *one) for one in missing)
@@ -157,7 +157,7 @@ class Rescheduling(BrokerChanges[Entries]):
 
 
 def _later(found: Entries, by_ms: int, now_ms: int) -> Entries:
-    """Entries, moved by a span: that of a released one begins now. Raises ``UserError``."""
+    """Entries, moved by a span: for a released one it begins now. Raises ``UserError``."""
     times_ms = np.where(found.deliver_at_ms == AT_ONCE_MS, now_ms, found.deliver_at_ms)
     if len(found) and int(times_ms.max()) > AT_MS_MAX - by_ms:  # the sum could be a time long past
         raise UserError("by_ms: no message can wait so long, nothing was changed")

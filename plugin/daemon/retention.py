@@ -1,8 +1,8 @@
 """Forgets subscriptions that nobody needs any more: their index, their epoch, and the time since they wait.
 
 Losing an index costs reading the topic again, never a message. Invariants: a subscription with a stream
-stays; so does, for a while, an empty index to one of whose logs a pointer may still come: its data alone says
-that the log is its own.
+stays; so does, for a while, an empty index to whose log a pointer may still come: its data alone says that
+the log is its own.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Retention:
         self._kept_until_ns: dict[SubscriptionName, int] = {}
 
     def unserved(self, index: DelayIndex) -> None:
-        """The subscription has no stream from now on: its index is neither popped nor prefetched.
+        """Note that the subscription has no stream: its index is neither popped nor prefetched.
 
         Does nothing if that index was replaced: it belongs to no subscription any more.
         """
@@ -61,7 +61,7 @@ class Retention:
         self._unserved.end(name)
 
     def keep(self, index: DelayIndex) -> None:
-        """A pointer to a log of this index may still come: not to be forgotten for a while, though empty."""
+        """Keep an index for a while, though empty: a pointer to one of its logs may still come."""
         self._kept_until_ns.pop(index.name, None)
         self._kept_until_ns[index.name] = self._clock.monotonic_ns() + KEPT_NS
 
@@ -87,7 +87,7 @@ class Retention:
                 self._forget(name)
 
     def forget_if_empty(self, index: DelayIndex) -> None:
-        """A closed subscription without entries, acknowledgements and own width is not worth keeping."""
+        """Forget a closed subscription without entries, acknowledgements and own width."""
         served = self._ownership.get(index.name) is not None or self._catalog.get(index.name) is not index
         kept = index.name in self._kept_until_ns
         if not (served or kept) and index.state.empty and not width.is_own(index, self._settings):

@@ -1,7 +1,7 @@
 """The subscriptions that a request names.
 
-A topic may omit the defaults that Pulsar's tools omit; a partitioned topic without a partition means all
-those that the daemon has. A scalable topic, ``topic://``, means those of its segments that the daemon has.
+A topic may omit the defaults that Pulsar's tools omit; a partitioned topic without a partition means all its
+partitions here. A scalable topic, ``topic://``, means its segments here.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def name_of(request: dict[str, object], *, optional: bool = False) -> tuple[str,
 
 
 def matching(indexes: Iterable[DelayIndex], topic: str, subscription: str) -> list[DelayIndex]:
-    """All indexes that a topic and a subscription mean, ``*`` for anything, by name. Raises ``UserError``."""
+    """All indexes meant by a topic and a subscription, ``*`` for anything, by name. Raises ``UserError``."""
     if (topic, subscription) == (STAR, STAR):
         return sorted(indexes, key=lambda index: index.name)
     means = meaning(topic, subscription)
@@ -62,7 +62,7 @@ def matching(indexes: Iterable[DelayIndex], topic: str, subscription: str) -> li
 
 
 def meaning(topic: str, subscription: str) -> Callable[[SubscriptionName], bool]:
-    """A test of names: True for those that a topic and a subscription mean. Raises ``UserError``."""
+    """A test of names: True for those meant by a topic and a subscription. Raises ``UserError``."""
     if max(topic.count(STAR), subscription.count(STAR)) > width.STARS_MAX:
         raise UserError(f"a topic or subscription has at most {width.STARS_MAX} *")
     topics, subscriptions = (Glob(topic), Glob(f"{topic}-partition-{STAR}")), Glob(subscription)
@@ -132,7 +132,7 @@ def named(indexes: Iterable[DelayIndex], topic: str, subscription: str) -> list[
 
 
 def of_partition(indexes: list[DelayIndex], partition: int | None) -> list[DelayIndex]:
-    """The indexes that an id with this partition can be of. Raises ``UserError`` if there is none."""
+    """The indexes to which an id with this partition can belong. Raises ``UserError`` if there is none."""
     if partition is None:
         return indexes
     found = [index for index in indexes if partition_of(index.name) in {None, partition}]
@@ -142,7 +142,7 @@ def of_partition(indexes: list[DelayIndex], partition: int | None) -> list[Delay
 
 
 def whole_topic(topic: str) -> str:
-    """The topic of a partition or segment; another topic is its own."""
+    """The topic of a partition or segment; any other topic is its own."""
     return scalable_of(topic) or _PARTITION.sub("", topic)
 
 

@@ -1,9 +1,8 @@
-"""``tidegate serve``: assembles the parts, runs until it is told to stop, and leaves everything on disk.
+"""``tidegate serve``: assembles the parts, runs until told to stop, and leaves everything on disk.
 
-Invariants: the daemon takes the data directory and the socket before it serves anything, and gives them back
-in every case; on SIGTERM and SIGINT it tells every connected broker, commits everything received, shortens
-long journals, and exits with 0. A killed process needs none of this: the store has everything reported
-durable.
+Invariants: the daemon takes the data directory and the socket before it serves anything, and returns them in
+every case; on SIGTERM and SIGINT it tells every connected broker, commits everything received, shortens long
+journals, and exits with 0. A killed process needs none of this: the store has everything reported durable.
 """
 
 from __future__ import annotations
@@ -116,7 +115,7 @@ async def running_daemon(
 ) -> AsyncIterator[RunningDaemon]:
     """A daemon that serves inside the ``async with`` and stops cleanly at its end.
 
-    began_ns: by the clock, when its start began; None: now. Raises ``UserError``.
+    began_ns: begin of its start, by the clock; None: now. Raises ``UserError``.
     """
     clock = SystemClock() if clock is None else clock
     times = StartTimes(clock, began_ns)
@@ -187,7 +186,7 @@ async def running_daemon(
 
 @contextmanager
 def _threads(count: int, name: str) -> Iterator[ThreadPoolExecutor]:
-    """Threads started at once: work for a thread that cannot be started would wait for ever.
+    """Threads started at once: work for a thread that cannot start would wait for ever.
 
     Raises ``StartError``.
     """
@@ -275,7 +274,7 @@ async def _serve_until(
 
 
 def _where(address: HttpAddress | None, port: int | None) -> str | None:
-    """The address of the HTTP side: port 0 of the settings has become a real one."""
+    """The address of the HTTP side, with the real port for port 0."""
     return None if address is None or port is None else str(address.at(port))
 
 
@@ -327,13 +326,13 @@ def _unless_damaged(opened: Callable[[], OpenedT]) -> OpenedT | DamagedDirectory
 
 
 def _move_aside(data: Path, damage: DamagedDirectoryError, log: Logger) -> None:
-    """Raises StorageError, and the damage itself unless it is known to be in a store of ours."""
+    """Move a damaged store aside. Raises StorageError, and the damage unless the store is surely ours."""
     gc.collect()
     aside = RocksStore.move_aside(data)
     if aside is None:
         raise damage
     log.error(
-        "the data directory is damaged: what was in it is moved away, and the daemon begins anew without it; "
+        "the data directory is damaged: its content is moved away, and the daemon begins anew without it; "
         "its indexes are restored from their logs, or else the topics are read again. Look at the disk",
         data=str(data),
         moved_to=str(aside),

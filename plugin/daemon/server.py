@@ -1,6 +1,6 @@
 """Accepts connections on the daemon's socket.
 
-Invariants: every connection passed to the engine is from a user that may talk to the daemon; at most
+Invariants: every connection passed to the engine is from a user who may talk to the daemon; at most
 ``OTHERS_MAX`` are no brokers, or have not yet said so: one more costs the oldest.
 """
 

@@ -6,13 +6,13 @@ Invariants:
 - ADD, MOVE, ACK, UNACK, MARK_DELETE, CLEAR and CLOSE are applied in the order 1, 2, 3 …, each exactly once;
 - a seq is reported durable only when the index says that the token of its change, and so of every change
   before it, is on disk;
-- an ACK or MARK_DELETE counts only while the index has the generation that the stream was opened with: else
-  a newer stream has told a reset of the cursor since;
-- nothing is handed out before the last HELD frame has been taken, nor without credit, nor after CLOSE or
+- an ACK or MARK_DELETE counts only while the index has the generation of the stream's OPEN: else a newer
+  stream has told a reset of the cursor since;
+- nothing is handed out before the last HELD frame was taken, nor without credit, nor after CLOSE or
   ``supersede``;
-- entries that the broker reports as in flight, or as near, are not handed out on this stream, whoever brings
+- entries reported by the broker as in flight, or as near, are not handed out on this stream, whoever brings
   them to the index;
-- nothing is believed of a topic that was since put back to an earlier state, for instance from a backup: see
+- nothing counts of a topic that was since put back to an earlier state, for instance from a backup: see
   ``histories``.
 """
 
@@ -43,12 +43,10 @@ class Durability:
 class Session:
     """The stream ``stream_id`` of a connection, which serves ``index``.
 
-    ``credit``: how many more entries may be handed out; ``credit_max`` bounds it.
-    ``cleared``: everything was cleared, and nothing was added since.
-    ``answer_begun``: the contents of the answer to OPEN are fixed; ``answer_made``: its last HELD has been
-    taken.
-    ``found_break``: the sign that the index was of another history than the cursor; the index was then
-    emptied.
+    ``credit``: number of entries that may still be handed out; ``credit_max`` bounds it. ``cleared``:
+    everything was cleared, and nothing was added since. ``answer_begun``: the contents of the answer to OPEN
+    are fixed; ``answer_made``: its last HELD was taken. ``found_break``: the sign that the index was of
+    another history than the cursor, and was therefore emptied.
     """
 
     def __init__(self, stream_id: int, index: DelayIndex, request: Open, credit_max: int) -> None:
@@ -98,8 +96,8 @@ class Session:
     def held_frames(self) -> Iterator[Held]:
         """The answer to OPEN, at least one frame: the positions held when the first one is taken.
 
-        Each frame is made when it is taken, and costs some milliseconds at most. After the last one entries
-        may be handed out.
+        Each frame is made when taken, and costs some milliseconds at most. After the last one entries may be
+        handed out.
         """
         nothing = PositionSet()
         held, acknowledged = self.index.state.held.snapshot(), self.index.state.acknowledged.snapshot()
@@ -115,9 +113,8 @@ class Session:
     def apply_frame(self, seq: int, change: Change, received_ns: int, *, first_seq: int | None = None) -> int:
         """Make one change; returns its weight in journal entries (for the size of a commit group).
 
-        first_seq: the frames from there to ``seq`` are one change.
-        Raises ``ProtocolError`` (out of order) if it is not the next one, ``StreamError`` (unknown stream)
-        after CLOSE, and the errors of the index.
+        first_seq: the frames from there to ``seq`` are one change. Raises ``ProtocolError`` (out of order) if
+        it is not the next one, ``StreamError`` (unknown stream) after CLOSE, and the errors of the index.
         """
         if self.closing:
             raise StreamError(ErrorCode.UNKNOWN_STREAM, "the stream is closed")
@@ -162,7 +159,7 @@ class Session:
                 token = index.mark_delete(*change.position)
                 self._in_flight_unheld.discard_up_to(*change.position)
             case Clear() if self.superseded:
-                # Its successor skips positions that it was told are held. To hold too many costs a look at
+                # Its successor skips positions that it was told are held. Holding too many costs a look at
                 # the cursor.
                 token = index.unacknowledge(index.state.acknowledged.snapshot())
             case Clear():
@@ -176,9 +173,9 @@ class Session:
         return weight
 
     def acknowledge(self, positions: PositionSet) -> int | None:
-        """The broker has cancelled these, and tells so by ACK, too; a token as of the index.
+        """Note that the broker has cancelled these, which an ACK repeats; returns a token as of the index.
 
-        None if the index goes by another generation: there it counts as little as the ACK.
+        None if the index has another generation: there it counts as little as the ACK.
         """
         if self.generation != self.index.state.generation:
             return None
@@ -186,7 +183,7 @@ class Session:
         return self.index.acknowledge(positions)
 
     def move(self, entries: Entries) -> int:
-        """The broker has moved these, and tells so by MOVE, too; a token as of the index."""
+        """Note that the broker has moved these, which a MOVE repeats; returns a token as of the index."""
         fresh = entries.take(~self.index.state.moved.holds(entries))
         self._in_flight_unheld.difference_update(PositionSet.of_entries(fresh))
         return self.index.move(fresh)
@@ -215,7 +212,7 @@ class Session:
         self.index.state.mark_in_flight(positions)
 
     def brought(self, positions: PositionSet) -> None:
-        """Another source, a rebuild or a former stream, has brought these to the index.
+        """Note positions brought to the index by another source, a rebuild or a former stream.
 
         Those in flight at the broker stay there.
         """
@@ -237,7 +234,7 @@ class Session:
         self.credit = min(self.credit + more, self._credit_max)
 
     def supersede(self) -> None:
-        """A newer stream of the same connection serves the subscription now.
+        """Note that a newer stream of the same connection serves the subscription.
 
         Acknowledgements and entries of the old topic's last moments still count, but this stream hands out
         nothing, has nothing at its broker any more, and clears nothing.
@@ -245,7 +242,7 @@ class Session:
         self.superseded = True
 
     def follow(self, index: DelayIndex | None) -> None:
-        """``index`` is the subscription's now. Changes told here go there, if it is of the same life.
+        """Send changes told here to ``index``, the subscription's present one, if it is of the same life.
 
         For a former stream of a broker whose newer stream got the index from its log.
         """
@@ -266,7 +263,7 @@ class Session:
     def wake_at_ms(self) -> int | None:
         """The time at which ``pop_due`` may return entries (or turn out empty).
 
-        None: not before something changes.
+        None: not before a change.
         """
         if not self.hands_out:
             return None

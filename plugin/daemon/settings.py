@@ -29,8 +29,7 @@ _NEAR = 0.7
 _CONFIG_MAX_BYTES = 1 << 20
 
 Reader = Callable[[object], Any]
-"""Makes a setting's value of what a flag, a variable or a file says. Raises ValueError that says what it
-must be."""
+"""Reads a setting from a flag, a variable or a file. Raises ValueError with the requirement."""
 
 
 def _count(least: int, most: int = _INT_MAX) -> Reader:
@@ -194,7 +193,7 @@ class Settings:
 
     @property
     def slice_width_is_auto(self) -> bool:
-        """True if new subscriptions get an automatic slice width: unless somebody has named a width."""
+        """True if new subscriptions get an automatic slice width: unless a width was named."""
         return self.slice_width_auto is not False
 
     @property
@@ -238,7 +237,7 @@ def load_settings(flags: Mapping[str, Any], config_file: Path | None = None) -> 
 
 
 def _unknown(name: str, known: Iterable[str], config_file: Path | None) -> str:
-    """The line for a name that is none: where it is, and the nearest one. Flags are known by then."""
+    """The line for an unknown name: where it is, and the nearest known one. Flags are known by then."""
     import difflib  # noqa: PLC0415 nobody waits for a daemon that does not start
 
     near = difflib.get_close_matches(name.lower(), known, 1, _NEAR)

@@ -1,6 +1,6 @@
 """ADD frames of few entries, gathered to be applied together.
 
-An entry costs the index many times as much in frames of five as in frames of thousands. Invariants: the
+In frames of five an entry costs the index many times as much as in frames of thousands. Invariants: the
 result is as if the frames had been applied as they came; the gathered frames of one stream have consecutive
 numbers and the same flags.
 """

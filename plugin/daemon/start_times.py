@@ -1,4 +1,4 @@
-"""The parts of a start and their times: after a crash, users who wait for the daemon want to know the reason.
+"""The parts of a start and their times: after a crash, users waiting for the daemon want the reason.
 
 Invariant: the parts follow each other without a gap, from the start of the process until brokers are served,
 so that they add up to ``start_ms``.

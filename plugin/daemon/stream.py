@@ -20,8 +20,8 @@ from tidegate.plugin.wire.release_pace import ReleasePace
 class Stream:
     """A session on a connection.
 
-    ``answer_sent``: its last HELD has been written; ``session.answer_begun``: the answer is fixed.
-    ``untold``: positions held since, between the two. ``told_pace``: the pace that its broker keeps.
+    ``answer_sent``: its last HELD is written; ``session.answer_begun``: the answer is fixed. ``untold``:
+    positions held since, between the two. ``told_pace``: the pace that its broker keeps.
     """
 
     __slots__ = ("answer_sent", "connection", "session", "told_pace", "untold")
@@ -88,7 +88,7 @@ class Link(Protocol):
 
     @property
     def version(self) -> int:
-        """The version of the protocol that is spoken; 0 before the greeting."""
+        """The spoken version of the protocol; 0 before the greeting."""
         ...
 
     @property
@@ -116,7 +116,7 @@ class Link(Protocol):
         ...
 
     def read_rest(self) -> None:
-        """Apply the bytes that the peer has sent and nobody has read yet, then read nothing more."""
+        """Apply the unread bytes that the peer has sent, then read nothing more."""
         ...
 
     def end_stream(self, stream: Stream, code: ErrorCode, message: str) -> None:

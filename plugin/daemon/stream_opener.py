@@ -1,7 +1,7 @@
 """The opening of streams: an index brought here, a session begun, the former stream replaced.
 
-Invariants: a subscription has one stream, that of the owner that was admitted last; an exception of the
-index ends the opening, and nothing else.
+Invariants: a subscription has one stream, that of the owner admitted last; an exception of the index ends the
+opening, and nothing else.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ class StreamOpener:
         self._stopping = False
 
     def stop(self) -> None:
-        """Bring no index here any more."""
+        """Stop bringing indexes here."""
         self._stopping = True
 
     def restoring(self, connection: Link, stream_id: int, request: Open) -> Awaitable[None] | None:
-        """The work that brings the index here; wait for it before ``open``. Raises ``StreamError``."""
+        """Brings the index here; wait for it before ``begin_stream``. Raises ``StreamError``."""
         name = SubscriptionName(request.topic, request.subscription)
         _check(name, request.incarnation)
         self._ownership.admit(name, request.incarnation, request.epoch)
@@ -139,7 +139,7 @@ class StreamOpener:
 
 
 def _check(name: SubscriptionName, incarnation: bytes) -> None:
-    """Raises ``StreamError`` for a bad name: that ends this stream only."""
+    """Raise ``StreamError`` for a bad name: that ends this stream only."""
     _check_length("topic", name.topic)
     _check_length("subscription", name.subscription)
     if incarnation == UNCLAIMED:

@@ -25,7 +25,7 @@ class StreamTakeover:
         self._log = log
 
     def replace(self, previous: Stream, stream: Stream) -> None:
-        """``stream`` has the subscription now, ``previous`` had it."""
+        """Note that ``stream`` has the subscription now; ``previous`` had it."""
         of_one_life = previous.incarnation == stream.incarnation
         if previous.connection is stream.connection and (of_one_life or previous.session.closing):
             previous.session.supersede()
@@ -33,7 +33,7 @@ class StreamTakeover:
             self.end(previous, stream.connection, stream.incarnation)
 
     def end(self, previous: Stream, connection: Link, incarnation: bytes) -> None:
-        """``connection`` serves this life of the subscription now, or is about to; ``previous`` had it."""
+        """End ``previous``: ``connection`` serves this life of the subscription, or is about to."""
         if previous.connection is not connection and previous.incarnation != incarnation:
             self._warn_of_two_lives(previous, connection)
         previous.connection.end_stream(
@@ -41,7 +41,7 @@ class StreamTakeover:
         )
 
     def _warn_of_two_lives(self, previous: Stream, connection: Link) -> None:
-        """Two brokers that serve different lives of a subscription take the index from each other."""
+        """Warn: two brokers that serve different lives of a subscription take the index from each other."""
         more = self._seldom.more("lives")
         if more is not None:
             self._log.warning(

@@ -2,8 +2,8 @@
 
 Invariants:
 
-- a number that is being opened is not open; its frames wait meanwhile, and are applied in order once it is
-  open; more than ``LATER_BYTES`` of them end the restoring, because the broker has then read that far itself;
+- a number that is being opened is not open; its frames wait, and are applied in order once it is; more than
+  ``LATER_BYTES`` of them end the restoring, because the broker has then read that far itself;
 - at most one number of a subscription is being opened: a broker that opens it again has given up the former
   one;
 - a stream that the daemon ended is silent until it is opened again: frames already on their way are dropped.
@@ -34,7 +34,7 @@ ENDED_MAX = 65_536
 
 @dataclass
 class Opening:
-    """A stream whose index is still being brought here, and its frames that wait."""
+    """A stream whose index is still on its way here, and its waiting frames."""
 
     request: Open
     task: asyncio.Task[None]
@@ -113,8 +113,8 @@ class Streams:
     def _supersede(self, name: tuple[str, str]) -> None:
         """Stop opening the former stream of a subscription.
 
-        The broker has a newer tracker, and answers nothing for the former stream: that must neither come late
-        and replace the newer one, nor keep others from being restored.
+        The broker has a newer tracker, and answers nothing for the former stream, which must neither come
+        late and replace the newer one, nor keep others from being restored.
         """
         former_id = self._opening_by_name.get(name)
         if former_id is not None:
@@ -164,7 +164,7 @@ class Streams:
     # --- frames -----------------------------------------------------------------------------------
 
     def receive(self, frame: Frame, message: Credit | Paced | Change, received_ns: int) -> None:
-        """A frame has come on a stream. Raises ``ProtocolError``."""
+        """Take a stream's frame. Raises ``ProtocolError``."""
         stream_id = frame.stream
         opening = self._opening.get(stream_id)
         if opening is not None:
@@ -186,7 +186,7 @@ class Streams:
             self.apply_change(stream, frame.seq, message, received_ns)
 
     def decided(self, stream_id: int, seq: int, answer: Cancelled | Rescheduled | Peeked) -> None:
-        """The broker has answered a CANCEL, RESCHEDULE or PEEK; nobody waits on a stream that has ended."""
+        """Note the broker's answer to a CANCEL, RESCHEDULE or PEEK; on an ended stream nobody waits."""
         stream = self._open.get(stream_id)
         if stream is not None:
             self._engine.decided(stream, seq, answer)
@@ -203,7 +203,7 @@ class Streams:
     # --- ending -----------------------------------------------------------------------------------
 
     def end(self, stream: Stream, code: ErrorCode, message: str) -> None:
-        """The daemon ends one stream with ERROR."""
+        """End one stream with ERROR."""
         if self.is_open(stream):
             self._note_ended(stream.session.stream_id)
             self._forget(stream)
@@ -227,14 +227,14 @@ class Streams:
         self._engine.ended(stream)
 
     def given_up(self, stream_id: int) -> None:
-        """The broker has ended a stream with ERROR."""
+        """Note that the broker has ended a stream with ERROR."""
         self._stop_opening(stream_id)
         stream = self._open.get(stream_id)
         if stream is not None:
             self._forget(stream)
 
     def end_all(self) -> None:
-        """The connection is gone."""
+        """End all streams: the connection is gone."""
         for opening in self._opening.values():
             opening.task.cancel()
         self._opening.clear()

@@ -1,7 +1,7 @@
 """News for systemd, which started the daemon: it serves, it stops, its loop still turns.
 
 The protocol is sd_notify(3): lines of text to the datagram socket in ``NOTIFY_SOCKET``. Invariants: without
-that variable nothing is sent; a supervisor that cannot be told disturbs nothing.
+that variable nothing is sent; an unreachable supervisor disturbs nothing.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Supervisor:
         self._beating: asyncio.TimerHandle | None = None
 
     def ready(self, loop: asyncio.AbstractEventLoop) -> None:
-        """The daemon serves; from now on the loop says that it turns, if a watchdog wants that."""
+        """Say that the daemon serves; from now on also that the loop turns, if a watchdog wants that."""
         self._tell("READY=1")
         self._beat(loop)
 
     def stopping(self) -> None:
-        """The daemon stops."""
+        """Say that the daemon stops."""
         self._tell("STOPPING=1")
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""The wait for a call back."""
+"""The wait for a callback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pace of release that a stream's broker has told, and until when that excuses late messages."""
+"""The pace of release told by a stream's broker, and until when that excuses late messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ToldPace:
         self.excused_until_ms: float = -math.inf
 
     def tell(self, pace: ReleasePace, now_ms: int) -> None:
-        """The broker says that this pace is in force."""
+        """Note that this pace is in force."""
         if pace.is_on:
             self.excused_until_ms = math.inf
         elif self.pace.is_on:

@@ -1,8 +1,8 @@
 """The time since which subscriptions have had no stream, so that the daemon can forget abandoned ones.
 
-A subscription that has moved to another broker hardly ever comes back to this daemon, and nobody tells the
-daemon. Time is monotonic: a set wall clock must not age all at once. Invariant: subscriptions stay in the
-order in which they lost their stream.
+A subscription that has moved to another broker hardly ever comes back to this daemon, and nobody tells it.
+Time is monotonic: a set wall clock must not age all at once. Invariant: subscriptions stay in the order in
+which they lost their stream.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from tidegate.index import SubscriptionName
 
 
 class Unserved:
-    """Subscriptions without a stream; ``keep_ns`` is the time for which they are kept, 0 for ever."""
+    """Subscriptions without a stream; ``keep_ns``: how long they are kept, 0 for ever."""
 
     def __init__(self, keep_ns: int) -> None:
         self._keep_ns = keep_ns
@@ -21,12 +21,12 @@ class Unserved:
         return len(self._since_ns)
 
     def begin(self, name: SubscriptionName, now_ns: int) -> None:
-        """``name`` has no stream from now on."""
+        """Note that ``name`` has no stream from now on."""
         self.end(name)
         self._since_ns[name] = now_ns
 
     def end(self, name: SubscriptionName) -> None:
-        """``name`` has a stream again, or is gone."""
+        """Note that ``name`` has a stream again, or is gone."""
         self._since_ns.pop(name, None)
 
     def take_expired(self, now_ns: int) -> list[SubscriptionName]:

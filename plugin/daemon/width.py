@@ -1,7 +1,7 @@
 """The daemon's side of ``tidegate width``: finds the subscriptions, and changes their width.
 
 Invariants: nothing is changed before the request is understood and its subscriptions are found; a change is
-answered when it is durable, and not before.
+answered once it is durable.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class WidthRequest(NamedTuple):
 
     @classmethod
     def of(cls, query: dict[str, object]) -> WidthRequest:
-        """Raises ``UserError`` if the query makes no sense."""
+        """Read a query. Raises ``UserError`` if it makes no sense."""
         subscription, width_ms, auto = (query.get(key) for key in ("subscription", "width_ms", "auto"))
         if not isinstance(subscription, str):
             raise UserError("a width query needs subscription, as in topic:subscription")
@@ -75,7 +75,7 @@ def spellings(name: SubscriptionName) -> list[str]:
 
 
 def find(indexes: Iterable[DelayIndex], text: str) -> list[DelayIndex]:
-    """The subscriptions that ``text`` means, ``*`` for anything, in the order of their names.
+    """The subscriptions meant by ``text``, ``*`` for anything, in the order of their names.
 
     Raises ``UnknownNameError`` that names similar ones if there is none, ``UserError`` for a bad pattern.
     """
@@ -114,12 +114,12 @@ def _glob(text: str) -> Glob:
         raise UserError(f"the subscription is longer than any: at most {_PATTERN_MAX} characters")
     stars = text.count(STAR)
     if stars > STARS_MAX:
-        raise UserError(f"the subscription has {stars} * and at most {STARS_MAX} can be")
+        raise UserError(f"the subscription has {stars} *, at most {STARS_MAX} are possible")
     return Glob(text)
 
 
 def apply(request: WidthRequest, indexes: Iterable[DelayIndex]) -> int:
-    """Make the change; returns a token that is durable when all of the change is."""
+    """Make the change; returns a token that is durable once all of the change is."""
     token = 0
     for index in indexes:
         width_ms = index.width.width_ms if request.width_ms is None else request.width_ms
@@ -128,7 +128,7 @@ def apply(request: WidthRequest, indexes: Iterable[DelayIndex]) -> int:
 
 
 def is_own(index: DelayIndex, settings: Settings) -> bool:
-    """True if somebody has set the subscription's width: a reason to remember it while it is empty."""
+    """True if the subscription's width was set: a reason to remember it while it is empty."""
     if index.width.auto:
         return not settings.slice_width_is_auto
     return settings.slice_width_is_auto or index.width.width_ms != settings.slice_width_ms

@@ -1,4 +1,4 @@
-"""The home of index logs that a broker offers: BookKeeper, reached through its shim.
+"""The home of index logs at a broker: BookKeeper, reached through its shim.
 
 Invariants: each request is answered once, by the broker or with an error that it is away; requests of an
 ended stream are not sent; an answer without a request is dropped.
@@ -65,13 +65,13 @@ class LogRequests:
             self._waiting.pop(seq, None)
 
     def answered(self, stream_id: int, seq: int, answer: LogAnswer) -> None:
-        """The broker has answered."""
+        """Note the broker's answer."""
         asked = self._waiting.get(seq)
         if asked is not None and asked[0] == stream_id and not asked[1].done():
             asked[1].set_result(answer)
 
     def end_stream(self, stream_id: int) -> None:
-        """The broker answers nothing more on this stream, and is asked nothing more."""
+        """End the requests of a stream, and send no more of them."""
         for home in self._homes.pop(stream_id, ()):
             home.over = True
         for asked_id, answer in list(self._waiting.values()):
@@ -79,7 +79,7 @@ class LogRequests:
                 answer.set_exception(RefusedError("the stream is over"))
 
     def close(self) -> None:
-        """The broker is gone."""
+        """End all requests: the broker is gone."""
         self._closed = True
         for stream_id in {stream_id for stream_id, _ in self._waiting.values()}:
             self.end_stream(stream_id)

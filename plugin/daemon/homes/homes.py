@@ -50,7 +50,7 @@ class Homes:
         if kind == BOOKKEEPER:
             return at_broker
         if not is_url(kind):
-            raise RefusedError(f"{kind} is no home that this daemon knows")
+            raise RefusedError(f"this daemon does not know the home {kind}")
         try:
             url = checked_url(kind)
         except ValueError as error:

@@ -1,8 +1,8 @@
 """Stores of objects by URL, as homes of index logs: ``file://``, ``s3://``, and all others of fsspec.
 
 Invariants: fsspec is imported only when a URL needs it; neither a URL nor a broker's conf file has a secret:
-keys and endpoints come from the places where the storage's own client looks (the environment, its own files,
-the machine's role) and from fsspec's configuration; every call has an end.
+keys and endpoints come from the sources of the storage's own client (the environment, its own files, the
+machine's role) and from fsspec's configuration; every call has an end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FILE = "file"
 THREADS = 16
 URL_BYTES_MAX = 1_024
 REMOTE_INTERVAL_MS = 1_000
-"""Appends to a store with a price for each request are put together for so long."""
+"""Appends to a store with a price for each request are joined for so long."""
 
 TAIL_ENTRIES_MAX = 512
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://[!-~]+", re.ASCII)
@@ -54,7 +54,7 @@ def checked_url(text: str) -> str:
     url = urlsplit(text)
     if "@" in url.netloc:
         raise ValueError(
-            "a URL must have no name and password in it: they go where the storage's client looks"
+            "a URL must have no name and password in it: the storage's client has its own place for them"
         )
     if url.query or url.fragment or "?" in text or "#" in text or "\\" in text:
         raise ValueError("it must be a URL without query, fragment and backslash")
@@ -95,7 +95,7 @@ def _load(scheme: str) -> None:
 
 
 def missing_folder(url: str) -> Path | None:
-    """The folder of a checked file URL if it is missing; None if it is there, or the URL is of no file."""
+    """The folder of a checked file URL if it is missing, else None."""
     parts = urlsplit(url)
     folder = Path(unquote(parts.path))
     return folder if parts.scheme == FILE and not folder.is_dir() else None
@@ -170,7 +170,7 @@ def open_objects(url: str) -> Objects:
 class FsspecObjects:
     """A store by fsspec's file system for its URL.
 
-    creates_once is found out at the opening: not every file system heeds it.
+    creates_once is tried at the opening: not every file system heeds it.
     """
 
     def __init__(self, url: str) -> None:

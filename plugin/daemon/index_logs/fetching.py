@@ -1,13 +1,12 @@
 """The blocks of an index restored from its log: brought record after record, in due order.
 
-The stream is open meanwhile, and absent entries count as held; a due entry waits for its own block
-only.
+The stream is open meanwhile, and absent entries count as held; a due entry waits for its own block only.
 
 Invariants:
 
-- a block counts as here only when it is written, and a start believes the blocks only when all are here;
+- a block counts as here only when written, and a start believes the blocks only when all are here;
 - an unreadable block is as good as corrupt: its positions are read from the topic. A home that does not
-  answer has ``GIVE_UP_SECONDS`` to come back; a disk that accepts no writes is waited for;
+  answer has ``GIVE_UP_SECONDS`` to come back; a disk that accepts no writes has for ever;
 - one daemon reads few records at a time, for the memory they take;
 - records that are not due soon wait a moment: the broker, whose code is cold, is handing out due entries.
 """
@@ -69,7 +68,7 @@ class BlockFetch:
     """Brings the absent blocks of one index, on behalf of one stream.
 
     places: of the blocks. home: of these places. at_once: shared by all. landed: called when some blocks have
-        come.
+    come.
     """
 
     def __init__(
@@ -97,13 +96,13 @@ class BlockFetch:
         self._landed = landed
         self._log = log
         self._last_entries: dict[int, int] = {}
-        """Of the ledgers that are open."""
+        """Last entries of the open ledgers."""
         self._away_ns: int | None = None
-        """Since when the home does not answer."""
+        """Time since which the home does not answer."""
         self._said: set[str] = set()
 
     async def run(self) -> int:
-        """Return when no block is absent any more, or the index has been replaced; the number of lost blocks.
+        """Return when no block is absent any more, or the index was replaced; the number of lost blocks.
 
         Raises HomeError if this stream cannot use the home.
         """
@@ -261,12 +260,12 @@ class Fetches:
         self._log = log
         self._at_once = asyncio.Semaphore(RECORDS_AT_ONCE)
         self._places: WeakKeyDictionary[DelayIndex, tuple[str, Places]] = WeakKeyDictionary()
-        """In which home the blocks of an index lie, and where there."""
+        """The home of the blocks of an index, and their places there."""
         self._looked: WeakSet[DelayIndex] = WeakSet()
         self._running: dict[DelayIndex, tuple[Stream, asyncio.Task[None]]] = {}
 
     def restored(self, index: DelayIndex, home_kind: str, places: Places) -> None:
-        """An index has come whose blocks lie in these places."""
+        """Note an index whose blocks lie in these places."""
         self._places[index] = home_kind, places
 
     def is_elsewhere(self, home: Home, index: DelayIndex) -> bool:
@@ -282,8 +281,8 @@ class Fetches:
         places = self._places.setdefault(index, (home.kind, {}))[1]
         pointer = of_home(pointer_text, home.kind)
         chain = self._catalog.chains.get(index)
-        # Another owner, whose log could not be read, has deleted the ledgers that are not named any more, and
-        # perhaps some that are: the pointer goes on naming those until its next change.
+        # Another owner, unable to read the log, has deleted the ledgers no longer named, and perhaps some
+        # that are: the pointer still names those until its next change.
         is_ours = chain is not None and chain.has(pointer.ledger_id, home.kind)
         for (key, place), block_id in zip(list(places.items()), block_ids(places), strict=True):
             if place.ledger_id not in pointer.ledgers or not (is_ours or index.upkeep.is_absent(block_id)):
@@ -345,7 +344,7 @@ class Fetches:
             self._whole(index)
 
     def _lose(self, stream: Stream, index: DelayIndex, error: Exception) -> None:
-        """The absent blocks will not come."""
+        """Note that the absent blocks will not come."""
         if self._catalog.get(index.name) is index:
             self._said(
                 stream.name, "blocks of an index cannot be reached, their messages are read again", error

@@ -94,9 +94,9 @@ class IndexLogs:
         self._seldom = Seldom(clock.monotonic_ns)
         self._homes = homes or Homes()
         self._shipped: WeakKeyDictionary[DelayIndex, int] = WeakKeyDictionary()
-        """Which ledger has all that is stored of an index."""
+        """The ledger that has all stored data of an index."""
         self._behind: WeakSet[DelayIndex] = WeakSet()
-        """Indexes whose log could not be written when its stream ended, and not since."""
+        """Indexes whose log could not be written at the end of their stream, and not since."""
         self._restorer = Restorer(
             catalog,
             store,
@@ -123,17 +123,19 @@ class IndexLogs:
         self._by_id: dict[int, StreamLog] = {}
         self._by_stream: dict[Stream, int] = {}
         self._streams: Counter[int] = Counter()
-        """Streams by subscription id: while a former one is open, there are two."""
+        """Streams by subscription id: two while a former one is open."""
         self._refused: dict[Stream, LogState] = {}
-        """Of streams whose brokers want a log where this daemon keeps none. A URL may have a secret in it."""
+        """States for streams whose brokers want a log where this daemon keeps none. A URL may have a secret
+        in it.
+        """
         self._in_doubt: dict[Identity, tuple[Pointer, ...]] = {}
-        """Pointers on their way when the stream ended on whose behalf they were written."""
+        """Pointers on their way at the end of the stream behind them."""
         self._cleared: set[Identity] = set()
-        """Whose log was deleted, and that no stream has served since."""
+        """Identities whose log was deleted, and that no stream has served since."""
         self._deleting: dict[Identity, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._too_long: set[StreamLog] = set()
-        """Logs that are looked at again when a persist may be done."""
+        """Logs to look at again when a persist may be done."""
         self._commit_soon: Callable[[], None] = lambda: None
         self._when_durable: WhenDurable = lambda _, tell: tell(None)  # where nobody commits
         self._pointer_may_come: Callable[[DelayIndex], None] = lambda _: None
@@ -152,8 +154,8 @@ class IndexLogs:
         when_durable: commits, and calls its argument once everything up to a token is durable, or with the
             error.
         landed: called with an index when some of its absent blocks have come.
-        pointer_may_come: called with an index when its stream has ended, and a pointer is on its way to a log
-            that nobody but its data's chain knows.
+        pointer_may_come: called with an index when its stream has ended with a pointer on its way to a log
+            that nothing but its data's chain knows.
         """
         self._commit_soon = commit_soon
         self._when_durable = when_durable
@@ -198,7 +200,7 @@ class IndexLogs:
     # ---- a stream's life
 
     def begin(self, stream: Stream, requests: LogRequests, stream_id: int, request: Open) -> None:
-        """The stream is the current one of its subscription: its log is shipped from now on."""
+        """Ship the log of a stream that is now the current one of its subscription."""
         index = stream.session.index
         subscription_id = index.own_journal.subscription_id
         self._end_id(subscription_id)
@@ -252,7 +254,7 @@ class IndexLogs:
         self._by_id[subscription_id].wake()
 
     def _pop_in_doubt(self, identity: Identity, text: str, home: str) -> list[Pointer]:
-        """The pointers that may still come to stand in the cursor in place of ``text``."""
+        """The pointers that may still replace ``text`` in the cursor."""
         found = [each for each in self._in_doubt.pop(identity, ()) if each.home == home]
         return [] if any(str(each) == text for each in found) else found
 
@@ -271,7 +273,7 @@ class IndexLogs:
         return None
 
     def _all_here(self, index: DelayIndex) -> None:
-        """The data here has all of its log: a start may believe it."""
+        """Note that the data here has all of its log: a start may believe it."""
         chain = self._catalog.chains.get(index)
         if chain is not None:
             self._set_chain(index, chain)
@@ -282,7 +284,7 @@ class IndexLogs:
         self._commit_soon()
 
     async def _may_count(self, index: DelayIndex, ledger_id: int, home: str) -> None:
-        """Note that the data here has all of the log in a ledger that is about to count: durable on return.
+        """Note that the data here has all of the log in a ledger about to count: durable on return.
 
         Raises StorageError.
         """
@@ -303,16 +305,16 @@ class IndexLogs:
             raise error
 
     def doubt(self, index: DelayIndex) -> None:
-        """The data here was found damaged, and its log is whole: have a later start read the log, too."""
+        """Have a later start read the log, too: the data here was found damaged, and its log is whole."""
         self._catalog.chains.doubt(index)
         self._commit_soon()
 
     def changed_by_others(self, index: DelayIndex) -> None:
-        """An index was changed other than by a stream: if it has none, no log has the change."""
+        """Note a change of an index by another than a stream: without a stream, no log has it."""
         self._shipped.pop(index, None)
 
     def after_last_words(self, stream: Stream, then: Callable[[], None]) -> None:
-        """Call ``then`` when all changes of the stream are in its log, or soon."""
+        """Call ``then`` once all changes of the stream are in its log, or soon."""
         log = self._of(stream)
         if log is None or log.over:
             then()
@@ -326,7 +328,7 @@ class IndexLogs:
         self._do(wait())
 
     def is_logged(self, stream: Stream, at_ns: int) -> bool:
-        """True if the stream's log has all that was written up to then, or it has none that goes on."""
+        """True if the stream's log has everything written up to then, or none continues."""
         log = self._of(stream)
         if log is None or log.over:
             return True
@@ -369,7 +371,7 @@ class IndexLogs:
         task.add_done_callback(deleted)
 
     def end(self, stream: Stream) -> None:
-        """The stream is over."""
+        """End the log of a stream that is over."""
         self._refused.pop(stream, None)
         self._fetches.stop(stream.session.index, stream)
         subscription_id = self._by_stream.pop(stream, None)
@@ -439,7 +441,7 @@ class IndexLogs:
         now_ns = self._clock.monotonic_ns()
         return [*(log.state(now_ns) for log in self._by_id.values()), *self._refused.values()]
 
-    # ---- for the logs
+    # ---- helpers of the logs
 
     async def offload(self, work: Callable[[], ResultT]) -> ResultT:
         """See ``Offload``."""
@@ -472,7 +474,7 @@ class IndexLogs:
         return None if subscription_id is None else self._by_id.get(subscription_id)
 
     def _noted(self) -> None:
-        """Called in any thread."""
+        """Schedule a pump. Called in any thread."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody ships any more
             self.loop.call_soon_threadsafe(self._pump)
 

@@ -4,6 +4,9 @@ Of one history and under one seal of the cursor, the later owner's word counts. 
 the log told only the local data; one on another machine wrote only the log. Positions that one source knows
 acknowledged stay known, unless the other is of a later owner and contradicts. Pure functions, but for
 `take_over`.
+
+Example: the log knows a acknowledged, under owner 8; the local data of owner 9 knows b, and took a back.
+Owner 9 is later: b is acknowledged, a is not.
 """
 
 from __future__ import annotations
@@ -22,10 +25,10 @@ class LastWords:
     """The news that the local data has for the index of the log.
 
     heard: its claim, seal and mark-delete position count, and these with them: acknowledged: positions that
-        the log does not know acknowledged; taken_back: positions that the log does, and a later owner does
-        not.
+        the log does not know acknowledged; taken_back: positions that the log knows acknowledged, and a later
+        owner does not.
     undone: the sign that the cursor went back after the last write of the log, None if there is none.
-    forgotten: positions whose acknowledgement counts no more; why: the reason.
+    forgotten: positions whose acknowledgement no longer counts; why: the reason.
     """
 
     heard: bool = False
@@ -42,10 +45,10 @@ class LastWords:
 
 
 def does_not_give_way(former: DelayIndex | None, index: DelayIndex, request: Open) -> Break | None:
-    """The reason why the local data stays and the log counts for nothing: the log is of another history.
+    """The reason why the local data stays and the log does not count: the log is of another history.
 
-    But a log that shows a reset, or that a later owner wrote, proves more than sound local data: the cursor
-    went back since. Then both are emptied.
+    But a log that shows a reset, or is of a later owner, proves more than sound local data: the cursor went
+    back since. Then both are emptied.
     """
     if former is None or former.incarnation != request.incarnation or former.state.empty:
         return None
@@ -74,7 +77,7 @@ def last_words(former: DelayIndex | None, index: DelayIndex, request: Open) -> L
     if not local.generation or local.generation != request.generation:
         return LastWords()  # the cursor was reset, or the stored data is damaged
     if later < 0:
-        # The later owner may have been told that they are not acknowledged after all (UNACK).
+        # The later owner may have heard that they are not acknowledged after all (UNACK).
         return LastWords(forgotten=acknowledged, why=LATER_OWNER)
     taken_back = PositionSet()
     if same_seal and local.claim.epoch:  # else the order of the two is unknown
@@ -83,10 +86,10 @@ def last_words(former: DelayIndex | None, index: DelayIndex, request: Open) -> L
 
 
 def take_over(index: DelayIndex, former: DelayIndex, words: LastWords) -> None:
-    """Tell the index of the log the news and the claim of the local data, as if it had been told itself.
+    """Tell the index of the log the news and the claim of the local data, as if a broker had told them.
 
-    Without the claim, positions from after the log's end would look as if somebody put Pulsar back. So would
-    a mark-delete position from before a reset.
+    Without the claim, positions from after the log's end would look like a restored Pulsar. So would a
+    mark-delete position from before a reset.
     """
     if words.undone is not None:
         index.begin_generation(0)

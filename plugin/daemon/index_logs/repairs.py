@@ -5,10 +5,10 @@ the log. An index takes the same way to another machine, so there is no second w
 
 Invariants:
 
-- an index without a log, or whose log cannot be written or has not caught up after such a failure, stays as
-  it is, and its block's positions are read from the topic; so does one that was read from its log a short
-  while ago, however many others were since: on a disk that loses all writes, due entries would never get out
-  of their block;
+- an index without a log, or with one that cannot be written or has not caught up after such a failure, stays
+  as it is, and its block's positions are read from the topic; so does one read from its log a short while
+  ago, however many others were since: on a disk that loses all writes, due entries would never get out of
+  their block;
 - for an index without a stream, the next OPEN is answered from the log;
 - no consequence of the damage gets into the log;
 - changes told between the damage and the end of the stream are in no log: the answer to the next OPEN lacks
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 NS_PER_SECOND = 1_000_000_000
 REST_S = 600
-"""A disk that goes on losing what is written to it must not have its subscriptions opened all the time."""
+"""A disk that loses one write after another must not have its subscriptions opened all the time."""
 
 
 class Rests:
-    """The subscriptions read from their logs in the last ``REST_S``: all of them, each a few bytes."""
+    """The subscriptions read from their logs in the last ``REST_S``, each a few bytes."""
 
     def __init__(self, monotonic_ns: Callable[[], int]) -> None:
         self._monotonic_ns = monotonic_ns

@@ -9,8 +9,8 @@ Invariants:
   take;
 - data written here from a log that proves unneeded or unreadable is abandoned: the former index stays, and no
   start finds the rest;
-- a log is believed over the local data unless that is known to have all of it (its ``chain``) and is whole,
-  or a stream has continued with it since it was not whole;
+- a log counts more than the local data unless the data is known to have all of it (its ``chain``) and is
+  whole, or a stream has continued with the data since it was not whole;
 - the news of the local data outlasts it, see `last_words`; of two histories the cursor's stays.
 """
 
@@ -90,11 +90,11 @@ class _Admitted:
 
 @dataclass(frozen=True, slots=True)
 class RestoreRequest:
-    """A broker opens a subscription, and its index may be in a log.
+    """A broker's opening of a subscription whose index may be in a log.
 
     requests, stream_id: for requests to that broker.
     is_wanted: true if the stream may still be opened after the log is read; else the present index stays.
-    came: called with the index once it is in the catalog; it has no stream then.
+    came: called with the index once it is in the catalog, still without a stream.
     """
 
     requests: LogRequests
@@ -113,7 +113,7 @@ class RestoreRequest:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """An index that has come from its log, and has no stream yet.
+    """An index from its log, without a stream yet.
 
     former: the index that has given way to it. chain: the log that it has all of, or all but the ``more``.
     places: of blocks still to be brought.
@@ -302,21 +302,21 @@ class Restorer:
         if words.undone is not None:
             self._log.warning(
                 "Pulsar was put back to an earlier state, or unloaded the topic amid a seek, since the index"
-                " log was written: none of its acknowledgements is believed",
+                " log was written: none of its acknowledgements counts",
                 topic=name.topic,
                 subscription=name.subscription,
                 reason=words.undone.value,
             )
         if words.taken_back:
             self._log.warning(
-                "acknowledgements of a log are not believed, a later owner held these: they may come again",
+                "acknowledgements of a log do not count, a later owner held these: they may come again",
                 topic=name.topic,
                 subscription=name.subscription,
                 forgotten=len(words.taken_back),
             )
         if words.forgotten:
             self._log.warning(
-                "acknowledgements of this daemon alone are not believed any more: messages may come again",
+                "acknowledgements of this daemon alone do not count any more: messages may come again",
                 topic=name.topic,
                 subscription=name.subscription,
                 forgotten=len(words.forgotten),

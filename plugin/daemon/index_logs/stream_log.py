@@ -4,7 +4,7 @@ Invariants:
 
 - there is a task only while there is something to ship, and at most one;
 - a log begins in its turn only, the first time and each later time;
-- a log that counts is continued while the next one waits for its turn, or for its next try.
+- a log that counts continues while the next one waits for its turn, or for its next try.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ class Logs(Protocol):
 
 
 class StreamLog:
-    """Ships the log of one stream, in a task that is there only while there is something to ship.
+    """Ships the log of one stream, in a task that exists only while there is something to ship.
 
     after: tasks that must end first: a deletion of all logs of the subscription, which would take the new one
-        along, or the fetching of blocks that the new one is to have.
+        along, or the fetching of blocks for the new one.
     """
 
     def __init__(
@@ -100,13 +100,13 @@ class StreamLog:
         self._failures = 0
         self._changed = asyncio.Event()
         self._last = False
-        """Whether somebody waits for all to be in the log."""
+        """True if somebody waits for all to be in the log."""
         self._in_queue = False
         """True while the next log waits for its turn."""
         self._counted_bytes = 0
 
     def wake(self) -> None:
-        """There may be something to ship."""
+        """Look for something to ship."""
         self._changed.set()
         if self._task is None and not self.over and self.writer.wants_to_ship:
             self._idle.clear()
@@ -122,7 +122,7 @@ class StreamLog:
         self._idle.set()
 
     async def ship_last(self) -> None:
-        """Return when all is shipped, or it is not worth waiting for."""
+        """Return when all is shipped, or waiting is not worth it."""
         if (self._failures or self._in_queue) and self.writer.since_ns is None:
             return  # the log has all; only the next one is to come
         self._last = True

@@ -2,9 +2,9 @@
 
 Invariants:
 
-- turns are given in the order of the requests;
-- a caller waits while the queue moves, at most ``PATIENCE_ROUNDS`` times the patience: a long queue is no
-  reason to give up, a queue that stands still is;
+- turns come in the order of the requests;
+- a caller waits while the queue moves, at most ``PATIENCE_ROUNDS`` times the patience: a standing queue is a
+  reason to give up, a long one is not;
 - a caller that gives up has taken no turn.
 """
 

@@ -443,8 +443,8 @@ async def test_ids_of_several_partitions_go_over_the_socket(start: StartDaemon, 
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"positions": "%%"}, "are no set in base64"),
-        ({"positions": "AAAA"}, "are no set in base64"),
+        ({"positions": "%%"}, "must be a set in base64"),
+        ({"positions": "AAAA"}, "must be a set in base64"),
         ({"positions": 5}, "needs positions"),
         ({"positions": base64.b64encode(NOTHING.serialize()).decode()}, "0 positions, and 1 to 10000"),
         ({"dry_run": "yes"}, "dry_run must be true or false"),

@@ -30,7 +30,7 @@ from tidegate.plugin.wire.client import ask_socket
 
 TOPIC = "persistent://public/default/orders"
 HOUR_MS = 3_600_000
-MOVED = "the data directory is damaged: what was in it is moved away"
+MOVED = "the data directory is damaged: its content is moved away"
 
 
 def now_ms() -> int:

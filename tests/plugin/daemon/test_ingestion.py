@@ -151,7 +151,7 @@ async def test_what_is_known_of_an_index(start: StartDaemon, socket_path: Path) 
 
 async def test_what_is_refused(start: StartDaemon, socket_path: Path) -> None:
     async with start():
-        with pytest.raises(UserError, match="was not taken for this"):
+        with pytest.raises(UserError, match="nobody has taken"):
             await ask(socket_path, lambda session: list(session.put(NAME, [b"x"])))
 
         def damaged(session: DaemonSession) -> list[int]:

@@ -388,7 +388,7 @@ async def test_a_shim_of_before_is_not_asked(start: StartDaemon, socket_path: Pa
         ({"by_ms": True}, "by_ms must be a whole number"),
         ({"by_ms": 1 << 62}, "no message can wait so long"),
         ({"by_ms": 253_402_000_000_000}, "no message can wait so long"),
-        ({"by_ms": 5, "positions": "%%"}, "are no set in base64"),
+        ({"by_ms": 5, "positions": "%%"}, "must be a set in base64"),
     ],
 )
 async def test_requests_that_make_no_sense_change_nothing(

@@ -238,7 +238,7 @@ async def test_a_folder_that_is_not_there_is_not_made(
     [
         ("nowhere://bucket/folder", "fsspec knows nothing of nowhere://"),
         ("s3://key:secret@bucket", "a URL must have no name and password"),
-        ("elsewhere", "is no home that this daemon knows"),
+        ("elsewhere", "does not know the home"),
     ],
 )
 async def test_a_url_that_cannot_be_costs_the_log_and_says_so(
