@@ -294,7 +294,9 @@ class Session:
         """End the tracker's stream at once, for the daemon too."""
         stream_id = self._ids.get(tracker)
         if stream_id is not None and tracker not in self._unopened:
-            self._send(Error(ErrorCode.FAILED, "another tracker tells what the former has left"), stream_id)
+            self._send(
+                Error(ErrorCode.FAILED, "another tracker tells the rest of the former's changes"), stream_id
+            )
             self._watches[stream_id].abandoned()
             self._abandoned.add(stream_id)
         self.detach(tracker)

@@ -11,7 +11,7 @@ import tidegate.pulsar.timing.Worker;
 
 /**
  * One thread that makes every tracker look at its cursor: busy trackers at each poll, the others once a second. It also looks
- * at the seals at each poll, or up to once a second where they would take more than a tenth of its time.
+ * at the seals at each poll, or up to once a second where that would take more than a tenth of its time.
  *
  * <p>It polls because Pulsar does not tell a tracker of acknowledgements. A look-up costs tens of ns; a crash of the broker
  * forgets at most the acknowledgements of one poll interval.

@@ -25,10 +25,10 @@ import tidegate.pulsar.web.Problem;
 /**
  * The broker's own checks, in the order of its admin interface: authentication, authorization, the topic, its owner.
  *
- * <p>A topic's tide needs permission for its stats, a subscription's permission to consume from it, a change also permission to
- * produce to the topic, and a namespace's tide permission to list its topics. Pulsar's provider gives a tenant's administrators
- * and superusers all of these; superusers alone see everything of a broker. No answer says anything of a topic before
- * authorization.
+ * <p>A topic's tide needs permission for its stats, a subscription's permission to consume from it, a change also permission
+ * to produce to the topic, and a namespace's tide permission to list its topics. Pulsar's provider gives a tenant's
+ * administrators and superusers all of these; superusers alone see everything of a broker. No answer says anything of a topic
+ * before authorization.
  */
 final class BrokerGuard implements Guard {
     private static final Logger LOG = LoggerFactory.getLogger(BrokerGuard.class);
@@ -41,7 +41,7 @@ final class BrokerGuard implements Guard {
         this.pulsar = pulsar;
     }
 
-    /** A verdict other than to serve the request; {@code thenCompose} goes no further. */
+    /** A verdict other than serving the request; {@code thenCompose} goes no further. */
     private static final class Otherwise extends RuntimeException {
         private static final long serialVersionUID = 1L;
         private final transient Verdict verdict;
@@ -56,7 +56,7 @@ final class BrokerGuard implements Guard {
         }
     }
 
-    /** The client as Pulsar's filter has authenticated it; null where it has not. */
+    /** The client as authenticated by Pulsar's filter; null without. */
     private record Client(String role, String original, AuthenticationDataSource data) {
         static Client of(HttpServletRequest request) {
             return new Client((String) request.getAttribute(AuthenticationFilter.AuthenticatedRoleAttributeName),
@@ -64,7 +64,7 @@ final class BrokerGuard implements Guard {
                     (AuthenticationDataSource) request.getAttribute(AuthenticationFilter.AuthenticatedDataAttributeName));
         }
 
-        /** The role that the daemon's audit log names. Only a proxy may speak for another. */
+        /** The role for the daemon's audit log. Only a proxy may speak for another. */
         String shown(ServiceConfiguration config) {
             boolean speaksForOther = original != null && !original.isBlank() && config.getProxyRoles().contains(role);
             return speaksForOther ? original : role == null ? "" : role;
@@ -91,7 +91,7 @@ final class BrokerGuard implements Guard {
         return verdict.exceptionally(failure -> verdictOf(failure, target));
     }
 
-    /** A request that is not about one topic: this broker answers it, whoever owns which topics. */
+    /** Judges a request that is not about one topic: this broker answers it, whoever owns which topics. */
     private CompletableFuture<Verdict> withoutTopic(Client client, ApiTarget target, boolean changes) {
         if (changes) {
             throw new Otherwise(405, "Method Not Allowed", "name the subscription that is to be changed");
@@ -138,7 +138,7 @@ final class BrokerGuard implements Guard {
                 });
     }
 
-    /** A proxy and the one for whom it speaks must both be superusers. */
+    /** Requires both a proxy and its client to be superusers. */
     private CompletableFuture<Void> requireSuperuser(Client client) {
         boolean isValid = authorization().isValidOriginalPrincipal(client.role(), client.original(), client.data());
         boolean speaksForOther = client.original() != null && !client.original().isBlank();
@@ -184,7 +184,7 @@ final class BrokerGuard implements Guard {
         } catch (IllegalArgumentException e) {
             throw new Otherwise(400, "Bad Request", "no topic can have that name: " + e.getMessage());
         }
-        // Authorized is what Pulsar understands, and asked of the daemon what the path says.
+        // Pulsar authorizes the name as it understands it, the daemon answers for the path's text: the two must agree.
         if (!name.toString().equals(target.topicName()) || !name.getDomain().value().equals(target.domain())) {
             throw new Otherwise(400, "Bad Request", "no topic can have that name");
         }

@@ -13,10 +13,10 @@ import tidegate.pulsar.readahead.LatencySampler;
 import tidegate.pulsar.readahead.ReadAheadLimiter;
 
 /**
- * {@link LatencySampler} of a Pulsar broker: the broker's own summary of publish latency over all its topics, and how long a
- * task waits for a turn on the dispatch threads.
+ * {@link LatencySampler} of a Pulsar broker: the broker's own summary of publish latency over all its topics, and the wait of
+ * a task for a turn on the dispatch threads.
  *
- * <p>A broker of another version that lacks one of the two figures reports nothing for it.
+ * <p>A broker of a version without one of the two figures reports nothing for it.
  */
 final class BrokerLatency implements LatencySampler {
     private static final String COUNT = "pulsar_broker_publish_latency_count";
@@ -29,7 +29,7 @@ final class BrokerLatency implements LatencySampler {
     private int turn;
 
     private long askedNs;
-    /** A task is waiting for its turn. */
+    /** True if a task waits for its turn. */
     private volatile boolean asked;
     private volatile long waitedNs = -1;
 
@@ -83,8 +83,8 @@ final class BrokerLatency implements LatencySampler {
     }
 
     /**
-     * The threads on which entries that were read are dispatched: the topics' own, or those of the managed ledgers, on which
-     * reads end. The latter is the default of Pulsar 5.0.
+     * The threads that dispatch read entries: the topics' own, or those of the managed ledgers, on which reads end. The
+     * latter is the default of Pulsar 5.0.
      */
     static <T> T dispatchThreads(ServiceConfiguration conf, Supplier<T> ofTopics, Supplier<T> ofLedgers) {
         return (conf.isDispatcherDispatchMessagesInSubscriptionThread() ? ofTopics : ofLedgers).get();

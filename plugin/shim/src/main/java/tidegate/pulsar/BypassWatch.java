@@ -17,21 +17,21 @@ import tidegate.pulsar.timing.Worker;
 import tidegate.pulsar.wire.Frame;
 
 /**
- * Looks for dispatchers that have delayed messages and no tracker of ours: Tidegate is attached, and they bypass it.
+ * Looks for dispatchers with delayed messages and no tracker of ours: Tidegate is attached, and they bypass it.
  *
- * <p>One thread looks every few seconds, at a bounded number of dispatchers each time; the next look continues with the rest. A
- * dispatcher counts as bypassed only when two rounds found it so: between two of Pulsar's steps a sound one may look bypassed.
+ * <p>One thread looks every few seconds, at a bounded number of dispatchers each time; the next look continues with the rest.
+ * A dispatcher counts as bypassed only after two rounds: between two of Pulsar's steps a sound one may look bypassed.
  */
 final class BypassWatch implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(BypassWatch.class);
     static final long INTERVAL_MS = 3_000;
     static final int MOST_A_LOOK = 10_000;
-    /** At most so many are reported by name; the others are only counted. */
+    /** Most dispatchers reported by name; the others are only counted. */
     static final int MOST_NAMED = Frame.Bypassed.MOST_NAMED;
 
     /** A dispatcher of the broker, as this watch sees it. */
     interface Watched {
-        /** The same object for as long as the dispatcher is the same. */
+        /** The same object while the dispatcher is the same. */
         Object identity();
 
         String topic();
@@ -41,7 +41,7 @@ final class BypassWatch implements AutoCloseable {
         /** The number of delayed messages in the dispatcher's tracker, ours or not. */
         long delayed();
 
-        /** The reason why a tracker of ours does not have them; empty if one has, or if the dispatcher is closed. */
+        /** The reason why no tracker of ours has them; empty if one does, or if the dispatcher is closed. */
         Optional<String> bypass();
     }
 
@@ -58,8 +58,8 @@ final class BypassWatch implements AutoCloseable {
     private Frame.Bypassed told = Frame.Bypassed.NOTHING;
 
     /**
-     * {@code dispatchers} gives all dispatchers of the broker, afresh at each call. {@code tell} gets every report that differs
-     * from the last.
+     * {@code dispatchers} gives all dispatchers of the broker, afresh at each call. {@code tell} gets every report that
+     * differs from the last.
      */
     BypassWatch(Supplier<Iterator<? extends Watched>> dispatchers, Consumer<Frame.Bypassed> tell) {
         this.dispatchers = dispatchers;

@@ -43,7 +43,7 @@ import tidegate.pulsar.wire.Frame;
 import tidegate.pulsar.wire.Position;
 import tidegate.pulsar.wire.ReleasePace;
 
-/** The cursor's half of a {@link TrackerContext}; alone, the context of a subscription that has no dispatcher. */
+/** The cursor's half of a {@link TrackerContext}; alone, the context of a subscription without a dispatcher. */
 class CursorContext implements TrackerContext {
     private static final Logger LOG = LoggerFactory.getLogger(CursorContext.class);
     private static final Position NOWHERE = new Position(-1, -1);
@@ -52,7 +52,7 @@ class CursorContext implements TrackerContext {
     private final CursorProperties properties;
     private final DaemonLink link;
     private final Executor background;
-    /** Of the writes that nobody else counts. */
+    /** Counts the writes that nobody else counts. */
     private final WriteConflicts conflicts = new WriteConflicts(this::reopenTopic);
     private final LogLedgers log;
     private final OverrideLedgers overrides;
@@ -73,7 +73,7 @@ class CursorContext implements TrackerContext {
         overrides = new OverrideLedgers(name, properties, logs);
     }
 
-    /** The core that this context serves; set once, before the core is used. */
+    /** Sets the core that this context serves; once, before its use. */
     void serve(TrackerCore served) {
         core = served;
     }
@@ -102,12 +102,12 @@ class CursorContext implements TrackerContext {
         return cursor instanceof ManagedCursorImpl readable ? DeletedEntries.copyOf(readable) : Map.of();
     }
 
-    /** As bitmaps Pulsar stores whole ledgers, and counts their entries. */
+    /** True if Pulsar stores bitmaps: these are of whole ledgers, and it counts their entries. */
     private static boolean storesBitmaps(ManagedLedgerConfig config) {
         try {
             return config.isPersistIndividualAckAsLongArray();
         } catch (NoSuchMethodError e) {
-            // A Pulsar without the setting. More counts as beyond the limit like this, and less is forgotten.
+            // A Pulsar without the setting. More then counts as beyond the limit, and less is forgotten.
             return true;
         }
     }
@@ -127,7 +127,7 @@ class CursorContext implements TrackerContext {
     public Position persistedMarkDelete() {
         Position persisted = position(cursor.getPersistentMarkDeletedPosition());
         // Pulsar writes an acknowledgement amid a seek behind the seek's record, with the position from before the seek, and
-        // takes that position for persisted from then on, although the cursor itself has gone back.
+        // takes that for persisted from then on, although the cursor itself has gone back.
         return persisted.compareTo(markDelete()) > 0 ? NOWHERE : persisted;
     }
 
@@ -282,12 +282,12 @@ class CursorContext implements TrackerContext {
     }
 
     /**
-     * The cursor walks over the positions with its write lock held, and a reset clears acknowledgements and seal together under
-     * the same lock: either the positions go before the reset, which brings them back, or none goes.
+     * The cursor walks over the positions with its write lock held, and a reset clears acknowledgements and seal together
+     * under the same lock: either the positions go before the reset, which brings them back, or none goes.
      *
-     * <p>If a reset has begun before the walk ends, the walk fails, so that the cursor writes nothing. Otherwise it would write
-     * its position from before the reset behind the reset's record: a crash, however late, would find that, as Pulsar stores no
-     * lower position from then on.
+     * <p>If a reset has begun before the walk ends, the walk fails, so that the cursor writes nothing. Otherwise it would
+     * write its position from before the reset behind the reset's record: a crash, however late, would find that, because
+     * Pulsar stores no lower position from then on.
      */
     @Override
     public void delete(List<Position> positions, long seal, Consumer<Boolean> done) {
@@ -348,7 +348,7 @@ class CursorContext implements TrackerContext {
         new PeekOp(cursor.getManagedLedger(), peek, background, done).go();
     }
 
-    /** Goes by the same exceptions as a normal read of the managed ledger, which then skips the lost entries. */
+    /** The same exceptions as in a normal read of the managed ledger, which then skips the lost entries. */
     private static Readable readable(ManagedLedger ledger, Position position, ManagedLedgerException e) {
         if (e instanceof LedgerNotExistException) {
             return ledger.getLedgersInfo().containsKey(position.ledgerId()) ? Readable.LEDGER_LOST : Readable.LEDGER_NOT_OURS;

@@ -59,7 +59,7 @@ final class DispatcherContext extends CursorContext {
     }
 
     /**
-     * Does not go by the cursor's read position: a rewind to where it stood (everything before is acknowledged) would not show.
+     * Not by the cursor's read position: a rewind to the same position (everything before is acknowledged) would not show.
      */
     @Override
     public SeenConsumers.Change lookAtConsumers() {

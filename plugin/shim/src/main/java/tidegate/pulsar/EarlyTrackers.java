@@ -16,15 +16,15 @@ import tidegate.pulsar.timing.BackoffPoller;
 /**
  * Makes a tracker before its dispatcher reads for the first time, where an index may hold the messages of that read.
  *
- * <p>Pulsar makes a tracker when the dispatcher has read a delayed message, one of up to 100: after a failover the index holds
- * all of them, and the read was in vain. Pulsar announces no consumer, but each topic that it has loaded; and between the
- * arrival of a consumer, which makes the dispatcher, and the first read lies a round trip to its client. So this class looks at
- * the subscriptions of a topic just loaded, if they have had a tracker before.
+ * <p>Pulsar makes a tracker when the dispatcher has read a delayed message, one of up to 100: after a failover the index
+ * holds all of them, and the read was in vain. Pulsar announces no consumer, but each loaded topic; and between the arrival
+ * of a consumer, which makes the dispatcher, and the first read lies a round trip to its client. So this class looks at the
+ * subscriptions of a topic just loaded, if they have had a tracker before.
  *
  * <p>Nothing depends on it: if it comes too late, Pulsar has made the tracker, and one batch was read.
  */
 final class EarlyTrackers implements TopicEventsListener {
-    /** No entry is there: the tracker recognises it as a wish for a tracker. */
+    /** No entry is there: the tracker recognises a wish for a tracker by it. */
     private static final long NOWHERE = -1;
 
     private final BrokerService broker;
@@ -79,7 +79,7 @@ final class EarlyTrackers implements TopicEventsListener {
 
     private static void make(AbstractPersistentDispatcherMultipleConsumers dispatcher) {
         synchronized (dispatcher) {
-            // Closing sets the flag, then takes the tracker with this lock held: so no tracker is made that nobody would close.
+            // Closing sets the flag, then takes the tracker with this lock held: no tracker is made that nobody would close.
             if (!dispatcher.isClosed()) {
                 dispatcher.trackDelayedDelivery(NOWHERE, NOWHERE, new MessageMetadata().setDeliverAtTime(Long.MAX_VALUE));
             }

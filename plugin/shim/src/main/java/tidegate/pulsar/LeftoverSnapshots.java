@@ -13,11 +13,11 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The snapshot storage of a tracker that stores no snapshots.
+ * The snapshot storage of a tracker without snapshots.
  *
- * <p>Snapshots that Pulsar's own Bucket tracker left behind look empty here, so that its recovery, which runs in the super
- * constructor, discards them at once; this class then really deletes their ledgers in the background. A broker that returns to
- * the Bucket tracker reads its topics again, as it does for any subscription without snapshots.
+ * <p>Snapshots left behind by Pulsar's own Bucket tracker look empty here, so that its recovery, which runs in the super
+ * constructor, discards them at once; this class then really deletes their ledgers in the background. A broker that returns
+ * to the Bucket tracker reads its topics again, as it does for any subscription without snapshots.
  */
 final class LeftoverSnapshots implements BucketSnapshotStorage {
     private static final Logger LOG = LoggerFactory.getLogger(LeftoverSnapshots.class);

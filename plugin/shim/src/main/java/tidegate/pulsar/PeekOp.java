@@ -26,12 +26,12 @@ import tidegate.pulsar.wire.PositionBitmaps;
 /**
  * The answer to one PEEK: reads its messages through the managed ledger, and looks at their metadata.
  *
- * <p>Invariants: at most {@link #AT_ONCE} reads are under way, and the next ones begin when these have ended; no consumer's state
- * has a part in it. A message with metadata that cannot be parsed is another one.
+ * <p>Invariants: at most {@link #AT_ONCE} reads are under way, and the next ones begin when these have ended; no consumer's
+ * state takes part. A message with unreadable metadata is another one.
  */
 final class PeekOp {
     static final int AT_ONCE = 8;
-    /** A message with more characters than this is told without its properties. */
+    /** The properties of a message with more characters than this are not told. */
     static final int MAX_CONTENT = 1024 * 1024;
 
     private final ManagedLedger ledger;
@@ -50,10 +50,10 @@ final class PeekOp {
     private long readBytes;
     @GuardedBy("this")
     private int underWay;
-    /** Of the one message, without the braces around it. */
+    /** The content of the one message, without its braces. */
     @GuardedBy("this")
     private String content = "";
-    /** Of all messages that are chunks of larger ones. */
+    /** The messages that are chunks of larger ones. */
     @GuardedBy("this")
     private final StringBuilder chunks = new StringBuilder();
     @GuardedBy("this")
@@ -140,7 +140,9 @@ final class PeekOp {
         return property.getKey().equals(peek.property()) && property.getValue().equals(peek.value());
     }
 
-    /** {@code "LEDGER:ENTRY":[NUMBER,COUNT,"UUID"]}, the first number 0; none at all if there is no room for one. */
+    /**
+     * Adds {@code "LEDGER:ENTRY":[NUMBER,COUNT,"UUID"]}, the first number 0; drops all chunks if there is no room for one.
+     */
     @GuardedBy("this")
     private void addChunk(Position position) {
         boolean isChunk = metadata.hasUuid() && metadata.hasChunkId() && metadata.hasNumChunksFromMsg()
@@ -190,7 +192,7 @@ final class PeekOp {
         return text.toString();
     }
 
-    /** False if there is no room for it. */
+    /** Appends a quoted text; false if there is no room. */
     private static boolean quote(String before, String value, StringBuilder text) {
         if (text.length() + value.length() > MAX_CONTENT) {
             return false;

@@ -18,11 +18,12 @@ import org.slf4j.LoggerFactory;
 import tidegate.pulsar.gate.DelayPolicy;
 
 /**
- * The {@link DelayPolicy} of a subscription, from the properties of its topic, of the partitioned topic, and of the namespace.
+ * The {@link DelayPolicy} of a subscription, from the properties of its topic, of the partitioned topic, and of the
+ * namespace.
  *
- * <p>Pulsar keeps all three: a topic's are those of its managed ledger, in memory here; the others are in the metadata store's
- * cache. A look asks for them and returns at once, with the former ones if the answer is late, so a change counts within some
- * two seconds.
+ * <p>Pulsar keeps all three: a topic's are those of its managed ledger, in memory here; the others are in the metadata
+ * store's cache. A look asks for them and returns at once, with the former ones if the answer is late, so a change counts
+ * within some two seconds.
  */
 final class PolicyProperties {
     private static final Logger LOG = LoggerFactory.getLogger(PolicyProperties.class);
@@ -85,7 +86,9 @@ final class PolicyProperties {
         });
     }
 
-    /** Ours among them. Pulsar may change the map meanwhile: then the former ones count until the next look. */
+    /**
+     * Takes ours among the properties. Pulsar may change the map meanwhile: then the former ones count until the next look.
+     */
     private static void take(Map<String, String> properties, Consumer<Map<String, String>> taker) {
         try {
             taker.accept(properties == null ? Map.of() : properties.entrySet().stream()

@@ -10,11 +10,11 @@ import org.apache.pulsar.broker.delayed.BucketDelayedDeliveryTrackerFactory;
 import org.apache.pulsar.broker.delayed.bucket.BucketDelayedDeliveryTracker;
 
 /**
- * Compares the methods that the running Pulsar may call on a tracker and its factory with those that the shim's classes
- * implement.
+ * Compares the methods that the running Pulsar may call on a tracker and its factory with those implemented by the shim's
+ * classes.
  *
- * <p>A method that the shim inherits is Pulsar's: it may make a tracker of Pulsar's own, or answer from buckets that are empty
- * here, and nobody would notice. So each must be implemented, or be on the list of reviewed ones that do neither.
+ * <p>An inherited method is Pulsar's: it may make a tracker of Pulsar's own, or answer from buckets that are empty here, and
+ * nobody would notice. So each must be implemented, or be on the list of reviewed harmless ones.
  */
 final class PulsarInterfaces {
     /**
@@ -26,7 +26,9 @@ final class PulsarInterfaces {
             "getCtx()", "getIndex()", "getBucketsCount()", "getTotalSnapshotLengthBytes()",
             "recoverBucketSnapshot()", "recoverBucketSnapshotAsync(ScheduledExecutorService)");
 
-    /** Foreign types, such as Netty's TimerTask: no dispatcher asks for a tracker by them, and they change with each patch. */
+    /**
+     * Foreign types, such as Netty's TimerTask: no dispatcher asks for a tracker by them, and they change with each patch.
+     */
     private static final Set<String> OTHERS = Set.of("java.", "io.netty.");
 
     private PulsarInterfaces() {}
@@ -52,14 +54,15 @@ final class PulsarInterfaces {
     /** @throws ShimConfigException if anything is missing */
     static void refuse(Set<String> missing, String pulsarVersion) throws ShimConfigException {
         if (!missing.isEmpty()) {
-            throw new ShimConfigException("Pulsar " + pulsarVersion + " calls what this Tidegate does not implement, so that delayed"
+            throw new ShimConfigException("Pulsar " + pulsarVersion + " calls methods that this Tidegate does not implement: delayed"
                     + " messages would bypass it: " + String.join(", ", missing)
                     + ". Use a Tidegate for this version; no setting allows it");
         }
     }
 
     /**
-     * The methods of {@code theirs} and its super types that others may call or override, and that {@code ours} only inherits.
+     * The methods of {@code theirs} and its super types that others may call or override, and that {@code ours} only
+     * inherits.
      */
     static Set<String> missing(Class<?> theirs, Class<?> ours, Set<String> harmless) {
         Set<String> implemented = Arrays.stream(ours.getDeclaredMethods()).map(PulsarInterfaces::signature)

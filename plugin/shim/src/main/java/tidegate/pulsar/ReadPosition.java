@@ -10,18 +10,18 @@ import tidegate.pulsar.position.PositionSet;
 /**
  * Moves the read position of the dispatcher's cursor past a backlog that need not be read.
  *
- * <p>Pulsar asks of each position if it is to be skipped, a hundred in a task of its own: for ten million held ones, with code
- * that a new owner has not compiled yet, this takes a second. Here a ledger is a walk over bitmaps.
+ * <p>Pulsar asks for each position whether to skip it, a hundred in a task of its own: for ten million held ones, before a
+ * new owner has compiled the code, this takes a second. Here a ledger is a walk over bitmaps.
  *
- * <p>It passes only an unbroken row of held or acknowledged positions from the read position on. A position of it that is lost
- * later is read again as if Pulsar had skipped it ({@code SoughtPositions}). It leaves the last held one to Pulsar: so there is
- * always something to read, and a read that ends at once, as Pulsar needs one to rewind when its consumers have changed
+ * <p>It passes only an unbroken row of held or acknowledged positions from the read position on. A position of the row lost
+ * later is read again as if Pulsar had skipped it ({@code SoughtPositions}). The last held one stays for Pulsar: so there is
+ * always something to read, and a read that ends at once, which Pulsar needs to rewind when its consumers have changed
  * meanwhile.
  */
 final class ReadPosition {
     /** A row no longer than Pulsar skips at once is not worth a seek. */
     private static final long WORTH = 100;
-    /** It checks acknowledged positions between the held ones singly, with the dispatcher's lock held. */
+    /** Acknowledged positions between held ones are checked singly, with the dispatcher's lock held. */
     private static final int ACKNOWLEDGED_MAX = 10_000;
 
     private final ManagedCursor cursor;
@@ -36,9 +36,9 @@ final class ReadPosition {
     }
 
     /**
-     * Passes held positions. The dispatcher's lock is held and a consumer connected: so nothing else sets the position back, nor
-     * does a reset of the cursor. Skipping and clearing the backlog may set it forward meanwhile; positions that they have left
-     * behind are then held no more, and read in vain at most.
+     * Passes held positions. The dispatcher's lock is held and a consumer connected: so nothing else sets the position back,
+     * nor does a reset of the cursor. Skipping and clearing the backlog may set it forward meanwhile; positions left behind
+     * are then no longer held, and at most read in vain.
      */
     void pass(PositionSet held) {
         if (reading.getAsBoolean()) {
@@ -80,8 +80,8 @@ final class ReadPosition {
     }
 
     /**
-     * Passes replayed positions, if the next read would begin there. Pulsar passes them too, while it replays: one by one, with a
-     * warning for each. The dispatcher's lock is held.
+     * Passes replayed positions, if the next read would begin there. Pulsar passes them too, while it replays: one by one,
+     * with a warning for each. The dispatcher's lock is held.
      */
     void passReplayed(PositionSet replayed) {
         if (reading.getAsBoolean()) {
@@ -108,8 +108,8 @@ final class ReadPosition {
     /**
      * As {@code TrackerContext.isAtTerminatedEnd}. The dispatcher's lock is held.
      *
-     * <p>Pulsar leaves the read that has failed at the end waiting, and the next one fails because of it: with an error in the
-     * log, and a retry 15 to 60 s later that fails again, for each round of the dispatcher.
+     * <p>Pulsar leaves the failed read at the end waiting, and the next one fails because of it: with an error in the log,
+     * and a retry 15 to 60 s later that fails again, for each round of the dispatcher.
      */
     boolean isAtTerminatedEnd(boolean replaced) {
         if (!cursor.getManagedLedger().isTerminated() || reading.getAsBoolean()) {

@@ -8,12 +8,12 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import tidegate.pulsar.wire.Position;
 
-/** The positions that a dispatcher has queued for redelivery. Pulsar shows others only how many there are. */
+/** The positions that a dispatcher has queued for redelivery. Pulsar shows others only their number. */
 final class Redeliveries {
     private static final Logger LOG = LoggerFactory.getLogger(Redeliveries.class);
     private static final String FIELD = "redeliveryMessages";
 
-    /** By the dispatcher's class; empty where it keeps them in some other way. */
+    /** By the dispatcher's class; empty for a class that keeps them in another way. */
     private static final ClassValue<Optional<Field>> FIELDS = new ClassValue<>() {
         @Override
         protected Optional<Field> computeValue(Class<?> type) {
@@ -26,14 +26,14 @@ final class Redeliveries {
                     LOG.debug("{} may have them from its super class", each, e);
                 }
             }
-            LOG.warn("This Pulsar's {} does not show what it redelivers: chunks without those before them may wait", type);
+            LOG.warn("This Pulsar's {} does not show its redeliveries: chunks without those before them may wait", type);
             return Optional.empty();
         }
     };
 
     private Redeliveries() {}
 
-    /** The lowest one; null if there is none, or nobody knows. */
+    /** The lowest one; null without one, or if unknown. */
     static Position first(AbstractPersistentDispatcherMultipleConsumers dispatcher) {
         try {
             Optional<Field> field = FIELDS.get(dispatcher.getClass());
@@ -41,7 +41,7 @@ final class Redeliveries {
                 return queued.getFirstPositionInReplay().map(at -> new Position(at.getLedgerId(), at.getEntryId())).orElse(null);
             }
         } catch (IllegalAccessException e) {
-            LOG.debug("[{}] What is redelivered is not known", dispatcher.getName(), e);
+            LOG.debug("[{}] Its redeliveries are unknown", dispatcher.getName(), e);
         }
         return null;
     }

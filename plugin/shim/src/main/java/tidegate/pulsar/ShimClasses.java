@@ -10,7 +10,7 @@ import java.util.jar.JarFile;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** The shim's classes, loaded when the broker starts: otherwise the first topic after a failover waits for it. */
+/** The shim's classes, loaded when the broker starts: otherwise the first topic after a failover waits for them. */
 final class ShimClasses {
     private static final Logger LOG = LoggerFactory.getLogger(ShimClasses.class);
     private static final String SUFFIX = ".class";
@@ -18,7 +18,7 @@ final class ShimClasses {
     private ShimClasses() {
     }
 
-    /** Loads and verifies all of them. A class that cannot be loaded now is loaded, or reported, when it is needed. */
+    /** Loads and verifies all of them. A class that cannot be loaded now is loaded, or reported, when needed. */
     static void load() {
         ClassLoader loader = ShimClasses.class.getClassLoader();
         try {

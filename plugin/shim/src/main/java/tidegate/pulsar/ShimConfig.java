@@ -80,7 +80,7 @@ record ShimConfig(Path socket, Optional<String> brokerName, int horizonMs, int c
         if (value.equals(LogLedgers.NONE) || value.equals(LogLedgers.BOOKKEEPER)) {
             return value;
         }
-        // The daemon reports other errors of a URL: only it uses that.
+        // The daemon reports other errors of a URL: only it uses the URL.
         if (!URL.matcher(value).matches()) {
             throw new ShimConfigException(INDEX_LOG + " is neither bookkeeper, none nor a URL such as s3://bucket/folder"
                     + " without name and password");
@@ -102,8 +102,8 @@ record ShimConfig(Path socket, Optional<String> brokerName, int horizonMs, int c
     }
 
     /**
-     * The broker's name for the daemon: as configured, else the address where it listens; empty until it listens. The system may
-     * choose the port, so that the configuration does not tell it.
+     * The broker's name for the daemon: as configured, else its listening address; empty until it listens, because the system
+     * may choose the port.
      */
     Optional<String> brokerName(String address, Optional<Integer> listenPort, Optional<Integer> listenPortTls) {
         return brokerName.or(() -> listenPort.or(() -> listenPortTls).map(port -> address + ":" + port));

@@ -16,8 +16,8 @@ import org.slf4j.LoggerFactory;
  * Closes a topic whose cursor has an old version of its metadata; its clients come back and have it loaded anew.
  *
  * <p>Pulsar's cursor reads that version when it is loaded, and hardly ever again: after a late write of a paused former owner
- * every write of this one is refused. A topic is rarely closed twice in a row: if one closing does not help, another would only
- * disturb its clients.
+ * every write of this one is refused. A topic is rarely closed twice in a row: if one closing does not help, another would
+ * only disturb its clients.
  */
 final class TopicUnloader {
     private static final Logger LOG = LoggerFactory.getLogger(TopicUnloader.class);
@@ -26,7 +26,7 @@ final class TopicUnloader {
 
     private final Executor background;
     private final LongSupplier nanoTime;
-    /** When each was closed; the oldest first. */
+    /** When each topic was closed; the oldest first. */
     @GuardedBy("this")
     private final Map<String, Long> closedNs = new LinkedHashMap<>();
 

@@ -24,8 +24,8 @@ import tidegate.pulsar.readahead.EntryPrefetch;
 /**
  * Pulsar's view of a {@link TrackerCore}.
  *
- * <p>It extends BucketDelayedDeliveryTracker only because the dispatcher skips reading, and keeps the tracker over a rewind, for
- * that class alone. It overrides every method that would touch the buckets, and uses neither Pulsar's timer nor its tick.
+ * <p>It extends BucketDelayedDeliveryTracker only because the dispatcher skips reading, and keeps the tracker over a rewind,
+ * for that class alone. It overrides every method that would touch the buckets, and uses neither Pulsar's timer nor its tick.
  */
 public final class Tracker extends BucketDelayedDeliveryTracker {
     private static final Logger LOG = LoggerFactory.getLogger(Tracker.class);
@@ -37,7 +37,7 @@ public final class Tracker extends BucketDelayedDeliveryTracker {
     private final CursorContext context;
     private final LogDeletions deletions;
     private final StoredSeals seals;
-    /** Null if none is prefetched. */
+    /** Null if nothing is prefetched. */
     private final EntryPrefetch prefetch;
 
     Tracker(AbstractPersistentDispatcherMultipleConsumers dispatcher, TrackerCore core, DaemonLink link, CursorContext context,
@@ -55,7 +55,7 @@ public final class Tracker extends BucketDelayedDeliveryTracker {
 
     @Override
     public boolean addMessage(long ledgerId, long entryId, long deliverAt) {
-        // Where Pulsar (5.0) has gathered entries that it read before there was a tracker, false would have it deliver the wish.
+        // Pulsar 5.0 may have gathered entries read before there was a tracker: on false it would deliver the wish.
         return EarlyTrackers.isWish(ledgerId) || core.queue().addMessage(ledgerId, entryId, deliverAt);
     }
 
@@ -121,12 +121,12 @@ public final class Tracker extends BucketDelayedDeliveryTracker {
     }
 
     /**
-     * Does not call the super class: from 4.2 on its close() calls closeAsync(), which is this class's. This method frees what
-     * the super class would free.
+     * Does not call the super class: from 4.2 on its close() calls closeAsync(), which is this class's. This method frees
+     * everything that the super class would free.
      */
     @Override
     public void close() {
-        // The super constructor closes a tracker that cannot recover; then there is no core yet.
+        // The super constructor closes a tracker that cannot recover, before there is a core.
         if (core != null) {
             core.close();
             if (prefetch != null) {

@@ -54,8 +54,8 @@ import tidegate.pulsar.timing.Wakeups;
 import tidegate.pulsar.wire.Ownership;
 
 /**
- * The factory that {@code delayedDeliveryTrackerFactoryClassName} names: one for each broker, with its link to the daemon and its
- * threads.
+ * The factory named by {@code delayedDeliveryTrackerFactoryClassName}: one for each broker, with its link to the daemon and
+ * its threads.
  *
  * <p>It extends Pulsar's bucket factory because Pulsar cleans up after a subscription for that class alone.
  */
@@ -156,7 +156,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
     /** The client that reads the topics' ledgers; null if the dispatcher sees other entries than those stored. */
     private static BookKeeper readableLedgers(PulsarService pulsar) {
         if (!pulsar.getConfig().getBrokerEntryPayloadProcessors().isEmpty()) {
-            LOG.info("Nothing is read ahead of the dispatchers: brokerEntryPayloadProcessors change what is stored");
+            LOG.info("Nothing is read ahead of the dispatchers: brokerEntryPayloadProcessors change the stored entries");
             return null;
         }
         try {
@@ -183,7 +183,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         try {
             tracker = new Tracker(dispatcher, core, link, context, deletions, unusedTimer, leftovers, seals, prefetch(dispatcher, core));
         } catch (RecoverDelayedDeliveryTrackerException e) {
-            // Left-over snapshots look empty, so there is no recovery that could fail.
+            // Left-over snapshots look empty, so no recovery can fail.
             throw new IllegalStateException("cannot make a tracker for " + dispatcher.getName(), e);
         }
         if (readAhead != null && dispatcher.getTopic() instanceof PersistentTopic topic) {
@@ -212,12 +212,12 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         }
     }
 
-    /** Its tracker may have been made first. */
+    /** Watches a subscription of a loaded topic, whose tracker may have been made first. */
     private void watchLoaded(PersistentSubscription subscription) {
         unasked.watchNew(subscription, new UnaskedIndexes.OfPulsar(subscription, null), new OfTheDaemon(subscription));
     }
 
-    /** Has the daemon forget its data of a subscription that lives. The index log hears of it, too, and stays. */
+    /** Has the daemon forget its data of a living subscription. The index log hears of it, too, and stays. */
     private final class OfTheDaemon implements UnaskedIndexes.Forgetter, RefusedResets.Subscription {
         private final PersistentSubscription subscription;
 
@@ -251,7 +251,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         return core;
     }
 
-    /** The subscription is being deleted, or its backlog cleared, while it has no tracker. */
+    /** Clears a subscription without a tracker that is being deleted, or whose backlog is cleared. */
     @Override
     public CompletableFuture<Void> cleanResidualSnapshots(ManagedCursor cursor) {
         Map<String, String> properties = cursor.getCursorProperties();
@@ -270,7 +270,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         return ownership == null ? cleaned : cleaned.thenCompose(done -> clearOnce(cursor, ownership));
     }
 
-    /** As {@link #clear}, but waits a bounded time: deleting a subscription must not hang on a daemon. */
+    /** As {@link #clear}, with a bounded wait: deleting a subscription must not hang on a daemon. */
     private CompletableFuture<Void> clearOnce(ManagedCursor cursor, Ownership ownership) {
         CursorProperties properties = CursorProperties.withoutReset(cursor);
         CompletableFuture<Boolean> cleared = clear(cursor, properties, ownership);

@@ -40,7 +40,7 @@ final class TrackerMetrics {
         return metrics;
     }
 
-    /** A histogram: a series a bound, and one for all. */
+    /** Puts a histogram: a series a bound, and one for all. */
     private static void putLateness(Map<String, TopicMetricBean> metrics, Lateness.Figures lateness) {
         String name = PREFIX + "lateness_seconds_bucket";
         List<Long> upTo = lateness.upTo();
@@ -54,7 +54,7 @@ final class TrackerMetrics {
         put(metrics, "lateness_seconds_sum", lateness.sumMs() / MS_PER_SECOND);
     }
 
-    /** True if a dispatcher that shows these has a tracker of ours. */
+    /** True if a dispatcher with these metrics has a tracker of ours. */
     static boolean areOurs(Map<String, TopicMetricBean> metrics) {
         return metrics.containsKey(PREFIX + "connected");
     }

@@ -13,14 +13,14 @@ import org.slf4j.LoggerFactory;
 import tidegate.pulsar.gate.TrackerCore;
 
 /**
- * Has the daemon forget the index of a subscription whose messages are gated no more: its consumers are of another type now, or
- * delayed delivery is disabled for its topic. Nobody would query that index or tell it about acknowledgements; and Pulsar tells
- * nobody when such a subscription is deleted. When it is gated again, its topic is read again
+ * Has the daemon forget the index of a subscription without gated messages: its consumers are of another type now, or delayed
+ * delivery is disabled for its topic. Nobody would query that index or tell it about acknowledgements; and Pulsar tells
+ * nobody when such a subscription is deleted. Once it is gated again, its topic is read again
  * (docs/decisions/unasked-indexes.md).
  *
- * <p>A subscription without consumers may be of any type, and keeps its index. A live tracker gates the messages it has, whatever
- * the topic's policy says since: so do Pulsar's own. Pulsar announces neither change, so the shim checks each subscription that
- * has had a tracker once a second.
+ * <p>A subscription without consumers may be of any type, and keeps its index. A live tracker gates its messages, whatever
+ * the topic's policy says since: so do Pulsar's own. Pulsar announces neither change, so the shim checks each subscription
+ * that has had a tracker once a second.
  */
 final class UnaskedIndexes {
     private static final Logger LOG = LoggerFactory.getLogger(UnaskedIndexes.class);
@@ -29,7 +29,7 @@ final class UnaskedIndexes {
     interface Subject {
         String name();
 
-        /** True if this broker does not have it any more. */
+        /** True if this broker no longer has the subscription. */
         boolean isGone();
 
         /** True if a tracker has its delayed messages, or may be created for them. */
@@ -40,7 +40,7 @@ final class UnaskedIndexes {
     interface Forgetter {
         boolean isConnected();
 
-        /** Completes with true if the daemon has forgotten it. */
+        /** Completes with true if the daemon has forgotten the subscription. */
         CompletableFuture<Boolean> forget();
     }
 
@@ -58,7 +58,7 @@ final class UnaskedIndexes {
 
     private final Map<Object, Watched> watched = new ConcurrentHashMap<>();
 
-    /** Watches it from now on, in place of the former subject of that {@code key}. Any thread may call it. */
+    /** Watches a subscription from now on, in place of the former subject of that {@code key}. Any thread may call it. */
     void watch(Object key, Subject subject, Forgetter forgetter) {
         watched.put(key, new Watched(subject, forgetter));
     }
@@ -72,7 +72,7 @@ final class UnaskedIndexes {
         return watched.size();
     }
 
-    /** Has a look at each. One thread, once a second. */
+    /** Looks at each. One thread, once a second. */
     void look() {
         watched.values().removeIf(one -> one.subject.isGone());
         watched.values().forEach(this::look);
@@ -92,7 +92,7 @@ final class UnaskedIndexes {
         }
     }
 
-    /** The subscription as Pulsar shows it. {@code tracker}: the one that was made last; null if none was. */
+    /** The subscription as Pulsar shows it. {@code tracker}: the one made last; null without one. */
     record OfPulsar(PersistentSubscription subscription, TrackerCore tracker) implements Subject {
         @Override
         public String name() {

@@ -12,15 +12,15 @@ import tidegate.pulsar.web.ApiTarget;
 import tidegate.pulsar.web.DaemonCalls;
 
 /**
- * The servlet that {@code additionalServlets} names: Tidegate's API on the broker's web port, with the port's TLS and
+ * The servlet named by {@code additionalServlets}: Tidegate's API on the broker's web port, with the port's TLS and
  * authentication.
  *
  * <p>Pulsar asks for it in two ways, and this class has both: 4.0 calls {@link #getServletHolder}, later ones
- * {@link #getServletInstance}. 5.0 serves Jakarta's servlets and wraps one of {@code javax}, which all versions have. No method
- * may name another class of Jetty: later ones have it elsewhere.
+ * {@link #getServletInstance}. 5.0 serves Jakarta's servlets and wraps one of {@code javax}, which all versions have. No
+ * method may name another class of Jetty: later ones have it elsewhere.
  */
 public final class WebApi implements AdditionalServletWithPulsarService {
-    /** Longer than the daemon takes to give up on a broker that does not answer it. */
+    /** Longer than the daemon waits for a silent broker. */
     private static final long DAEMON_DEADLINE_MS = 40_000;
     private static final long DEADLINE_MS = 60_000;
 

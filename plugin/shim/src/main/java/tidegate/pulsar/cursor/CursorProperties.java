@@ -16,9 +16,9 @@ import tidegate.pulsar.wire.Ownership;
 /**
  * Writes our properties into the metadata of one cursor.
  *
- * <p>Pulsar has one version for all metadata, so our write can make Pulsar refuse a concurrent reset, which does harm
- * ({@link RefusedResets}). So no write begins while a reset is seen in progress, and each write is followed by a look at the
- * cursor. A new cursor shows no reset, so it is stored first, as its first acknowledgement would have done.
+ * <p>Pulsar has one version for all metadata, so our write can make it refuse a concurrent reset, which does harm
+ * ({@link RefusedResets}). So no write begins while a reset shows, and each write is followed by a look at the cursor. A new
+ * cursor shows no reset, so it is stored first, as its first acknowledgement would have done.
  */
 public final class CursorProperties {
     private static final Logger LOG = LoggerFactory.getLogger(CursorProperties.class);
@@ -62,7 +62,7 @@ public final class CursorProperties {
         storedDeletions = new StoredDeletions(cursor, resets, () -> LedgerThread.of(cursor));
     }
 
-    /** For a cursor that nobody resets, such as that of a subscription being deleted. */
+    /** For a cursor that nobody resets, as of a subscription being deleted. */
     public static CursorProperties withoutReset(ManagedCursor cursor) {
         return new CursorProperties(cursor, RefusedResets.Subscription.NONE, Runnable::run);
     }
@@ -75,21 +75,21 @@ public final class CursorProperties {
         return resets;
     }
 
-    /** Deletes positions in the cursor, until its record has them. */
+    /** Deletes positions in the cursor, until its record has them deleted. */
     public StoredDeletions storedDeletions() {
         return storedDeletions;
     }
 
     /**
-     * Puts a property when its {@link PropertyWrites turn} comes, unless the cursor is closed or a reset is in progress then. Pulsar
-     * would write those of a closed cursor all the same, behind the back of the next owner, which has read them and whose own
-     * writes would all be refused from then on.
+     * Puts a property when its {@link PropertyWrites turn} comes, unless the cursor is closed or a reset is in progress then.
+     * Pulsar would write properties of a closed cursor all the same, behind the next owner's back, whose own writes would
+     * then all be refused.
      */
     public CompletableFuture<Void> put(String key, String value) {
         return PropertyWrites.inTurn(cursor, background, () -> putNow(key, value));
     }
 
-    /** As {@link #put}, if the condition holds when its turn comes; completes with false if it does not. */
+    /** As {@link #put}, if the condition holds when its turn comes; otherwise completes with false. */
     public CompletableFuture<Boolean> putIf(BooleanSupplier condition, String key, String value) {
         return PropertyWrites.inTurn(cursor, background, () -> condition.getAsBoolean()
                 ? putNow(key, value).thenApply(done -> true) : CompletableFuture.completedFuture(false));
@@ -105,7 +105,7 @@ public final class CursorProperties {
             return failed("the cursor is being reset");
         }
         if (needsNoStore()) {
-            // Its callers try again when they hear that it has failed, and would wait for ever for an answer that is lost.
+            // Callers try again after a failure, and would wait for ever for a lost answer.
             return cursor.putCursorProperty(key, value).copy().orTimeout(answerTimeoutMs, TimeUnit.MILLISECONDS)
                     .whenComplete((done, error) -> resets.look());
         }
@@ -152,7 +152,7 @@ public final class CursorProperties {
         return stored.orTimeout(answerTimeoutMs, TimeUnit.MILLISECONDS);
     }
 
-    /** Has the ownership say that the cursor's acknowledgements are stored with a seal, if it is there and does not. */
+    /** Notes in the ownership, if there, that the cursor's acknowledgements are stored with a seal. */
     void noteSealed() {
         PropertyWrites.inTurn(cursor, background, () -> {
             Ownership there = CursorRecord.ownership(cursor);

@@ -14,15 +14,15 @@ public final class CursorRecord {
     public static final String SEAL = PREFIX + "generation";
     /** Among the properties of the cursor, which live as long as the subscription. */
     public static final String OWNERSHIP = PREFIX + "owner";
-    /** Beside it. */
+    /** Beside the ownership. */
     public static final String PACE = PREFIX + "pace";
-    /** Where the first Tidegates had the incarnation. */
+    /** The place of the incarnation in the first versions of Tidegate. */
     static final String INCARNATION = PREFIX + "incarnation";
 
     private CursorRecord() {
     }
 
-    /** The ownership in a cursor's properties; null if there is none. */
+    /** The ownership in a cursor's properties; null without one. */
     public static Ownership ownership(ManagedCursor cursor) {
         Map<String, String> properties = cursor.getCursorProperties();
         if (properties == null) {
@@ -37,8 +37,8 @@ public final class CursorRecord {
     }
 
     /**
-     * The pace of release in a cursor's properties. An unreadable one pauses: an operator can undo a pause, and nobody a
-     * delivery. {@code unreadable} gets its text then.
+     * The pace of release in a cursor's properties. An unreadable one pauses, because an operator can undo a pause, and
+     * nobody a delivery; {@code unreadable} gets its text.
      */
     public static ReleasePace pace(ManagedCursor cursor, Consumer<String> unreadable) {
         Map<String, String> properties = cursor.getCursorProperties();
@@ -54,7 +54,7 @@ public final class CursorRecord {
         }
     }
 
-    /** The seal that a cursor has; {@link Seal#NONE} if there is none. */
+    /** The cursor's seal; {@link Seal#NONE} without one. */
     public static long seal(ManagedCursor cursor) {
         Map<String, Long> properties = cursor.getProperties();
         Long seal = properties == null ? null : properties.get(SEAL);

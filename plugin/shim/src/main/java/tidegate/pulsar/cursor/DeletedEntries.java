@@ -10,10 +10,10 @@ import org.apache.pulsar.common.util.collections.LongPairRangeSet;
 /**
  * Copies a Pulsar cursor's deleted entries beyond its mark-delete position: for each ledger the words of a {@link BitSet}.
  *
- * <p>Pulsar keeps a bitmap for each ledger and shows it by range or by position, both slow. It can copy the bitmaps, as it does
- * to store them, but the set has no lock of its own. {@code process…} walks over the set with the cursor's lock held, so the
- * copy is made within the first step of that walk. Without bitmaps (managedLedgerUnackedRangesOpenCacheSetEnabled=false) the
- * walk continues over the ranges.
+ * <p>Pulsar keeps a bitmap for each ledger and shows it by range or by position, both slow. It can copy the bitmaps, as it
+ * does to store them, but the set has no lock of its own. {@code process…} walks over the set with the cursor's lock held, so
+ * the copy is made within the first step of that walk. Without bitmaps (managedLedgerUnackedRangesOpenCacheSetEnabled=false)
+ * the walk continues over the ranges.
  */
 public final class DeletedEntries implements LongPairRangeSet.RangeProcessor<Position> {
     private final ManagedCursorImpl cursor;
@@ -53,7 +53,10 @@ public final class DeletedEntries implements LongPairRangeSet.RangeProcessor<Pos
         return true;
     }
 
-    /** A range that begins in an earlier ledger begins with that ledger's last entry, so only the last ledger has any of it. */
+    /**
+     * Adds a range. One that begins in an earlier ledger begins with that ledger's last entry, so only the last ledger has
+     * any of it.
+     */
     private void add(Position lowerOpen, Position upper) {
         long from = lowerOpen.getLedgerId() == upper.getLedgerId() ? lowerOpen.getEntryId() + 1 : 0;
         ranges.computeIfAbsent(upper.getLedgerId(), id -> new BitSet()).set((int) from, (int) upper.getEntryId() + 1);

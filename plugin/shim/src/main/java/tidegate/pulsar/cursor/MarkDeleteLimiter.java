@@ -9,11 +9,11 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Pulsar's limit of a cursor's records: one a second by default (managedLedgerDefaultMarkDeleteRateLimit), one in ten seconds in a
- * standalone broker. It keeps an acknowledgement in memory that long.
+ * Pulsar's limit of a cursor's records: one a second by default (managedLedgerDefaultMarkDeleteRateLimit), one in ten seconds
+ * in a standalone broker. It keeps an acknowledgement in memory that long.
  *
- * <p>A fresh limiter of the same rate lets one record pass. Setting the rate, for which Pulsar has a method, would not: a limiter
- * keeps the time of its next permit. Without the field, as in some Pulsar to come, records wait for the limit.
+ * <p>A fresh limiter of the same rate lets one record pass. Setting the rate, for which Pulsar has a method, would not: a
+ * limiter keeps the time of its next permit. Without the field, as perhaps in a later Pulsar, records wait for the limit.
  */
 final class MarkDeleteLimiter {
     private static final Logger LOG = LoggerFactory.getLogger(MarkDeleteLimiter.class);

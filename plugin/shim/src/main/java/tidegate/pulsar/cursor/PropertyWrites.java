@@ -9,24 +9,24 @@ import java.util.function.Supplier;
 import org.apache.bookkeeper.mledger.ManagedCursor;
 
 /**
- * Writes of each cursor's properties, one after the other, whoever asks for them.
+ * Writes each cursor's properties one after the other, for all callers.
  *
- * <p>Pulsar 4.0 and 4.2 make the new properties from those that they know, and then take the version of the metadata. A write
- * that ends between the two has given the version, and its property is missing: the later write takes it away, with a version
- * that fits. Pulsar 5.0 takes the version first.
+ * <p>Pulsar 4.0 and 4.2 build the new properties from the known ones, and then take the version of the metadata. If another
+ * write ends between the two, the later write has its version but lacks its property, and removes it. Pulsar 5.0 takes the
+ * version first.
  *
- * <p>The next write begins when the one before has an answer, or waits for it in vain. Any thread may call.
+ * <p>The next write begins when the one before has an answer, or waits for one in vain. Any thread may call.
  */
 final class PropertyWrites {
     private static final long LOST_AFTER_MS = 60_000;
 
-    /** By identity: each completes when the last write that was asked for is over. */
+    /** By identity: each completes at the end of the last requested write. */
     private static final ConcurrentMap<ManagedCursor, CompletableFuture<Void>> LAST = new MapMaker().weakKeys().makeMap();
 
     private PropertyWrites() {
     }
 
-    /** Begins the write at once if none is under way, else on the executor once that is over. */
+    /** Begins the write at once if none is under way, else on the executor once that one is over. */
     static <T> CompletableFuture<T> inTurn(ManagedCursor cursor, Executor executor, Supplier<CompletableFuture<T>> write) {
         CompletableFuture<Void> over = new CompletableFuture<>();
         CompletableFuture<Void> before = LAST.put(cursor, over);

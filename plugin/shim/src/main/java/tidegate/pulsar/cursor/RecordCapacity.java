@@ -11,11 +11,11 @@ import org.apache.bookkeeper.mledger.impl.ManagedCursorImpl;
 import tidegate.pulsar.gate.TrackerContext.Stored;
 
 /**
- * Room for individual acknowledgements in a cursor's record: managedLedgerMaxUnackedRangesToPersist, 10,000 by default. Pulsar
- * leaves out the highest positions beyond that, and tells nobody.
+ * Room for individual acknowledgements in a cursor's record: managedLedgerMaxUnackedRangesToPersist, 10,000 by default.
+ * Pulsar silently leaves out the highest positions beyond that.
  *
- * <p>Pulsar counts ranges, or, where it stores bitmaps (managedLedgerPersistIndividualAckAsLongArray), the entries in all ledgers
- * before the last one.
+ * <p>Pulsar counts ranges, or, where it stores bitmaps (managedLedgerPersistIndividualAckAsLongArray), the entries in all
+ * ledgers before the last one.
  */
 final class RecordCapacity {
     /** managedLedgerUnackedRangesOpenCacheSetEnabled; null in Pulsar 5.0, where each cursor keeps bitmaps. */
@@ -25,7 +25,7 @@ final class RecordCapacity {
     private final long deletionsBefore;
     private final long usedBefore;
 
-    /** Created after the deletions that a record is to have, and before the record. */
+    /** Created after the deletions for a record, and before the record. */
     RecordCapacity(ManagedCursor cursor) {
         this.cursor = cursor;
         // In this order: a deletion in between counts twice, rather than never.
@@ -46,7 +46,7 @@ final class RecordCapacity {
         return usedNow <= max ? Stored.NOT_NOW : Stored.NO_ROOM;
     }
 
-    /** The room that was in use when this was created. */
+    /** The room in use at the creation of this object. */
     long usedBefore() {
         return usedBefore;
     }

@@ -14,12 +14,12 @@ import org.slf4j.LoggerFactory;
 /**
  * Undoes resets of one cursor that Pulsar has refused.
  *
- * <p>Pulsar tells the user that such a reset is not done, but 4.0 keeps its position as the latest to store, and stores it with
- * the next acknowledgements or when the topic is closed: then a reset forwards is done behind the user's back, and the messages
- * before it never come. So the cursor is reset to where it is.
+ * <p>Pulsar reports such a reset as not done, but 4.0 keeps its position as the latest to store, and stores it with the next
+ * acknowledgements or when the topic is closed: a reset forwards then happens behind the user's back, and the messages before
+ * it never come. So the cursor is reset to its own position.
  *
- * <p>A reset that is under way, or was refused, shows in the persisted position, which is missing until the reset is stored. With
- * a cursor that has never been stored it does not show.
+ * <p>A reset under way, or refused, shows as a missing persisted position, until the reset is stored. A cursor never stored
+ * does not show it.
  */
 public final class RefusedResets {
     private static final Logger LOG = LoggerFactory.getLogger(RefusedResets.class);
@@ -30,17 +30,17 @@ public final class RefusedResets {
 
     /** The subscription of the cursor. */
     public interface Subscription {
-        /** Nobody's, as that of a subscription that is being deleted: nothing is undone, and nothing is stored. */
+        /** The subscription of a cursor being deleted: nothing is undone or stored. */
         Subscription NONE = new Subscription() { };
 
-        /** True if this broker has made the cursor and has not stored it, so that it has no persisted position. */
+        /** True if this broker has made the cursor and not stored it: it has no persisted position. */
         default boolean isNew() {
             return false;
         }
 
-        /** The cursor has a persisted position. */
+        /** Notes that the cursor has a persisted position. */
         default void stored() {
-            // For a loaded cursor this is known.
+            // A loaded cursor is known to have one.
         }
 
         /** True if there are consumers. A reset has them leave before it touches the cursor. */
@@ -48,7 +48,9 @@ public final class RefusedResets {
             return false;
         }
 
-        /** Keeps consumers out from before it returns; fails as busy, and at once, while another reset is under way. */
+        /**
+         * Resets the cursor. Keeps consumers out from before it returns; fails as busy, and at once, during another reset.
+         */
         default CompletableFuture<Void> reset(Position position) {
             return CompletableFuture.failedFuture(new IllegalStateException("nobody resets it"));
         }
@@ -58,7 +60,7 @@ public final class RefusedResets {
     private final Subscription subscription;
     private final Executor background;
     private final AtomicBoolean undoing = new AtomicBoolean();
-    /** True if the cursor has had a persisted position, or has been loaded with one. */
+    /** True if the cursor has had a persisted position, or was loaded with one. */
     private volatile boolean wasPersisted;
 
     RefusedResets(ManagedCursor cursor, Subscription subscription, Executor background) {
@@ -68,7 +70,7 @@ public final class RefusedResets {
         wasPersisted = !subscription.isNew() && subscription != Subscription.NONE;
     }
 
-    /** True if a reset of the cursor would be seen. */
+    /** True if a reset of the cursor would show. */
     boolean wouldShow() {
         return isUnderWay() || wasPersisted;
     }
@@ -83,7 +85,7 @@ public final class RefusedResets {
         return wasPersisted && !isPersisted;
     }
 
-    /** Undoes a refused reset, if there is one. */
+    /** Undoes a refused reset, if any. */
     public void look() {
         if (subscription != Subscription.NONE && !cursor.isClosed() && isUnderWay() && undoing.compareAndSet(false, true)) {
             try {
@@ -95,8 +97,8 @@ public final class RefusedResets {
     }
 
     /**
-     * While the reset is still under way, Pulsar refuses this one as busy, which changes nothing, and it is tried again.
-     * {@code owed}: where a user's reset had ended that this one has undone; null if there is none.
+     * Undoes the reset. While it is still under way, Pulsar refuses this one as busy, without effect, and the attempt is
+     * repeated. {@code owed}: the end of a user's reset that this one has undone; null without one.
      */
     private void undo(long pauseMs, Position owed) {
         Position position = owed == null ? cursor.getMarkDeletedPosition() : owed;
@@ -105,7 +107,7 @@ public final class RefusedResets {
             return;
         }
         CompletableFuture<Void> undone = reset(position);
-        // If this one is done, nobody else's ends from here on. The position of one that ended just before is restored.
+        // Once this one is done, nobody else's ends any more. The position of one that ended just before is restored.
         Position there = owed == null ? cursor.getMarkDeletedPosition() : owed;
         undone.whenComplete((done, error) -> {
             if (error == null && there.equals(position)) {
@@ -115,7 +117,7 @@ public final class RefusedResets {
             } else if (error == null) {
                 undo(FIRST_PAUSE_MS, there);
             } else {
-                // Busy: another one is under way, which is newer than what is owed, or the topic closes.
+                // Busy: another one is under way, newer than the owed position, or the topic closes.
                 boolean isBusy = error instanceof SubscriptionBusyException;
                 long nextMs = isBusy ? FIRST_PAUSE_MS : Math.min(MAX_PAUSE_MS, 2 * pauseMs);
                 CompletableFuture.delayedExecutor(isBusy ? BUSY_PAUSE_MS : pauseMs, TimeUnit.MILLISECONDS, background)

@@ -21,15 +21,15 @@ import org.slf4j.LoggerFactory;
 import tidegate.pulsar.gate.TrackerContext.Stored;
 
 /**
- * Deletes positions in one cursor and tells when the cursor's record has them.
+ * Deletes positions in one cursor and says when the cursor's record has them.
  *
- * <p>Pulsar's callbacks do not tell that. They come at once while its limit postpones the write ({@link MarkDeleteLimiter}),
- * also when a write of a later position is still under way, and for deletions that the record has no room for ({@link
- * RecordCapacity}). So each request is followed by a write of the cursor as it is then, and by a look at the position that
- * Pulsar has persisted since.
+ * <p>Pulsar's callbacks do not say that. They come at once while its limit postpones the write ({@link MarkDeleteLimiter}),
+ * also during a write of a later position, and for deletions without room in the record ({@link RecordCapacity}). So each
+ * request is followed by a write of the cursor as it is then, and by a look at the position that Pulsar has persisted since.
  *
- * <p>Deletions and write are requested on the {@link LedgerThread}, where no reset begins meanwhile, with consumers or without.
- * Requests that come during a write share the next one. Invariant: one write at a time, and each request is answered.
+ * <p>Deletions and write are requested on the {@link LedgerThread}, where no reset begins meanwhile, with consumers or
+ * without. Requests that come during a write share the next one. Invariant: one write at a time, and each request is
+ * answered.
  */
 public final class StoredDeletions {
     private static final Logger LOG = LoggerFactory.getLogger(StoredDeletions.class);
@@ -49,10 +49,10 @@ public final class StoredDeletions {
     private List<Request> waiting = new ArrayList<>();
     @GuardedBy("this")
     private boolean writing;
-    /** The room taken in the last record. */
+    /** The room used by the last record. */
     private volatile long lastUsed;
 
-    /** {@code thread}: where no reset of the cursor begins meanwhile; null if there is none. */
+    /** {@code thread}: an executor on which no reset of the cursor begins meanwhile; null without one. */
     StoredDeletions(ManagedCursor cursor, RefusedResets resets, Supplier<Executor> thread) {
         this(cursor, resets, thread, LOST_AFTER_MS);
     }
@@ -111,7 +111,7 @@ public final class StoredDeletions {
         }
     }
 
-    /** Answers, and goes on with the requests that have come since. */
+    /** Answers, and continues with the requests that have come since. */
     private void end(List<Request> requests, Stored stored) {
         for (Request each : requests) {
             each.done().accept(stored == Stored.YES && CursorRecord.seal(cursor) != each.seal() ? Stored.NOT_NOW : stored);
@@ -133,7 +133,7 @@ public final class StoredDeletions {
         }
         Position persisted = cursor.getPersistentMarkDeletedPosition();
         if (persisted == null) {
-            // A new cursor does not show a reset, but refuses to be stored amid one: deletions come when it has been stored.
+            // A new cursor does not show a reset, but refuses to be stored amid one: deletions come once it is stored.
             store(written, false);
             return;
         }
@@ -149,10 +149,10 @@ public final class StoredDeletions {
         }
     }
 
-    /** Returns false if the cursor refuses it. The walk over the positions takes place within the call. */
+    /** Deletes; false if the cursor refuses. The walk over the positions takes place within the call. */
     private boolean delete(Request request) {
         if (CursorRecord.seal(cursor) != request.seal()) {
-            // This one is answered so in the end; the others go on.
+            // This one gets that answer in the end; the others go on.
             return true;
         }
         boolean[] refused = {false};
@@ -177,7 +177,7 @@ public final class StoredDeletions {
         RecordCapacity capacity = new RecordCapacity(cursor);
         lastUsed = capacity.usedBefore();
         Position there = cursor.getMarkDeletedPosition();
-        // An instance of its own, which tells this write from any other.
+        // An instance of its own tells this write from any other.
         Position asked = PositionFactory.create(there.getLedgerId(), there.getEntryId());
         boolean[] isOver = {false};
         MarkDeleteLimiter.liftOnce(cursor);

@@ -21,17 +21,17 @@ import tidegate.pulsar.gate.Seal;
  * Keeps a {@link Seal} stored with a cursor's acknowledgements beyond its mark-delete position, whatever its consumers, its
  * type and its tracker.
  *
- * <p>Resets are not alone in taking the seal: skipped messages, a backlog quota and a cumulative acknowledgement move
- * mark-delete forward and store it without properties, while all acknowledgements beyond stay. Their record looks like a
- * reset's, but in memory the cursor is right once the move or the reset is done. So the cursor is soon stored again with a
- * seal; from then on only a reset's record lacks one.
+ * <p>Not only resets take the seal: skipped messages, a backlog quota and a cumulative acknowledgement move mark-delete
+ * forward and store it without properties, while all acknowledgements beyond stay. Their record looks like a reset's, but in
+ * memory the cursor is right once the move or the reset is done. So the cursor is soon stored again with a seal; from then on
+ * only a reset's record lacks one.
  *
- * <p>No seal is put during a reset: Pulsar has taken the seal then, and not yet the acknowledgements. It begins a reset on the
- * {@link LedgerThread} alone, and refuses to move mark-delete until that is done. So the seal goes with a mark-delete to where
- * the cursor is, requested on that thread: either Pulsar refuses it, or no reset begins before it is queued.
+ * <p>No seal is put during a reset: Pulsar has taken the seal then, and not yet the acknowledgements. It begins a reset on
+ * the {@link LedgerThread} alone, and refuses to move mark-delete until that is done. So the seal goes with a mark-delete to
+ * the cursor's own position, requested on that thread: either Pulsar refuses it, or no reset begins before it is queued.
  *
- * <p>Costs one write of the cursor where a seal is missing and something is acknowledged beyond, and none elsewhere: a consumer
- * that acknowledges cumulatively, with nothing beyond, loses the seal each time and needs none.
+ * <p>The cost is one write of the cursor where a seal is missing and something is acknowledged beyond: a consumer that
+ * acknowledges cumulatively, with nothing beyond, loses the seal each time and needs none.
  */
 public final class StoredSeals {
     private static final Logger LOG = LoggerFactory.getLogger(StoredSeals.class);
@@ -47,7 +47,7 @@ public final class StoredSeals {
     private final LongSupplier nanoTime;
     private final Map<ManagedCursor, Kept> cursors = new ConcurrentHashMap<>();
 
-    /** {@code threads}: executors on which no reset of the cursor begins meanwhile; null if there is none. */
+    /** {@code threads}: executors on which no reset of the cursor begins meanwhile; null without one. */
     public StoredSeals(RandomGenerator random, IndividualAcks individual, Function<ManagedCursor, Executor> threads,
             LongSupplier nanoTime) {
         this.random = random;
@@ -56,14 +56,14 @@ public final class StoredSeals {
         this.nanoTime = nanoTime;
     }
 
-    /** Keeps a seal stored from now on. The seal that the cursor has at the first call is stored, as it was loaded with it. */
+    /** Keeps a seal stored from now on. The seal at the first call is stored: the cursor was loaded with it. */
     public void keep(ManagedCursor cursor) {
         keep(cursor, CursorRecord.seal(cursor), individual.mayBeIn(cursor));
     }
 
     /**
-     * As {@link #keep}, of a cursor that has just been reset: its record still has the acknowledgements that the reset took back,
-     * so one without them follows soon.
+     * As {@link #keep}, for a cursor that has just been reset: its record still has the acknowledgements taken back by the
+     * reset, so one without them follows soon.
      */
     void keepReset(ManagedCursor cursor) {
         keep(cursor, Seal.NONE, true);
@@ -83,7 +83,7 @@ public final class StoredSeals {
         }
     }
 
-    /** Looks at one, perhaps beside others. */
+    /** Looks at one cursor, perhaps beside others. */
     public void look(ManagedCursor cursor) {
         Kept kept = cursors.get(cursor);
         if (kept != null) {
@@ -99,7 +99,7 @@ public final class StoredSeals {
         }
     }
 
-    /** The number of cursors that are kept. */
+    /** The number of kept cursors. */
     int size() {
         return cursors.size();
     }
@@ -107,7 +107,7 @@ public final class StoredSeals {
     private final class Kept {
         private final ManagedCursor cursor;
         private final Executor thread;
-        /** The seal that is stored with every acknowledgement since, too; {@link Seal#NONE} if that is not known. */
+        /** The seal stored with every acknowledgement since; {@link Seal#NONE} if unknown. */
         private volatile long stored;
         /** True if something was acknowledged beyond mark-delete under the stored seal. */
         private volatile boolean beyond;
@@ -121,7 +121,7 @@ public final class StoredSeals {
             dueNs = nowNs;
         }
 
-        /** True if a seal is to be stored now. */
+        /** True if a seal must be stored now. */
         boolean isDue(long nowNs) {
             if (nowNs - dueNs < 0) {
                 return false;
@@ -154,7 +154,7 @@ public final class StoredSeals {
             }
             Map<String, Long> properties = new HashMap<>(cursor.getProperties());
             long seal = CursorRecord.seal(cursor);
-            // Never one that was there before: a reset may have come since.
+            // Never an earlier seal: a reset may have come since.
             long put = seal == Seal.NONE ? Seal.draw(random) : seal;
             CursorRecord.putSeal(properties, put);
             Asked asked = new Asked(put);
@@ -179,7 +179,8 @@ public final class StoredSeals {
             @Override
             public void markDeleteComplete(Object ctx) {
                 if (!isOver) {
-                    // Within the call: it is in memory only, as Pulsar limits how often it writes. An orderly close writes it.
+                    // Within the call: it is in memory only, because Pulsar limits how often it writes. An orderly close
+                    // writes it.
                     pause(0);
                 } else if (CursorRecord.seal(cursor) == seal) {
                     stored = seal;

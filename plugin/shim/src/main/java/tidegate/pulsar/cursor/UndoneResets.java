@@ -19,28 +19,31 @@ import tidegate.pulsar.wire.Ownership;
 /**
  * Resets a cursor once more if it was loaded from a reset's record.
  *
- * <p>Pulsar stores a reset together with the acknowledgements that it takes back, clears them when that is written, and stores
- * the cleared ones with the next write. If a broker ends before that write, the next owner loads the reset's position with the
- * acknowledgements from before it, and messages stay away although the user heard of success. A missing {@link Seal} shows
- * this: a reset empties the properties of the mark-delete position, and the {@link Ownership} knows that the acknowledgements
- * have been stored with a seal.
+ * <p>Pulsar stores a reset together with the acknowledgements that it takes back, clears these when that is written, and
+ * stores the cleared ones with the next write. If a broker ends before that write, the next owner loads the reset's position
+ * with the acknowledgements from before, and messages stay away although the user heard of success. A missing {@link Seal}
+ * shows this: a reset empties the properties of the mark-delete position, and the {@link Ownership} knows that the
+ * acknowledgements were stored with a seal.
+ *
+ * <p>Example: 5:1 to 5:9 are acknowledged under a seal, a user resets to 5:0, and the broker dies. The next owner loads
+ * mark-delete 5:0, 5:1 to 5:9 deleted, no seal: it resets to 5:0 once more, and the messages come.
  *
  * <p>Invariants: each cursor is checked once, before any tracker of this broker can put a seal there. It is reset to its
- * position at that time, even if early consumers have moved it. Until then nobody puts a seal, and failures are repeated. Then
- * {@link StoredSeals} has it stored once more, because this reset's record is like the former.
+ * position at that time, even if early consumers have moved it. Until then nobody puts a seal, and failures are repeated.
+ * Then {@link StoredSeals} has it stored once more, because this reset's record is like the former.
  *
- * <p>A broker that ended right after another operation had taken the seal, before {@link StoredSeals} stored a new one, leaves
- * the same record: acknowledgements beyond the cursor's position are lost then, and those messages come again.
+ * <p>A broker that ended right after another operation had taken the seal, before {@link StoredSeals} stored a new one,
+ * leaves the same record: acknowledgements beyond the cursor's position are lost then, and those messages come again.
  */
 public final class UndoneResets {
     private static final Logger LOG = LoggerFactory.getLogger(UndoneResets.class);
     private static final long FIRST_PAUSE_MS = 400;
     private static final long MAX_PAUSE_MS = 60_000;
 
-    /** The state in which a cursor was loaded. */
+    /** The state of a loaded cursor. */
     private enum Found { NEW, SEALED, UNSEALED, UNDONE }
 
-    /** A cursor as it was loaded. */
+    /** A cursor as loaded. */
     record Loaded(boolean wasSealed, boolean isSealed, boolean mayHaveAcknowledgements) {
         /** True if acknowledgements may be there that a reset has taken back. */
         boolean isUndone() {
@@ -53,19 +56,19 @@ public final class UndoneResets {
     private final Executor background;
     private final Map<ManagedCursor, Found> found = Collections.synchronizedMap(new WeakHashMap<>());
 
-    /** {@code seals} keeps those of the cursors that had a tracker before, but not while one is to be reset once more. */
+    /** {@code seals} keeps the seals of cursors that had a tracker before, but not while one must be reset once more. */
     public UndoneResets(IndividualAcks individual, StoredSeals seals, Executor background) {
         this.individual = individual;
         this.seals = seals;
         this.background = background;
     }
 
-    /** True if the cursor had a seal when it was loaded, so that its records have one from now on, but for a reset's. */
+    /** True if the cursor had a seal when loaded, so that its later records have one, but for a reset's. */
     public boolean wasLoadedSealed(ManagedCursor cursor) {
         return found.get(cursor) == Found.SEALED;
     }
 
-    /** True if the cursor is to be reset once more, and that is not done. */
+    /** True if the cursor must still be reset once more. */
     public boolean isPending(ManagedCursor cursor) {
         return found.get(cursor) == Found.UNDONE;
     }
@@ -75,22 +78,24 @@ public final class UndoneResets {
         return found.get(cursor) == Found.NEW;
     }
 
-    /** The cursor has a persisted position. */
+    /** Notes that the cursor has a persisted position. */
     public void noteStored(ManagedCursor cursor) {
         found.replace(cursor, Found.NEW, Found.UNSEALED);
     }
 
-    /** A topic was loaded, and consumers may not be there yet. */
+    /** Handles a loaded topic, perhaps before its consumers come. */
     public void onLoaded(PersistentSubscription subscription) {
         look(subscription.getCursor(), subscription::resetCursor, Runnable::run);
     }
 
-    /** A tracker is about to be made, perhaps before {@link #onLoaded}. Called with the dispatcher's lock held. */
+    /**
+     * Checks the cursor before a tracker is made, perhaps before {@link #onLoaded}. Called with the dispatcher's lock held.
+     */
     public void beforeTracker(PersistentSubscription subscription) {
         look(subscription.getCursor(), subscription::resetCursor, background);
     }
 
-    /** Checks a cursor that nobody has checked. {@code reset} keeps consumers out and is begun by {@code executor}. */
+    /** Checks an unchecked cursor. {@code reset} keeps consumers out and is begun by {@code executor}. */
     void look(ManagedCursor cursor, Function<Position, CompletableFuture<Void>> reset, Executor executor) {
         Ownership ownership = CursorRecord.ownership(cursor);
         boolean wasSealed = ownership != null && ownership.sealed();
@@ -115,13 +120,13 @@ public final class UndoneResets {
         }
     }
 
-    /** The cursor is reset now, by this or by somebody else. */
+    /** Notes that the cursor is reset, by this object or another. */
     private void done(ManagedCursor cursor) {
         seals.keepReset(cursor);
         found.put(cursor, Found.UNSEALED);
     }
 
-    /** A subscription whose cursor was loaded, so that it has been stored. */
+    /** A subscription with a loaded, and so stored, cursor. */
     private record OfTheLoaded(Function<Position, CompletableFuture<Void>> reset) implements RefusedResets.Subscription {
         @Override
         public CompletableFuture<Void> reset(Position position) {
@@ -129,7 +134,7 @@ public final class UndoneResets {
         }
     }
 
-    /** A cursor whose reset is to be done again: its mark-delete position as it was loaded, and the function that resets it. */
+    /** A cursor to be reset again: its mark-delete position when loaded, and the function that resets it. */
     private record Undone(ManagedCursor cursor, Position loaded, Function<Position, CompletableFuture<Void>> reset) {
         CompletableFuture<Void> begin() {
             try {
@@ -156,7 +161,7 @@ public final class UndoneResets {
         if (one.cursor().isClosed()) {
             return;
         }
-        // Also before the first try, which may have had to wait: a reset to the loaded position would take that one back.
+        // Also before the first try, which may have had to wait: a reset to the loaded position would undo that one.
         if (isDone(one)) {
             done(one.cursor());
             return;
@@ -173,7 +178,7 @@ public final class UndoneResets {
         });
     }
 
-    /** True if somebody else has reset it meanwhile. A cursor that has moved forward may have been moved by acknowledgements. */
+    /** True if somebody else has reset it meanwhile. Forward moves may come from acknowledgements. */
     private boolean isDone(Undone one) {
         int moved = one.cursor().getMarkDeletedPosition().compareTo(one.loaded());
         return moved < 0 || moved == 0 && !individual.mayBeIn(one.cursor());

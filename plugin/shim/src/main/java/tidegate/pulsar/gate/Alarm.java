@@ -3,25 +3,25 @@ package tidegate.pulsar.gate;
 import tidegate.pulsar.position.NearTier;
 
 /**
- * The alarm that wakes the dispatcher: when the next entry that this broker hands out is due and may leave, and while such
- * entries are passed over ({@link StuckDetector}).
+ * The alarm that wakes the dispatcher: when this broker's next entry is due and may leave, and while the dispatcher passes
+ * over such entries ({@link StuckDetector}).
  *
- * <p>It reads no clock. Each caller gives the reading by which it found nothing due, or an earlier one: with a later reading an
+ * <p>It reads no clock. A caller gives the reading by which it found nothing due, or an earlier one: with a later reading, an
  * entry that comes due in between would neither leave nor be awaited, and everything behind it would wait too.
  *
- * <p>A wake-up that comes too early does no harm, so only an earlier one is worth another request. Guarded by the tracker's
+ * <p>A wake-up that comes too early is harmless, so only an earlier one is worth another request. Guarded by the tracker's
  * lock.
  */
 final class Alarm {
-    /** A timer that is due for so long does not ring any more. */
+    /** A timer overdue by this much will not ring any more. */
     private static final long LOST_MS = 500;
 
     private final TrackerContext context;
     private final Pacer pacer;
     private final StuckDetector stuckDetector;
-    /** The time of the next entry, until the dispatcher was woken for it; {@link NearTier#NONE} if none is awaited. */
+    /** The time of the next entry, until its wake-up; {@link NearTier#NONE} if none is awaited. */
     private long wakeMs = NearTier.NONE;
-    /** The time of the wake-up requested from the context, until it comes; {@link NearTier#NONE} without a request. */
+    /** The time of the requested wake-up, until it comes; {@link NearTier#NONE} without a request. */
     private long timerMs = NearTier.NONE;
     private boolean stopped;
 
@@ -41,14 +41,14 @@ final class Alarm {
             wakeMs = headMs;
         }
         long nextMs = Math.min(wakeMs > nowMs ? wakeMs : NearTier.NONE, stuckDetector.lookMs());
-        // One that is due rings as soon as its thread has the lock: a later request would replace it.
+        // A due timer rings as soon as its thread has the lock: a later request would replace it.
         if (nextMs < timerMs || nextMs != NearTier.NONE && timerMs <= nowMs - LOST_MS) {
             timerMs = nextMs;
             context.wakeAt(nextMs);
         }
     }
 
-    /** As {@link #arm}, after an entry due at that time has come: few such entries change the alarm. */
+    /** As {@link #arm}, after the arrival of an entry due at that time: few such entries change the alarm. */
     void armFor(long deliverAtMs, long nowMs) {
         if (deliverAtMs < wakeMs || wakeMs <= nowMs) {
             arm(nowMs);
@@ -64,7 +64,7 @@ final class Alarm {
         return due;
     }
 
-    /** The timer has fired, perhaps too early. Returns whether to wake the dispatcher. */
+    /** Notes that the timer has fired, perhaps too early; true if the dispatcher must be woken. */
     boolean ring(long nowMs) {
         timerMs = NearTier.NONE;
         boolean wakes = wakeMs <= nowMs && pacer.headMs(nowMs) <= nowMs;

@@ -8,11 +8,10 @@ import tidegate.pulsar.wire.Position;
 import tidegate.pulsar.wire.Records;
 
 /**
- * The subscription's backlog, read ahead of the dispatcher: whether to read and which positions; it takes the entries that were
- * read.
+ * The subscription's backlog, read ahead of the dispatcher: says whether and where to read, and takes the entries.
  *
- * <p>Only the thread that reads ahead calls it, without holding a lock. Each method takes the tracker's lock for a moment,
- * except {@link #isWanted} and {@link #isKnown}.
+ * <p>Only the thread that reads ahead calls it, without a lock. Each method takes the tracker's lock for a moment, except
+ * {@link #isWanted} and {@link #isKnown}.
  */
 public final class Backlog {
     private final Object lock;
@@ -70,7 +69,7 @@ public final class Backlog {
         return readAhead.isWanted();
     }
 
-    /** There is more to read ahead, in another pass. */
+    /** Asks for another pass. */
     public void want() {
         synchronized (lock) {
             readAhead.want();
@@ -84,14 +83,14 @@ public final class Backlog {
         }
     }
 
-    /** True if a pass with that ticket may go on. */
+    /** True if a pass with that ticket may continue. */
     public boolean mayAdd(long ticket) {
         synchronized (lock) {
             return readAhead.isValid(ticket) && stream.takesMore() && !lifecycle.isEnding();
         }
     }
 
-    /** True if there is room for more: in the broker's budget, and below so many entries of this subscription. */
+    /** True if there is room for more: in the broker's budget, and for less than so many entries of this subscription. */
     public boolean hasRoom(long maxWaiting) {
         synchronized (lock) {
             return gate.hasRoom() && outbox.pendingEntries() < maxWaiting;
@@ -105,14 +104,14 @@ public final class Backlog {
         return contained.size();
     }
 
-    /** The number of positions that nobody holds any more, and that must be read again. */
+    /** The number of positions without a holder, to be read again. */
     public long sought() {
         synchronized (lock) {
             return sought.size();
         }
     }
 
-    /** The lowest sought position; null if there is none. */
+    /** The lowest sought position; null without one. */
     public Position firstSought() {
         synchronized (lock) {
             return sought.first();
@@ -129,12 +128,12 @@ public final class Backlog {
                 && (passed || contained.contains(ledgerId, entryId) || context.isDeleted(ledgerId, entryId));
     }
 
-    // ---- what was read --------------------------------------------------------------------------------------------
+    // ---- entries read --------------------------------------------------------------------------------------------
 
     /**
      * Takes entries that were read ahead, as if the dispatcher had read them.
      *
-     * @return how many it took; -1 if the ticket had expired and it took none
+     * @return the number taken; -1 if the ticket had expired and none was taken
      */
     public int add(long ticket, Records records, int from, int to) {
         int taken;
@@ -169,8 +168,8 @@ public final class Backlog {
     }
 
     /**
-     * A pass has dealt with everything before {@code next}, and has left something up to {@code lastLeft} to the dispatcher,
-     * which may read that far.
+     * Notes that a pass has handled everything before {@code next}, and has left something up to {@code lastLeft} to the
+     * dispatcher, which may read that far.
      */
     public void advance(Position next, Position lastLeft) {
         boolean read;
@@ -184,7 +183,7 @@ public final class Backlog {
         }
     }
 
-    /** The pass is over: the dispatcher reads on by itself. Takes no lock. */
+    /** Ends the pass: the dispatcher reads on by itself. Takes no lock. */
     @SuppressWarnings("GuardedBy")
     public void end() {
         readAhead.end();

@@ -10,10 +10,10 @@ import tidegate.pulsar.wire.PositionBitmaps;
 import tidegate.pulsar.wire.Standing;
 
 /**
- * Cancels messages: takes back those that no consumer has, as if they had been acknowledged before a failover.
+ * Cancels messages: takes back those that no consumer has, as if acknowledged before a failover.
  *
- * <p>This broker alone decides. Under the tracker's lock a position is either handed out or settling from then on; the
- * dispatcher skips settling positions, and nobody reads them. A cancelled position is in the outbox as acknowledged. That is
+ * <p>This broker alone decides: under the tracker's lock a position is either handed out, or settling from then on. The
+ * dispatcher skips settling positions, and nobody reads them. The outbox has a cancelled position as acknowledged. That is
  * not enough for a promise: after a crash of the broker, with the daemon away, the next owner decides alone, by the cursor's
  * record. So the answer waits until the record has {@link #toStore}. Guarded by the tracker's lock.
  */
@@ -30,7 +30,7 @@ final class Cancellations {
         this.inquiry = inquiry;
     }
 
-    /** Decides, and also cancels unless the frame only asks. */
+    /** Decides; cancels unless the frame only asks. */
     Frame.Cancelled decide(Frame.Cancel cancel, Inquiry.Look look) {
         cursor.noticeReset();
         boolean mayKeep = cancel.ask() || look.generation() != Seal.NONE;
@@ -61,7 +61,7 @@ final class Cancellations {
         return all;
     }
 
-    /** The answer to a decision, after the cursor was to be stored. */
+    /** The answer to a decision, after the attempt to store the cursor. */
     static Frame.Cancelled answer(Frame.Cancelled decided, TrackerContext.Stored stored) {
         Standing standing = switch (stored) {
             case YES -> Standing.SETTLED;
@@ -79,7 +79,7 @@ final class Cancellations {
             positions.settle(ledgerId, entryId);
             reported.add(ledgerId, entryId);
         });
-        // Lets a later read skip it, once the cursor has it as deleted.
+        // A later read can skip it, once the cursor has it as deleted.
         positions.knowReported(reported);
         outbox.acknowledge(told.optimized());
     }

@@ -9,18 +9,22 @@ import tidegate.pulsar.wire.Position;
 
 /**
  * One tracker's claim to own its subscription: the next epoch and a random number, written into the cursor's metadata by
- * compare-and-set before the daemon hears of it. For a new subscription the write waits for a consumer.
+ * compare-and-set before the daemon hears of the claim. For a new subscription the write waits for a consumer.
  *
- * <p>Only the last writer of the cursor's metadata can write it again, so two brokers never claim the same epoch, and no clock
- * plays a part. A refused write is retried with growing pauses, because the cursor's own writes share its version. Guarded by
- * the tracker's lock, except {@link #write}.
+ * <p>Only the last writer of the cursor's metadata can write again, so two brokers never claim the same epoch, and no clock
+ * matters. A refused write is retried with growing pauses, because the cursor's own writes share its version. Guarded by the
+ * tracker's lock, except {@link #write}.
+ *
+ * <p>Example: brokers A and B have both loaded the cursor at version 7 with epoch 4, and write epoch 5 against version 7. A's
+ * write succeeds and makes version 8; B's is refused, and stays so until B loads the topic again.
  */
 public final class Claim {
     private static final Logger LOG = LoggerFactory.getLogger(Claim.class);
     private static final long FIRST_PAUSE_MS = 100;
     private static final long MAX_PAUSE_MS = 10_000;
     /**
-     * No other writer explains so many refusals in a row: a cursor that does not know its metadata's version never learns it.
+     * No other writer explains so many refusals in a row: a cursor with a wrong version of its metadata never learns the
+     * right one.
      */
     private static final int MAX_CONFLICTS = 4;
     private static final Position NOT_KNOWN = new Position(-1, -1);
@@ -36,7 +40,7 @@ public final class Claim {
     private int conflicts;
     private final Wait pause = new Wait();
 
-    /** @param known the ownership that the cursor had when the tracker was made, or a first one */
+    /** @param known the cursor's ownership when the tracker was made, or a first one */
     public Claim(TrackerContext context, Ownership known, RandomGenerator random) {
         this.context = context;
         this.known = known;
@@ -59,18 +63,18 @@ public final class Claim {
         return owned;
     }
 
-    /** True if nobody has owned the subscription since that claim and before this one. */
+    /** True if nobody has owned the subscription between that claim and this one. */
     boolean follows(Claim former) {
         return former.owned && known.epoch() == former.ownership.epoch() && known.claims().equals(former.ownership.claims());
     }
 
-    /** Adopts the epoch that is there already, for a caller that only has a last word about the subscription. */
+    /** Adopts the present epoch, for a caller that only has a last word about the subscription. */
     public void take() {
         owned = true;
         end = NOT_KNOWN;
     }
 
-    /** Somebody has claimed a greater epoch. Claims anew, which succeeds only if this broker is the owner all the same. */
+    /** Claims anew after somebody claimed a greater epoch. That succeeds only if this broker is the owner all the same. */
     public void lost() {
         owned = false;
     }
@@ -83,7 +87,7 @@ public final class Claim {
         writing = true;
         Ownership there = context.ownership();
         ownership = (there == null ? known : there).next(context.storesSealed(), random);
-        // The former owners read all that the index has of them before now: a topic that ends earlier is not the one they knew.
+        // Former owners read all that the index has of them before now: a topic that ends earlier is another one.
         end = context.lastConfirmed();
         return ownership;
     }
@@ -92,7 +96,7 @@ public final class Claim {
         return Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS << Math.min(refusals, 10));
     }
 
-    /** The outcome of the write that {@link #begin} asked for. */
+    /** Notes the outcome of the write that {@link #begin} asked for. */
     public void written(TrackerContext.Written written, long nowMs) {
         writing = false;
         owned = written == TrackerContext.Written.DONE;
@@ -123,7 +127,7 @@ public final class Claim {
 
     /** @throws IllegalStateException if an invariant does not hold */
     public void check() {
-        require(!owned || !writing, "an epoch is written by who owns one");
+        require(!owned || !writing, "an owner writes an epoch");
         require(conflicts <= refusals, conflicts + " conflicts among " + refusals + " refusals");
     }
 

@@ -38,16 +38,18 @@ final class CursorWatch {
 
     // ---- resets ---------------------------------------------------------------------------------------------------
 
-    /** Looks for the effects of a reset of the cursor, before any decision that relies on known acknowledgements. */
+    /** Looks for a reset of the cursor, before any decision that relies on known acknowledgements. */
     void noticeReset() {
         if (!seal.isIntact() || seal.isWanted()) {
             onSealGone();
         }
     }
 
-    /** A reset has taken the seal, or a skip or a cleared backlog, after which settling ones go on settling. */
+    /**
+     * Handles a missing seal: a reset took it, or a skip or a cleared backlog, after which settling positions still settle.
+     */
     private void onSealGone() {
-        // First, so that every look from now on is true of the new seal.
+        // First, so that every later look is true of the new seal.
         boolean holds = seal.replace();
         outbox.dropAcknowledgements();
         if (holds) {
@@ -57,20 +59,23 @@ final class CursorWatch {
                 outbox.acknowledge(settling);
             }
         } else {
-            LOG.info("[{}] The cursor was reset or skipped: what was known acknowledged is looked at again", context.name());
+            LOG.info("[{}] The cursor was reset or skipped: known acknowledgements are checked again", context.name());
             positions.doubt();
         }
         tellSeal();
     }
 
-    /** The daemon hears of the new seal before anything else. */
+    /** Tells the daemon of the new seal before anything else. */
     private void tellSeal() {
         deletes.abandon();
         stream.reopen();
         follow(context.markDelete());
     }
 
-    /** In case a reset ever leaves the seal: it takes all acknowledgements back, so the highest one shows it. */
+    /**
+     * Looks for a reset that left the seal, if there ever is one: it takes all acknowledgements back, so the highest one
+     * shows it.
+     */
     void noticeLostReport() {
         long[] last = positions.lastReported();
         if (last != null && !positions.isSettling(last[0], last[1]) && !context.isDeleted(last[0], last[1])) {
@@ -78,9 +83,11 @@ final class CursorWatch {
         }
     }
 
-    /** The cursor was reset, whatever its seal says: every known acknowledgement is checked before anything relies on it. */
+    /**
+     * Handles a reset of the cursor, whatever its seal: every known acknowledgement is checked before anything relies on it.
+     */
     void onReset() {
-        LOG.info("[{}] The cursor was reset: what was known acknowledged is looked at again", context.name());
+        LOG.info("[{}] The cursor was reset: known acknowledgements are checked again", context.name());
         seal.renew();
         outbox.dropAcknowledgements();
         positions.doubt();
@@ -89,7 +96,7 @@ final class CursorWatch {
 
     // ---- acknowledgements -----------------------------------------------------------------------------------------
 
-    /** Positions that may have been acknowledged and are. Needs no lock, as it may take long. */
+    /** Positions that may be acknowledged unseen, and are. Needs no lock: it may take long. */
     static PositionBitmaps findAcknowledged(TrackerContext context, PositionView positions) {
         PositionBitmaps found = new PositionBitmaps();
         positions.forEachUnseen((ledgerId, entryId) -> {
@@ -114,8 +121,8 @@ final class CursorWatch {
     }
 
     /**
-     * Reports the findings of {@link DeletedRanges}, without positions that were told meanwhile or that this tracker itself
-     * deletes. False if the cursor has lost the seal under which they were found.
+     * Reports the findings of {@link DeletedRanges}, without positions told meanwhile or deleted by this tracker itself.
+     * False if the cursor has lost the seal under which they were found.
      */
     boolean reportCancelled(PositionBitmaps found, long then) {
         noticeReset();
@@ -135,7 +142,7 @@ final class CursorWatch {
         return true;
     }
 
-    /** The cursor has these as deleted. The outbox owns the positions from now on. */
+    /** Notes positions that the cursor has as deleted. The outbox owns {@code found} from now on. */
     void acknowledge(PositionBitmaps found) {
         found.forEach(positions::acknowledge);
         outbox.acknowledge(found.optimized());
@@ -143,7 +150,7 @@ final class CursorWatch {
 
     // ---- mark-delete ----------------------------------------------------------------------------------------------
 
-    /** The cursor's mark-delete position, which may have moved either way. */
+    /** Follows the cursor's mark-delete position, which may have moved either way. */
     void onMarkDelete(Position position) {
         if (position.equals(markDelete)) {
             return;
@@ -158,14 +165,14 @@ final class CursorWatch {
         }
     }
 
-    /** True if the mark-delete position seen last is there, or further on; it may have gone back since. */
+    /** True if the last seen mark-delete position is there or beyond; it may have gone back since. */
     boolean hasPassed(long ledgerId, long entryId) {
         return ledgerId < markDelete.ledgerId() || ledgerId == markDelete.ledgerId() && entryId <= markDelete.entryId();
     }
 
     /**
-     * Reports the positions passed, too: the cursor may store its position a minute later, and end before. Unless the seal has
-     * gone: then the position may be one that a reset has taken back.
+     * Reports the passed positions, too: the cursor may store its position a minute later, and end before. Not without the
+     * seal: then a reset may have taken that position back.
      */
     private void follow(Position position) {
         markDelete = position;

@@ -17,8 +17,8 @@ import tidegate.pulsar.wire.Position;
 import tidegate.pulsar.wire.PositionBitmaps;
 
 /**
- * One tracker's stream to the daemon: its state, the OPEN that it sent, and when the link should fetch frames. The
- * {@link Outbox} has the outgoing frames, {@link HeldAnswer} the answer to OPEN.
+ * One tracker's stream to the daemon: its state, its OPEN, and when the link should fetch frames. The {@link Outbox} has the
+ * outgoing frames, {@link HeldAnswer} the answer to OPEN.
  *
  * <p>Invariants, walked by {@link #check}: an answer to OPEN exists only while the stream is opening; only an existing stream
  * can be due for reopening, and then it sends nothing but CLOSE. Guarded by the tracker's lock.
@@ -44,12 +44,14 @@ final class DaemonStream {
     private boolean takesMoves;
     /** CLOSE is the last frame. */
     private boolean ends;
-    /** The daemon needs a new OPEN, for another seal or other positions in flight. Until then nothing more goes out. */
+    /**
+     * True if the daemon needs a new OPEN, for another seal or other positions in flight. Until then nothing more goes out.
+     */
     private boolean reopen;
     private Position markDeleteTold = new Position(-1, -1);
     private final Wait sinceRefused = new Wait();
     private int lastErrorCode;
-    /** The link knows that there are frames, and has not fetched them yet. */
+    /** True if the link knows of frames that it has not fetched yet. */
     private boolean noted;
     /** Completes when the CLEAR of that seq is durable; null without one. */
     private CompletableFuture<Void> clearing;
@@ -74,22 +76,22 @@ final class DaemonStream {
         return state == State.OPEN;
     }
 
-    /** True if the daemon has nothing more to say on it. */
+    /** True if the daemon has nothing more to say on the stream. */
     boolean isUnopened() {
         return state == State.UNOPENED;
     }
 
-    /** True if the stream sends frames that are added now. */
+    /** True if the stream sends frames added now. */
     boolean takesMore() {
         return state == State.OPEN && !reopen;
     }
 
-    /** True if the daemon can be told of other times: it is new enough. */
+    /** True if the daemon is new enough to take other times. */
     boolean takesMoves() {
         return takesMoves;
     }
 
-    /** True if it is to be told now. */
+    /** True if the daemon must hear of other times now. */
     boolean tellsMoves() {
         return takesMoves && state == State.OPEN && !ends;
     }
@@ -101,7 +103,7 @@ final class DaemonStream {
 
     // ---- opening --------------------------------------------------------------------------------------------------
 
-    /** True if the stream is closed, and the daemon has not refused it just now. */
+    /** True if the stream is closed, and the daemon has not just refused it. */
     boolean mayOpen(long nowMs) {
         boolean refused = !sinceRefused.isOver(nowMs, RETRY_MS);
         return state == State.UNOPENED && !refused;
@@ -117,9 +119,9 @@ final class DaemonStream {
         // Without entries that this broker gated for want of a daemon and that are due later: the daemon hands those out.
         PositionSet inFlight = positions.inFlight(nowMs + settings.horizonMs());
         answer.expect(inFlight);
-        // Positions that do not fit may come as DUE although they are here already; the tracker ignores them then.
+        // Positions that do not fit may come as DUE although they are here already; the tracker then ignores them.
         List<PositionBitmaps> parts = inFlight.toPositions().cut(FrameCodec.MAX_SET_BYTES);
-        // Otherwise a daemon that comes back again and again brings all its credit each time, while nothing leaves.
+        // Otherwise a daemon that returns again and again would bring all its credit each time, while nothing leaves.
         int credit = settings.credit() - near.holdCredit(nowMs, settings.credit());
         markDeleteTold = context.persistedMarkDelete();
         outbox.opened(inFlight, last);
@@ -138,13 +140,13 @@ final class DaemonStream {
         return answer;
     }
 
-    /** The answer has come: frames added from now on go out. */
+    /** Notes the answer: frames added from now on go out. */
     void opened() {
         state = State.OPEN;
         lastErrorCode = 0;
     }
 
-    /** The tracker has acted on the answer: the frames that follow from it are in the outbox, too. */
+    /** Notes that the tracker has acted on the answer: the outbox has the resulting frames, too. */
     void answerDone() {
         if (clearing != null) {
             clearSeq = outbox.lastSeq();
@@ -153,7 +155,7 @@ final class DaemonStream {
         noted = true;
     }
 
-    // ---- telling --------------------------------------------------------------------------------------------------
+    // ---- wake-ups of the link ------------------------------------------------------------------------------------
 
     /** Makes the link fetch frames soon. */
     void signal() {
@@ -161,17 +163,17 @@ final class DaemonStream {
         context.framesWaiting();
     }
 
-    /** As {@link #signal}, but the caller tells the link, without the lock. */
+    /** As {@link #signal}; the caller tells the link, without the lock. */
     void note() {
         noted = true;
     }
 
-    /** True if the caller must tell the link that something was added. */
+    /** True if the caller must tell the link of an added frame. */
     boolean noteAdded() {
         return noteIf(outbox.hasUnsent());
     }
 
-    /** True if the caller must tell the link that there is something to send. */
+    /** True if the caller must tell the link of something to send. */
     boolean noteAny() {
         return noteIf(outbox.hasUnsent() || reopen || isCreditDue() || paceUpdates.isDue());
     }
@@ -183,14 +185,14 @@ final class DaemonStream {
     }
 
     /**
-     * True if credit should go back: when it is worth a frame, or when no entry holds any. The daemon may keep less than it was
-     * given, and has none left then.
+     * True if credit should go back: when it is worth a frame, or when no entry holds any: a daemon that keeps less than it
+     * was given has none left then.
      */
     private boolean isCreditDue() {
         return near.creditBack() >= Math.max(1, settings.credit() / 8) || near.creditBack() > 0 && near.isAllCreditFree();
     }
 
-    /** Tells the persisted mark-delete position if it has moved forward. OPEN tells one that has gone back. */
+    /** Tells a persisted mark-delete position that has moved forward. OPEN tells one that has gone back. */
     void tellMarkDelete() {
         Position persisted = context.persistedMarkDelete();
         if (persisted.compareTo(markDeleteTold) > 0) {
@@ -202,7 +204,7 @@ final class DaemonStream {
 
     /**
      * The frames to send now, numbered. {@code last}: the tracker is finished, and takes nothing any more. Its last
-     * acknowledgements, too, go out only under their own seal: a daemon that heard them under another would forget them.
+     * acknowledgements, too, go out only under their own seal: under another, the daemon would forget them.
      */
     List<Envelope> takeFrames(int streamId, boolean last) {
         noted = false;
@@ -224,13 +226,13 @@ final class DaemonStream {
         return frames;
     }
 
-    /** Closes the stream, if there is one, and opens it again. */
+    /** Closes the stream, if any, and opens it again. */
     void reopen() {
         reopen = state == State.OPENING || state == State.OPEN;
         signal();
     }
 
-    /** The tracker adds no more: CLOSE follows the frames that are left, unless the daemon has never heard of it. */
+    /** Ends the stream: CLOSE follows the remaining frames, unless the daemon has never heard of the stream. */
     void end() {
         ends = true;
         if (state == State.OPEN || state == State.OPENING || !outbox.isEmpty()) {
@@ -239,9 +241,9 @@ final class DaemonStream {
         noted = true;
     }
 
-    // ---- what the daemon says -------------------------------------------------------------------------------------
+    // ---- news from the daemon -------------------------------------------------------------------------------------
 
-    /** Everything up to {@code seq} is durable; false if that concerns another stream. */
+    /** Notes that everything up to {@code seq} is durable; false if that concerns another stream. */
     boolean durable(long seq) {
         if (state != State.OPEN && state != State.CLOSING) {
             return false;
@@ -258,14 +260,14 @@ final class DaemonStream {
         sinceRefused.begin(nowMs);
     }
 
-    /** The daemon has closed it, on request. {@code last}: the tracker is finished. */
+    /** Notes that the daemon has closed the stream, on request. {@code last}: the tracker is finished. */
     void closed(boolean last) {
         if (state == State.CLOSING || last && state == State.OPEN) {
             startOver();
         }
     }
 
-    /** The stream is gone; frames sent but not durable will be sent again. */
+    /** Notes the loss of the stream; frames sent but not durable will be sent again. */
     void lost() {
         noted = false;
         startOver();
@@ -277,7 +279,7 @@ final class DaemonStream {
         outbox.restart();
     }
 
-    /** Another tracker takes over the frames that are left. */
+    /** Leaves the remaining frames to another tracker. */
     void abandon() {
         state = State.UNOPENED;
         reopen = false;
@@ -286,7 +288,7 @@ final class DaemonStream {
 
     // ---- clearing -------------------------------------------------------------------------------------------------
 
-    /** Tells the daemon to forget everything; completes when it has, or after a while. Call {@link #takeClearing} first. */
+    /** Tells the daemon to forget everything; completes when done, or after a while. Call {@link #takeClearing} first. */
     CompletableFuture<Void> clear() {
         outbox.clear();
         noted = true;
@@ -295,11 +297,11 @@ final class DaemonStream {
         }
         clearing = new CompletableFuture<>();
         clearSeq = state == State.OPEN ? outbox.lastSeq() : NearTier.NONE;
-        // Unsubscribing must not hang on a daemon that does not answer; the CLEAR stays in the outbox.
+        // Unsubscribing must not hang on a silent daemon; the CLEAR stays in the outbox.
         return clearing.completeOnTimeout(null, CLEAR_TIMEOUT_MS, TimeUnit.MILLISECONDS);
     }
 
-    /** The clearing in progress, which the caller completes without the lock; a completed one if there is none. */
+    /** The clearing in progress, to be completed by the caller without the lock; a completed one if there is none. */
     CompletableFuture<Void> takeClearing() {
         CompletableFuture<Void> taken = clearing;
         clearing = null;
@@ -314,7 +316,7 @@ final class DaemonStream {
     /** @throws IllegalStateException if an invariant does not hold */
     void check() {
         require(state == State.OPENING || answer.isEmpty(), "an answer to OPEN is left over");
-        require(state != State.UNOPENED || !reopen, "what is not there is to be opened again");
+        require(state != State.UNOPENED || !reopen, "a stream that is not there is due for reopening");
     }
 
     private void require(boolean holds, String broken) {

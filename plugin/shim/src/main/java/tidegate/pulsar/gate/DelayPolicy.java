@@ -10,23 +10,26 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * The rules of an operator for the delayed messages of a subscription: levels that delays are rounded up to, a quota of waiting
- * messages, and whether it has an index log.
+ * An operator's rules for the delayed messages of a subscription: levels that delays are rounded up to, a quota of waiting
+ * messages, and the use of an index log.
  *
  * <p>They are properties of the topic and of its namespace: {@code tidegate.levels} and {@code tidegate.quota} for all
  * subscriptions, {@code tidegate.quota[audit-*]} for those with a fitting name. The topic's come before the namespace's; of
  * fitting ones in one place the longest pattern counts. {@code none} ends the search without a rule.
  *
+ * <p>Example: the namespace has {@code tidegate.levels=1m,1h}, the topic {@code tidegate.levels[audit-*]=none}. A delay of 90 s becomes 1
+ * h for the subscription {@code orders}, and stays 90 s for {@code audit-1}.
+ *
  * <p>Rule kept here: a rounded time is never before the message's own.
  *
  * @param levelsMs ascending; empty if delays stay as they are
- * @param quota so many messages may wait, or {@link #NO_QUOTA}
- * @param indexLog false if the subscription is to have no index log, where the broker keeps them
+ * @param quota most messages that may wait, or {@link #NO_QUOTA}
+ * @param indexLog false if the subscription must have no index log, where the broker keeps them
  */
 public record DelayPolicy(List<Long> levelsMs, long quota, boolean indexLog) {
     public static final long NO_QUOTA = 0;
     public static final DelayPolicy NONE = new DelayPolicy(List.of(), NO_QUOTA, true);
-    /** The beginning of the names of our properties. */
+    /** The prefix of our properties' names. */
     public static final String PREFIX = "tidegate.";
     static final String LEVELS = PREFIX + "levels";
     static final String QUOTA = PREFIX + "quota";
@@ -48,8 +51,8 @@ public record DelayPolicy(List<Long> levelsMs, long quota, boolean indexLog) {
     }
 
     /**
-     * The rules in {@code places}, of which the first that has one counts. {@code unreadable} gets each rule that is none, as
-     * NAME=VALUE; messages leave at their own times then, no quota counts, and the broker's setting of index logs does.
+     * The rules in {@code places}, each from the first place that has it. {@code unreadable} gets each invalid rule, as
+     * NAME=VALUE: then messages leave at their own times, no quota counts, and the broker's setting of index logs does.
      */
     public static DelayPolicy of(List<Map<String, String>> places, String subscription, Consumer<String> unreadable) {
         List<Long> levels = rule(places, LEVELS, subscription, DelayPolicy::levels, List.of(), unreadable);
@@ -75,7 +78,7 @@ public record DelayPolicy(List<Long> levelsMs, long quota, boolean indexLog) {
         return otherwise;
     }
 
-    /** The property of that name with the longest pattern that fits; null if there is none. */
+    /** The property of that name with the longest fitting pattern; null without one. */
     private static String key(Map<String, String> place, String name, String subscription) {
         String found = null;
         for (String key : place.keySet()) {
@@ -91,7 +94,7 @@ public record DelayPolicy(List<Long> levelsMs, long quota, boolean indexLog) {
     }
 
     /**
-     * True if the name fits a pattern in which {@code *} is anything. It takes each part between stars at its first match: a
+     * True if the name fits a pattern in which {@code *} is anything. Takes each part between stars at its first match: a
      * regular expression would try every way to place the stars, under the dispatcher's lock.
      */
     static boolean fits(String pattern, String name) {
@@ -164,8 +167,8 @@ public record DelayPolicy(List<Long> levelsMs, long quota, boolean indexLog) {
     }
 
     /**
-     * The time at which a message may leave whose own time is {@code ownMs}: now and the lowest level that is as long as its
-     * delay is yet; its own, if it is due or waits longer than the highest level.
+     * The time at which a message of that own time may leave: now and the lowest level as long as its remaining delay; its
+     * own time if it is due or waits longer than the highest level.
      */
     public long roundUp(long ownMs, long nowMs) {
         long delayMs = ownMs - nowMs;
@@ -176,12 +179,12 @@ public record DelayPolicy(List<Long> levelsMs, long quota, boolean indexLog) {
         return nowMs + levelsMs.get(found >= 0 ? found : -found - 1);
     }
 
-    /** True if more messages wait than may. */
+    /** True if more messages wait than the quota allows. */
     public boolean isOver(long waiting) {
         return quota != NO_QUOTA && waiting > quota;
     }
 
-    /** True if a tenth of what may wait, one message at least, is free; always without a quota. */
+    /** True if a tenth of the quota, at least one message, is free; always without a quota. */
     public boolean hasRoom(long waiting) {
         return quota == NO_QUOTA || waiting <= quota - Math.max(1, quota / 10);
     }

@@ -8,19 +8,19 @@ import tidegate.pulsar.timing.Wait;
 import tidegate.pulsar.wire.PositionBitmaps;
 
 /**
- * Notices positions that the cursor has as deleted although nobody was given them: messages cancelled before they were due, by
- * the ids that their producer got; and, of any message, read or not, acknowledgements beyond what the cursor stores.
+ * Notices positions deleted in the cursor though nobody was given them: messages cancelled before they were due, by the ids
+ * that their producer got; and, of any message, acknowledgements beyond the cursor's storage.
  *
  * <p>Such a position may be any of millions, so none is checked individually. While the cursor counts no further deletion and
- * no position becomes contained, there is nothing to see. Otherwise a look copies the cursor's deleted entries, a bit each, and
- * intersects them with the contained ones, 64 at a time. Where there are more than the {@link RangeLimit} allows, it also finds
- * those beyond. A finding counts only under the {@link Seal} that stood before and after, as every acknowledgement does; looks
- * find it again until {@link #noteTold} says that it was told. Why so: docs/decisions/cancelled-messages.md.
+ * no position becomes contained, there is nothing to see. Otherwise a look copies the cursor's deleted entries, a bit each,
+ * and intersects them with the contained ones, 64 at a time. Where the {@link RangeLimit} is exceeded, it also finds those
+ * beyond. A finding counts only under the {@link Seal} that stood before and after, as every acknowledgement does; looks find
+ * it again until {@link #noteTold}. Why so: docs/decisions/cancelled-messages.md.
  *
  * <p>Takes no lock except the cursor's, for the copy. Any thread may look; one at a time watches, by {@link #lookIfChanged}.
  */
 final class DeletedRanges {
-    /** At most so many positions are told while the tracker's lock is held once: about a millisecond. */
+    /** Most positions told under one hold of the tracker's lock: about a millisecond. */
     private static final int PART_MAX = 1_024;
     /** A look at 20 million entries takes a few hundred microseconds; the next one then waits 15 ms. */
     private static final long WORDS_PER_MS = 20_000;
@@ -29,7 +29,7 @@ final class DeletedRanges {
     /** A change in any of these may show something new. */
     private record State(long generation, long deletions, long entered) {}
 
-    /** How much of the limit the cursor's deletions took then. */
+    /** The cursor's use of the limit at that state. */
     private record Taken(State state, long ranges) {}
 
     /** The findings of one look, in parts. The look read the state first, so that nothing later counts as seen. */
@@ -88,7 +88,7 @@ final class DeletedRanges {
         return look;
     }
 
-    /** The positions that the cursor has as deleted and that are contained, or not stored. It may take a while. */
+    /** The positions that the cursor has as deleted and that are contained, or not stored. May take a while. */
     Look look() {
         Look look = new Look(state());
         if (positions.contained() == 0 && !mayExceed(look.state)) {
@@ -120,14 +120,14 @@ final class DeletedRanges {
         }
     }
 
-    /** False if the cursor surely stores all deletions: since the last look each has taken a range at most. */
+    /** False if the cursor surely stores all deletions: since the last look each has taken at most one range. */
     private boolean mayExceed(State state) {
         Taken before = taken;
         return before == null || before.state.generation() != state.generation()
                 || before.ranges + state.deletions() - before.state.deletions() > context.rangeLimit().max();
     }
 
-    /** All findings of the look were told, under a seal that stood. */
+    /** Notes that all findings of the look were told, under a standing seal. */
     void noteTold(Look look) {
         told = look.state;
     }

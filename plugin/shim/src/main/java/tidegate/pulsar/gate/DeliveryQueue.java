@@ -11,12 +11,12 @@ import tidegate.pulsar.position.TrackedPositions;
 import tidegate.pulsar.wire.PositionBitmaps;
 
 /**
- * The delayed messages of a subscription as their dispatcher's queue: takes those that were read, hands out due ones, and tells
+ * The delayed messages of a subscription as their dispatcher's queue: takes read messages, hands out due ones, and says
  * whether to read.
  *
- * <p>Called with the dispatcher's lock held, except {@link #contains}, which BookKeeper's threads call, and {@link #onWake},
- * {@link #clear} and the statistics. It takes the tracker's lock for a moment each time; {@link #contains} and
- * {@link #delayedMessages} take none.
+ * <p>Called with the dispatcher's lock held, except {@link #contains}, which BookKeeper's threads call, {@link #onWake},
+ * {@link #clear} and the statistics. Takes the tracker's lock for a moment each time, except {@link #contains} and
+ * {@link #delayedMessages}.
  */
 public final class DeliveryQueue {
     private final Object lock;
@@ -72,15 +72,15 @@ public final class DeliveryQueue {
         this.lost = lost;
     }
 
-    // ---- what it has read -----------------------------------------------------------------------------------------
+    // ---- read messages --------------------------------------------------------------------------------------------
 
     /**
      * Takes a message that the dispatcher has read. {@code deliverAtMs} is negative for one without a delivery time.
      *
-     * <p>Pulsar may replay a position twice, see {@link Intake}. Of messages without a delivery time only those that a consumer
-     * has refused are checked: the others are many, and Pulsar hardly ever replays them.
+     * <p>Pulsar may replay a position twice, see {@link Intake}. Of messages without a delivery time only those refused by a
+     * consumer are checked: the others are many, and Pulsar hardly ever replays them.
      *
-     * @return false if it must be delivered now
+     * @return false if the message must be delivered now
      */
     public boolean addMessage(long ledgerId, long entryId, long deliverAtMs) {
         if (deliverAtMs < 0) {
@@ -104,12 +104,12 @@ public final class DeliveryQueue {
         return contained.contains(ledgerId, entryId);
     }
 
-    /** True if the position will be handed out when it is due. */
+    /** True if the position will be handed out when due. */
     public boolean isNear(long ledgerId, long entryId) {
         return view.isNear(ledgerId, entryId);
     }
 
-    // ---- what is due ----------------------------------------------------------------------------------------------
+    // ---- due messages ---------------------------------------------------------------------------------------------
 
     /** True if there is something to pop. */
     public boolean hasDue() {
@@ -121,7 +121,7 @@ public final class DeliveryQueue {
         }
     }
 
-    /** The wake-up requested with {@link TrackerContext#wakeAt}. */
+    /** Handles the wake-up requested with {@link TrackerContext#wakeAt}. */
     public void onWake() {
         boolean wakes;
         synchronized (lock) {
@@ -132,7 +132,7 @@ public final class DeliveryQueue {
         }
     }
 
-    /** When the next entry may leave, in ms, or {@link NearTier#NONE}. */
+    /** The time in ms at which the next entry may leave, or {@link NearTier#NONE}. */
     public long nextDueMs() {
         synchronized (lock) {
             return pacer.headMs(clock.millis());
@@ -169,8 +169,8 @@ public final class DeliveryQueue {
     }
 
     /**
-     * Called before every read: notices resets and a replacement of all consumers, and tells whether reading must pause. If
-     * not, the read begins behind the held positions. Also leaves out a read that could only fail.
+     * Notices resets and a replacement of all consumers; true if reading must pause. Called before every read; if it does not
+     * pause, the read begins behind the held positions. Also omits a read that could only fail.
      */
     public boolean shouldPause() {
         SeenConsumers.Change consumers = context.lookAtConsumers();
@@ -182,7 +182,8 @@ public final class DeliveryQueue {
             if (consumers == SeenConsumers.Change.SOME_GONE) {
                 positions.forgetGiven();
             } else if (consumers == SeenConsumers.Change.REPLACED) {
-                // Pulsar has forgotten its redelivery list and rewound: entries handed out are due again, and still contained.
+                // Pulsar has forgotten its redelivery list and rewound: entries handed out are due again, and still
+                // contained.
                 positions.takeAllBack();
                 readAhead.want();
             }
@@ -202,15 +203,15 @@ public final class DeliveryQueue {
 
     // ---- the subscription's fate ----------------------------------------------------------------------------------
 
-    /** The delayed messages that were not handed out, which Pulsar shows as msgDelayed. */
+    /** The number of delayed messages not handed out, shown by Pulsar as msgDelayed. */
     public long delayedMessages() {
         return view.delayed();
     }
 
     /**
-     * The backlog was cleared, or the subscription is being deleted. With consumers it is the former, and mark-delete shows up
-     * to where: messages published and read since then stay. Without, the tracker forgets everything, as the next consumer
-     * rewinds.
+     * Forgets a cleared backlog, or a subscription being deleted. With consumers it is the former, and mark-delete will show
+     * the extent: messages published and read since then stay. Without, the tracker forgets everything, because the next
+     * consumer rewinds.
      */
     public CompletableFuture<Void> clear() {
         if (context.hasConsumers()) {

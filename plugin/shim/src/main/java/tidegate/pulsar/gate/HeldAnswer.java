@@ -7,9 +7,9 @@ import tidegate.pulsar.wire.Frame;
 import tidegate.pulsar.wire.Position;
 
 /**
- * The daemon's answer to OPEN: the positions that it holds, and those that it knows acknowledged under the seal that OPEN told.
+ * The daemon's answer to OPEN: the positions that it holds, and those that it knows acknowledged under OPEN's seal.
  *
- * <p>The answer comes in parts, is corrected by news that the daemon has not heard yet, is acted on once, and then dropped.
+ * <p>The answer comes in parts, is corrected by news still unknown to the daemon, is acted on once, and then dropped.
  * Invariant, walked by {@link DaemonStream#check}: it is empty unless the stream is opening. While it arrives, it belongs to
  * the link's thread; the tracker's lock guards all else.
  */
@@ -17,7 +17,7 @@ final class HeldAnswer {
     private final Outbox outbox;
     private final TrackedPositions positions;
     private final NearTier near;
-    /** The positions that OPEN told as in flight. */
+    /** The positions told in flight by OPEN. */
     private PositionSet inFlightTold = new PositionSet();
     private PositionSet held = new PositionSet();
     private PositionSet acknowledged = new PositionSet();
@@ -29,18 +29,18 @@ final class HeldAnswer {
         this.near = near;
     }
 
-    /** OPEN tells these positions in flight. */
+    /** Notes the positions told in flight by OPEN. */
     void expect(PositionSet inFlight) {
         inFlightTold = inFlight;
     }
 
-    /** A part of the answer has come. Needs no lock. */
+    /** Takes a part of the answer. Needs no lock. */
     void collect(Frame.Held part) {
         held.addAll(part.held());
         acknowledged.addAll(part.acknowledged());
     }
 
-    /** Corrects the answer by news that the daemon has not heard yet. */
+    /** Corrects the answer by news still unknown to the daemon. */
     void correct() {
         outbox.applyPendingTo(held, acknowledged);
     }
@@ -61,9 +61,7 @@ final class HeldAnswer {
         return acknowledged;
     }
 
-    /**
-     * Positions that the daemon knows acknowledged and the cursor does not have as deleted. May take long, so it needs no lock.
-     */
+    /** Positions acknowledged for the daemon, and not deleted in the cursor. Needs no lock: it may take long. */
     PositionSet undoneIn(TrackerContext context) {
         PositionSet undone = new PositionSet();
         acknowledged.forEach((ledgerId, entryId) -> {
@@ -86,8 +84,8 @@ final class HeldAnswer {
     }
 
     /**
-     * Positions that the broker need not gate any more: the daemon holds them, and OPEN did not tell them as in flight. Without
-     * those that are about to be told again as near: they are all that an outage leaves here, until the next one.
+     * Positions that the broker need not gate any more: the daemon holds them, and OPEN did not tell them in flight. Without
+     * those about to be told again as near: an outage leaves only those here, until the next one.
      */
     PositionSet leftToDaemon() {
         PositionSet left = new PositionSet();
@@ -100,13 +98,13 @@ final class HeldAnswer {
         return left;
     }
 
-    /** The tracker has acted on the answer. */
+    /** Drops the answer, after the tracker has acted on it. */
     void done() {
         hadOne = true;
         drop();
     }
 
-    /** The stream is gone: the parts that came mean nothing. */
+    /** Drops the parts that came: the stream is gone. */
     void drop() {
         inFlightTold = new PositionSet();
         held = new PositionSet();

@@ -5,14 +5,14 @@ import tidegate.pulsar.position.TrackedPositions;
 import tidegate.pulsar.wire.PositionBitmaps;
 
 /**
- * The states of positions to be cancelled or moved. This broker alone knows them: under the tracker's lock the dispatcher has a
+ * The states of positions to be cancelled or moved. This broker alone knows: under the tracker's lock the dispatcher has a
  * position, or has not. Guarded by that lock.
  */
 final class Inquiry {
     /** The positions as the cursor has them, under one seal. */
     record Look(long generation, PositionSet absent, PositionSet deleted) {}
 
-    /** The positions by state. One that is in no set is no message that waits. */
+    /** The positions by state. One in no set is no waiting message. */
     record Standing(PositionBitmaps waiting, PositionBitmaps tooLate, PositionBitmaps acknowledged) {}
 
     private final Seal seal;
@@ -23,7 +23,7 @@ final class Inquiry {
         positions = parts.positions;
     }
 
-    /** Looks at the cursor. Needs no lock, as it may take long. */
+    /** Looks at the cursor. Needs no lock: it may take long. */
     static Look look(TrackerContext context, Seal seal, PositionBitmaps asked) {
         long generation = seal.generation();
         PositionSet absent = new PositionSet();
@@ -38,14 +38,14 @@ final class Inquiry {
         return new Look(generation, absent, deleted);
     }
 
-    /** True if the look still holds, and tells all. */
+    /** True if the look still holds, and is complete. */
     boolean holds(Look look) {
         return seal.stood(look.generation()) && positions.isDecided();
     }
 
     /**
-     * A message that is read again waits like any other: the dispatcher asks the tracker before a consumer gets it, and keeps
-     * it back if it is cancelled or moving by then.
+     * Sorts the positions. A message being read again waits like any other: the dispatcher asks the tracker before a consumer
+     * gets it, and the tracker keeps a cancelled or moving one.
      */
     Standing sort(PositionBitmaps asked, Look look) {
         PositionBitmaps waiting = new PositionBitmaps();

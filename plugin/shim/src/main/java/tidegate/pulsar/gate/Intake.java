@@ -10,11 +10,12 @@ import tidegate.pulsar.position.TrackedPositions;
 import tidegate.pulsar.wire.Records;
 
 /**
- * Decides about an entry that was read: by the dispatcher, by a pass ahead of it, or before the daemon had said what it holds.
+ * Decides about a read entry: one read by the dispatcher, by a pass ahead, or before the daemon's answer.
  *
- * <p>A due entry is handed out, unless it must wait for the {@link Pacer}. The tracker takes any other: it tells the daemon, and
- * gates the entry here if it is due soon or nobody else can gate it. Never early: an entry is due when {@code clock >= deliver_at},
- * whatever the tick; an override is asked for that time first. Guarded by the tracker's lock.
+ * <p>A due entry is handed out, unless it must wait for the {@link Pacer}. The tracker takes any other: it tells the daemon,
+ * and gates the entry here if it is due soon or nobody else can gate it. Never early: an entry is due when
+ * {@code clock >= deliver_at}, whatever the tick; an override's time comes before the entry's own. Guarded by the tracker's
+ * lock.
  */
 final class Intake {
     private static final long MAX_LOOK_AGE_MS = 2000;
@@ -33,7 +34,7 @@ final class Intake {
     private final Pacer pacer;
     private final Alarm alarm;
     private final RoundedTimes rounded;
-    /** The last reading of the clock; never later than the clock, unless somebody set it back. */
+    /** The last reading of the clock; never later than the clock, unless somebody set the clock back. */
     private long lookedMs;
 
     Intake(TrackerParts parts) {
@@ -57,14 +58,14 @@ final class Intake {
         return rounded.policy();
     }
 
-    /** For entries that are read from now on. */
+    /** Sets the policy for entries read from now on. */
     void follow(DelayPolicy next) {
         rounded.follow(next);
     }
 
     /**
-     * The time at which an entry may leave: its override's, or its own, rounded up to a level. An entry that is read again is
-     * rounded anew, by the delay that is left: never before its own time.
+     * The time at which an entry may leave: its override's, or its own, rounded up to a level. An entry read again is rounded
+     * anew, by its remaining delay: never before its own time.
      */
     private long timeOf(long ledgerId, long entryId, long ownMs) {
         long movedMs = overrides.get(ledgerId, entryId);
@@ -74,12 +75,12 @@ final class Intake {
         return rounded.policy().hasLevels() ? rounded.of(ownMs, clock.millis()) : ownMs;
     }
 
-    /** Another caller has read the clock. */
+    /** Notes another caller's reading of the clock. */
     void lookedAt(long nowMs) {
         lookedMs = nowMs;
     }
 
-    // ---- what the dispatcher has read -----------------------------------------------------------------------------
+    // ---- entries read by the dispatcher -----------------------------------------------------------------------------
 
     /** Takes an entry that the dispatcher has read; false if it must be delivered now. */
     boolean take(long ledgerId, long entryId, long ownMs) {
@@ -107,7 +108,7 @@ final class Intake {
             return true;
         }
         if (wasReported) {
-            // The cursor was reset: otherwise the dispatcher would not have read it.
+            // The cursor was reset: otherwise the dispatcher would not have read this entry.
             cursor.onReset();
         }
         noticeReturn(ledgerId, entryId);
@@ -119,7 +120,7 @@ final class Intake {
         return true;
     }
 
-    /** A contained position was read all the same: a redelivery, or a read that began before it was contained. */
+    /** Takes a contained position that was read all the same: a redelivery, or a read begun before it was contained. */
     private boolean takeAgain(long ledgerId, long entryId, long ownMs) {
         if (!positions.isDecided() || positions.isSettling(ledgerId, entryId) || overrides.isMoving(ledgerId, entryId)) {
             return true;
@@ -147,16 +148,15 @@ final class Intake {
             }
             int redeliveryCount = context.redeliveryCount(ledgerId, entryId);
             if (redeliveryCount == positions.redeliveryCount(ledgerId, entryId)) {
-                // Nobody has given it back, so it is being acknowledged. Pulsar takes it from the consumer, with all others of
-                // one command, before the cursor hears of any. If it is something else after all, the message only comes a
-                // little later.
+                // No consumer has given it back, so its acknowledgement is under way: Pulsar takes all positions of one
+                // command from the consumer before the cursor hears of any. If not, the message only comes a little later.
                 positions.await(ledgerId, entryId);
                 return true;
             }
             positions.give(ledgerId, entryId, redeliveryCount);
             return false;
         }
-        // Somebody may have set the clock back since it was handed out.
+        // Somebody may have set the clock back since the hand-out.
         if (positions.takeBack(ledgerId, entryId, deliverAtMs)) {
             alarm.arm(nowMs);
         }
@@ -164,8 +164,8 @@ final class Intake {
     }
 
     /**
-     * True if a contained, due entry must wait: it was not handed out yet, or nothing leaves at present and no consumer has had
-     * it.
+     * True if a contained, due entry must wait: it was not handed out yet, or nothing leaves at present and no consumer has
+     * had it.
      */
     private boolean isHeldBack(long ledgerId, long entryId) {
         if (!positions.isHandedOut(ledgerId, entryId)) {
@@ -175,9 +175,8 @@ final class Intake {
     }
 
     /**
-     * The time to judge an entry by. Reading the clock is a good part of an add's cost, and most entries are far away: for
-     * those the time of the last look will do, as it is at most a second old. If it were older, the daemon would push the
-     * entry.
+     * The time to judge an entry by. Reading the clock is a good part of an add's cost, and most entries are far away: the
+     * time of the last look will do, at most a second old. For an older one, the daemon would push the entry.
      */
     private long nowFor(long deliverAtMs) {
         if (deliverAtMs - lookedMs <= settings.horizonMs() + MAX_LOOK_AGE_MS) {
@@ -186,11 +185,11 @@ final class Intake {
         return lookedMs;
     }
 
-    // ---- what a pass ahead has read -------------------------------------------------------------------------------
+    // ---- entries read by a pass ahead -------------------------------------------------------------------------------
 
     /**
-     * Takes entries as if the dispatcher had read them, and returns how many. It skips entries that are acknowledged, doubtful,
-     * or contained without being sought.
+     * Takes entries as if the dispatcher had read them, and returns their number. Skips entries that are acknowledged,
+     * doubtful, or contained without being sought.
      */
     int takeAhead(Records records, int from, int to, long nowMs) {
         lookedMs = nowMs;
@@ -212,9 +211,9 @@ final class Intake {
         return taken;
     }
 
-    // ---- what was read before the daemon's answer -----------------------------------------------------------------
+    // ---- entries read before the daemon's answer --------------------------------------------------------------------
 
-    /** Decides about entries that were read before the daemon had said what it holds. */
+    /** Decides about entries read before the daemon's answer. */
     void decide(PositionSet held) {
         Records entries = positions.decide();
         long nowMs = clock.millis();
@@ -235,14 +234,17 @@ final class Intake {
         }
     }
 
-    /** One that is not acknowledged any more was reset: the override that it had must not hold at the next owner. */
+    /**
+     * Notes a message that a reset brought back, if it is no longer acknowledged: its override must not hold at the next
+     * owner.
+     */
     private void noticeReturn(long ledgerId, long entryId) {
         if (overrides.isLeaving(ledgerId, entryId) && !context.isDeleted(ledgerId, entryId)) {
             overrides.comeBack(ledgerId, entryId);
         }
     }
 
-    /** The daemon is away: gates the entries told to it that are not durable. */
+    /** Gates the entries told to the absent daemon that are not durable. */
     void gateUndurable() {
         outbox.gateHere((ledgerId, entryId, deliverAtMs) ->
                 positions.gateAgain(ledgerId, entryId, overrides.timeOf(ledgerId, entryId, deliverAtMs)));
@@ -251,7 +253,7 @@ final class Intake {
 
     private void track(long ledgerId, long entryId, long deliverAtMs, long nowMs) {
         boolean undone = overrides.takeUndone(ledgerId, entryId);
-        // A daemon that takes no MOVE cannot be told that it hands an undone one out after all.
+        // A daemon that takes no MOVE cannot learn that it must hand out an undone one after all.
         boolean gateHere = !stream.isOpen() || undone && !stream.takesMoves()
                 || deliverAtMs <= nowMs + settings.horizonMs() && near.size() < settings.nearMaxEntries();
         if (gateHere) {

@@ -7,19 +7,19 @@ import tidegate.pulsar.position.NearTier;
 /**
  * The lateness of messages at hand-out: from deliver_at until the dispatcher takes them, by the broker's clock.
  *
- * <p>It leaves out messages that a pace may hold back, and released ones, whose time nobody knows. A message that is handed out
- * again counts again. Guarded by the tracker's lock.
+ * <p>Without messages that a pace may hold back, and released ones, whose time nobody knows. A message handed out again
+ * counts again. Guarded by the tracker's lock.
  */
 public final class Lateness {
-    /** The upper bounds of the buckets in ms. The bound of a last bucket is infinite. */
+    /** The upper bounds of the buckets in ms. A last bucket has no bound. */
     public static final List<Long> BOUNDS_MS = List.of(10L, 100L, 1_000L, 10_000L, 60_000L);
 
     /**
-     * A picture of it.
+     * A snapshot.
      *
-     * @param upTo how many were at most as late as each bound, and at last all
+     * @param upTo the number of messages at most as late as each bound, and at last of all
      * @param sumMs the sum of all lateness
-     * @param early how many came before their time, which must stay 0
+     * @param early the number that came before their time, which must stay 0
      */
     public record Figures(List<Long> upTo, long sumMs, long early) {}
 
@@ -29,7 +29,7 @@ public final class Lateness {
 
     Lateness() {}
 
-    /** A message that is due at {@code dueMs} is handed out. */
+    /** Notes the hand-out of a message due at {@code dueMs}. */
     void record(long nowMs, long dueMs, boolean mayBeHeldBack) {
         if (nowMs < dueMs) {
             early++;

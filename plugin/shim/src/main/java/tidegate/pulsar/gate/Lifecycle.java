@@ -9,9 +9,9 @@ import tidegate.pulsar.timing.Wait;
 import tidegate.pulsar.wire.PositionBitmaps;
 
 /**
- * The life of a tracker, which ends in steps: its dispatcher lets go of it; it is finished once the cursor is closed, too, and
- * its last acknowledgements are in the outbox; it is closed when the daemon has them on disk and in the index log, and says so
- * with CLOSE.
+ * The life of a tracker, which ends in steps: its dispatcher lets go; it is finished once the cursor is closed, too, and the
+ * outbox has its last acknowledgements; it is closed when the daemon has these on disk and in the index log, and answers
+ * CLOSE.
  *
  * <p>It only moves forward. Changes take the tracker's lock; any thread may read the state.
  */
@@ -67,7 +67,7 @@ final class Lifecycle {
         return phase == Phase.FINISHED;
     }
 
-    /** The dispatcher has let go of this tracker. The watch still sees acknowledgements until the cursor is closed. */
+    /** Begins the end: the dispatcher has let go. The watch still sees acknowledgements until the cursor is closed. */
     void close() {
         synchronized (lock) {
             if (isEnding()) {
@@ -85,8 +85,7 @@ final class Lifecycle {
     void finishIfOver(long nowMs) {
         boolean over;
         synchronized (lock) {
-            // The cursor alone may show it: Pulsar can make a tracker for a dispatcher that is already closed, and never close
-            // it.
+            // The cursor alone may show the end: Pulsar can make a tracker for a closed dispatcher, and never close it.
             over = !isFinished() && (context.isClosed() || isEnding() && sinceClosing.isOver(nowMs, CLOSE_POLL_MS));
         }
         if (over) {
@@ -119,7 +118,7 @@ final class Lifecycle {
         context.framesWaiting();
     }
 
-    /** Another tracker takes over everything that this one has left to tell. */
+    /** Leaves the rest of the news to another tracker. */
     void giveUp() {
         synchronized (lock) {
             phase = Phase.FINISHED;
@@ -130,8 +129,8 @@ final class Lifecycle {
     }
 
     /**
-     * True if a finished tracker has nothing left to send, and no stream. While there is a stream, the daemon may still have
-     * last words for the index log, written on the tracker's behalf.
+     * True if a finished tracker has nothing left to send, and no stream. On a stream, the daemon may still have last words
+     * for the index log, written on the tracker's behalf.
      */
     boolean isClosed() {
         synchronized (lock) {
@@ -139,7 +138,7 @@ final class Lifecycle {
         }
     }
 
-    /** Something has become durable, or the stream is over. Called without the lock. */
+    /** Looks for the end after something has become durable, or after the stream's end. Called without the lock. */
     void noticeClosed() {
         if (isClosed()) {
             closed.complete(null);

@@ -9,7 +9,7 @@ import tidegate.pulsar.wire.Frame;
  * <p>Any thread may call it. It returns at once and never throws.
  */
 public interface LogHome {
-    /** The home of a broker that keeps no index logs; it refuses every request. */
+    /** The home of a broker without index logs; it refuses every request. */
     LogHome NONE = new LogHome() {
         @Override
         public String home() {
@@ -33,15 +33,15 @@ public interface LogHome {
         }
     };
 
-    /** The place for new logs, as the OPEN frame tells it; empty for nowhere. */
+    /** The place for new logs, as in OPEN; empty for nowhere. */
     String home();
 
-    /** The pointer as this broker last read or wrote it; empty if there is none. */
+    /** The pointer as this broker last read or wrote it; empty without one. */
     String pointer();
 
     /** Completes with the answer, and never exceptionally. */
     CompletableFuture<Frame.LogAnswer> answer(Frame.LogRequest request);
 
-    /** The stream is over: closes everything open. */
+    /** Closes everything open, at the stream's end. */
     void close();
 }

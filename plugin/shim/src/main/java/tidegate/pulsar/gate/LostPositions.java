@@ -12,8 +12,8 @@ import tidegate.pulsar.wire.PositionBitmaps;
 import tidegate.pulsar.wire.Records;
 
 /**
- * Makes the broker read again those positions that nobody holds any more, and only those: consumers keep their messages, and
- * their acknowledgements meanwhile count. A pass ahead reads them, or the dispatcher.
+ * Makes the broker read positions without a holder again, and only those: consumers keep their messages, and their
+ * acknowledgements meanwhile count. A pass ahead reads them, or the dispatcher.
  *
  * <p>Asking the cursor about each position may take long, so it happens without the tracker's lock, which the methods take
  * themselves.
@@ -47,7 +47,7 @@ final class LostPositions {
         readAhead = parts.readAhead;
     }
 
-    /** These have just become sought: reads all but the acknowledged ones. */
+    /** Has all but the acknowledged of these new sought positions read again. */
     void readAgain(PositionSet lost) {
         if (lost.isEmpty()) {
             return;
@@ -69,13 +69,13 @@ final class LostPositions {
     }
 
     /**
-     * The daemon has lost these; those that this broker has are not lost. Entries told and not known durable yet may have
-     * reached the daemon before the loss: they are told once more.
+     * Handles positions that the daemon has lost; those that this broker has are not lost. Entries told and perhaps not
+     * durable may have reached the daemon before the loss: they are told once more.
      */
     void onUnheld(PositionBitmaps unheld) {
         PositionSet lost;
         synchronized (lock) {
-            // CLOSE is the last frame of one that ends; the next owner hears of the positions that are held, and reads these.
+            // CLOSE is the last frame of an ending stream; the next owner hears of the held positions, and reads these.
             lost = stream.isEnding() ? new PositionSet() : positions.leftToDaemon(unheld);
             Records known = new Records();
             outbox.forEachPendingAdd((ledgerId, entryId, deliverAtMs) -> {
@@ -95,8 +95,8 @@ final class LostPositions {
     }
 
     /**
-     * The dispatcher redelivers a chunk, and has not read those before it, because it skips what waits: it reads the last
-     * {@code max} of these again.
+     * Has the dispatcher read the last {@code max} positions before a chunk again: it redelivers the chunk, and has not read
+     * those before, because it skips waiting ones.
      */
     void readBefore(Position chunk, int max) {
         synchronized (lock) {
@@ -105,7 +105,10 @@ final class LostPositions {
         context.readMore();
     }
 
-    /** A consumer that came just before these were forgotten has rewound already: nobody has what it skipped or read. */
+    /**
+     * Handles forgotten positions: a consumer that came just before has rewound already, and nobody has the positions that it
+     * skipped or read.
+     */
     void onForgotten(PositionSet forgotten) {
         PositionSet lost = new PositionSet();
         forgotten.forEach((ledgerId, entryId) -> {

@@ -13,16 +13,17 @@ import tidegate.pulsar.wire.Records;
 import tidegate.pulsar.wire.Standing;
 
 /**
- * Moves messages: they are due at other times than their own, from when that is stored until they are acknowledged.
+ * Moves messages: gives them other due times than their own, from the moment these are stored until the messages are
+ * acknowledged.
  *
- * <p>This broker alone decides. Under the tracker's lock the dispatcher has a position, or it moves from then on: nobody reads it
- * or hands it out until {@link OverrideLog} has stored its {@link Overrides override}, or surely has not. Guarded by the
- * tracker's lock.
+ * <p>This broker alone decides. Under the tracker's lock the dispatcher has a position, or it moves from then on: nobody
+ * reads or hands out a moving one until {@link OverrideLog} has stored its {@link Overrides override}, or surely has not.
+ * Guarded by the tracker's lock.
  */
 final class Moves {
     private static final Logger LOG = LoggerFactory.getLogger(Moves.class);
 
-    /** A decision: the answer if it is stored, and what to store for it. */
+    /** A decision: the answer once stored, and the records to store. */
     record Decision(Frame.Rescheduled answer, Records records) {}
 
     private final TrackerContext context;
@@ -87,7 +88,7 @@ final class Moves {
                 new Frame.Rescheduled(answer, standing.waiting(), standing.tooLate(), standing.acknowledged()), changes);
     }
 
-    /** Without those that are at their new times already. Of two records of a position the last counts. */
+    /** Adds the changes, without messages at their new times already. Of two records of a position the last counts. */
     private void addChanges(Records asked, PositionBitmaps waiting, Records changes) {
         PositionSet set = new PositionSet();
         set.addAll(waiting);
@@ -116,7 +117,7 @@ final class Moves {
 
     // ---- acting ---------------------------------------------------------------------------------------------------
 
-    /** The records are stored: whoever hands their messages out does so at the new times. */
+    /** Notes that the records are stored: whoever hands the messages out now does so at the new times. */
     void stored(Records records) {
         long nowMs = clock.millis();
         for (int i = 0; i < records.size(); i++) {
@@ -135,14 +136,17 @@ final class Moves {
         alarm.arm(nowMs);
     }
 
-    /** An open stream tells it; one that opens later tells all of them. */
+    /** Tells a new time on an open stream; a later stream tells all of them. */
     private void tell(long ledgerId, long entryId, long deliverAtMs) {
         if (stream.tellsMoves()) {
             outbox.move(positions.isHere(ledgerId, entryId), ledgerId, entryId, deliverAtMs);
         }
     }
 
-    /** The daemon has answered OPEN: it may know nothing of them. One that is too old to be told hands out none of them. */
+    /**
+     * Tells all new times after the daemon's answer to OPEN: it may know none. A daemon too old to hear of a move hands out
+     * none of them.
+     */
     void tellAll() {
         if (overrides.size() > 0 && !stream.takesMoves() && !saidThatItIsOld) {
             saidThatItIsOld = true;
@@ -158,14 +162,14 @@ final class Moves {
         });
     }
 
-    /** Leaves out the positions that the daemon holds from MOVE on, or that this broker gates for it. */
+    /** Removes the positions that the daemon holds from MOVE on, or that this broker gates for it. */
     void removeOverridden(PositionSet notHeld) {
         if (overrides.size() > 0) {
             overrides.forEach((ledgerId, entryId, deliverAtMs) -> notHeld.remove(ledgerId, entryId));
         }
     }
 
-    /** Takes an entry that the daemon has pushed. It may not have heard of a later time. */
+    /** Takes an entry pushed by the daemon, which may not know of a later time. */
     void push(long ledgerId, long entryId, long deliverAtMs) {
         long timeMs = overrides.timeOf(ledgerId, entryId, deliverAtMs);
         if (timeMs > deliverAtMs && stream.takesMoves() && !positions.isHere(ledgerId, entryId)) {

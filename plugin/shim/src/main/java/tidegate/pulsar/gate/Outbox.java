@@ -13,18 +13,23 @@ import tidegate.pulsar.wire.PositionBitmaps;
 import tidegate.pulsar.wire.Records;
 
 /**
- * The changes of one subscription for the daemon, sent or not, that are not durable there yet, in order.
+ * The changes of one subscription for the daemon that are not durable there yet, sent or not, in order.
  *
- * <p>Invariant: a change leaves the outbox only when the daemon has said DURABLE for it. Changes that a broken connection lost
- * are sent again on the next one, renumbered from 1. Every change is idempotent, so sending it twice is harmless. Adds go to two
- * open batches (near and far), as moves do, which close last when something is sent. That may put an add after a later ACK or MARK_DELETE and
- * changes nothing: the daemon ignores an add of a position that is acknowledged or marked deleted. An add never overtakes an
+ * <p>Invariant: a change leaves the outbox only when the daemon has said DURABLE for it. Changes lost with a broken
+ * connection are sent again on the next one, renumbered from 1. Every change is idempotent, so sending it twice is harmless.
+ * Adds go to two open batches (near and far), as moves do, which close last when something is sent. An add may thus follow a
+ * later ACK or MARK_DELETE, without effect: the daemon ignores adds of acknowledged positions. An add never overtakes an
  * earlier change.
  *
- * <p>To keep a long outage cheap, an ACK joins the last unsent ACK, and a MARK_DELETE, which only goes forward, replaces the last
- * unsent one. Adds between do not matter, as above. But no change passes one that takes something back: UNACK, CLEAR or CLOSE.
- * Invariants, walked by {@link #check}: sent changes are numbered upwards, and the counted entries are those that wait. Guarded
- * by the tracker's lock.
+ * <p>To keep a long outage cheap, an ACK joins the last unsent ACK, and a MARK_DELETE, which only goes forward, replaces the
+ * last unsent one. Adds between do not matter, as above. But no change passes one that takes something back: UNACK, CLEAR or
+ * CLOSE.
+ *
+ * <p>Example: add a, ack x, add b, ack y, mark-delete 5, mark-delete 9, unack x, ack z are sent as ACK {x y}, MARK_DELETE 9,
+ * ADD {a b}, UNACK x, ACK z.
+ *
+ * <p>Invariants, walked by {@link #check}: sent changes are numbered upwards, and the counted entries are those that wait.
+ * Guarded by the tracker's lock.
  */
 public final class Outbox {
     private static final class Change {
@@ -73,7 +78,7 @@ public final class Outbox {
         return unsent.stream().anyMatch(change -> change.frame instanceof Frame.Ack ack && !ack.positions().isEmpty());
     }
 
-    /** Entries that are not durable with the daemon. */
+    /** Entries not durable with the daemon. */
     int pendingEntries() {
         return closedEntries + far.size() + near.size();
     }
@@ -119,7 +124,7 @@ public final class Outbox {
         }
     }
 
-    /** The last unsent ACK that another may join. */
+    /** The last unsent ACK open to joins. */
     private Frame.Ack lastAck() {
         for (Iterator<Change> i = unsent.descendingIterator(); i.hasNext(); ) {
             Change change = i.next();
@@ -145,7 +150,7 @@ public final class Outbox {
         }
     }
 
-    /** The persisted mark-delete position has moved forward. */
+    /** Adds a persisted mark-delete position that has moved forward. */
     void markDelete(long ledgerId, long entryId) {
         for (Change change : unsent) {
             if (change.frame instanceof Frame.Ack ack) {
@@ -156,7 +161,7 @@ public final class Outbox {
         unsent.add(new Change(new Frame.MarkDelete(ledgerId, entryId)));
     }
 
-    /** A later mark-delete position covers the last unsent one. */
+    /** Removes the last unsent mark-delete position: a later one covers it. */
     private void removeLastMarkDelete() {
         for (Iterator<Change> i = unsent.descendingIterator(); i.hasNext(); ) {
             Change change = i.next();
@@ -170,17 +175,16 @@ public final class Outbox {
         }
     }
 
-    /** Forgets the acknowledgements: they were true under a seal that the cursor has lost. */
+    /** Forgets the acknowledgements: they were true under a lost seal of the cursor. */
     void dropAcknowledgements() {
         sent.removeIf(change -> change.frame instanceof Frame.Ack);
         unsent.removeIf(change -> change.frame instanceof Frame.Ack);
     }
 
     /**
-     * The stream is opened anew. OPEN tells the mark-delete position, so older ones need not be told. All moves
-     * are told after its answer. A CLOSE to open again has
-     * had its effect; the CLOSE of a finished tracker comes last. An add is near only while its position is in flight: a reset
-     * may have taken it away meanwhile.
+     * Prepares for a stream opened anew. OPEN tells the mark-delete position, so older ones go. All moves follow its answer.
+     * A CLOSE to open again has had its effect; the CLOSE of a finished tracker comes last. An add is near only while its
+     * position is in flight: a reset may have taken it away meanwhile.
      */
     void opened(PositionSet inFlight, boolean finished) {
         closeAdds();
@@ -215,7 +219,7 @@ public final class Outbox {
         }
     }
 
-    /** Forgets everything unsent, as CLEAR makes it pointless, except the mark-delete position. */
+    /** Forgets everything unsent, pointless after CLEAR, except the mark-delete position. */
     void clear() {
         far.clear();
         near.clear();
@@ -244,7 +248,7 @@ public final class Outbox {
         return frames;
     }
 
-    /** A CLOSE that goes out before the unsent changes, which wait until the stream is open again. */
+    /** A CLOSE that goes out before the unsent changes, which wait for the stream's next opening. */
     List<Envelope> takeClose(int stream) {
         Change change = new Change(new Frame.Close());
         change.seq = nextSeq++;
@@ -254,19 +258,19 @@ public final class Outbox {
         return frames;
     }
 
-    /** The seq that the last change has, or gets if the open batches are closed and sent now. */
+    /** The seq of the last change, or the one it gets if the open batches are closed and sent now. */
     long lastSeq() {
         return nextSeq - 1 + unsent.size() + openBatches();
     }
 
-    /** The daemon has everything up to {@code seq} on disk. */
+    /** Removes everything up to {@code seq}: the daemon has it on disk. */
     void durable(long seq) {
         while (!sent.isEmpty() && sent.peek().seq <= seq) {
             closedEntries -= sent.poll().entries();
         }
     }
 
-    /** The connection is gone: changes that were sent and are not durable will be sent again, from seq 1. */
+    /** Starts over after a lost connection: changes sent and not durable will be sent again, from seq 1. */
     void restart() {
         nextSeq = 1;
         while (!sent.isEmpty()) {
@@ -274,7 +278,9 @@ public final class Outbox {
         }
     }
 
-    /** Marks every pending add as near and shows those that were not, and every pending move. For the time without a daemon. */
+    /**
+     * Marks every pending add as near and visits those that were not, and every pending move. For the time without a daemon.
+     */
     void gateHere(EntryVisitor visitor) {
         closeAdds();
         gateHere(sent, visitor);
@@ -293,9 +299,10 @@ public final class Outbox {
     }
 
     /**
-     * Takes over the changes that another tracker of the same subscription left behind; they come first. Its near tier is gone,
-     * so its adds are ordinary ones now. The stored overrides tell its moves. It drops changes that take something back: the subscription still exists, another owner
-     * may have told its acknowledgements since, and the cursor refuses once more a deletion that it refuses.
+     * Takes over the changes left behind by another tracker of the same subscription; they come first. Its near tier is gone,
+     * so its adds are ordinary ones now. The stored overrides tell its moves. Changes that take something back are dropped:
+     * the subscription still exists, another owner may have told its acknowledgements since, and the cursor will refuse a
+     * refused deletion again.
      */
     void adopt(Outbox other) {
         other.closeAdds();
@@ -324,7 +331,7 @@ public final class Outbox {
         forEach(near, visitor);
     }
 
-    /** Corrects the positions that the daemon said it holds by the changes that it has not heard yet. */
+    /** Corrects the daemon's held positions by the changes still unknown to it. */
     void applyPendingTo(PositionSet held, PositionSet acknowledged) {
         for (Change change : pending()) {
             if (change.frame instanceof Frame.Ack ack) {

@@ -6,12 +6,13 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 
 /**
- * Where the overrides of one subscription are stored: ledgers, and a pointer to them among the cursor's properties.
+ * The home of one subscription's overrides: ledgers, and a pointer to them among the cursor's properties.
  *
- * <p>Any thread may call it. It returns at once, never throws, and completes on any thread; what fails has perhaps been done.
+ * <p>Any thread may call it. It returns at once, never throws, and completes on any thread; a failed operation may be done
+ * all the same.
  */
 public interface OverrideHome {
-    /** The ledger does not exist, or is none of overrides: reading it again would not help. */
+    /** The ledger does not exist, or has no overrides: reading it again would not help. */
     final class NoLedgerException extends Exception {
         private static final long serialVersionUID = 1;
 
@@ -21,8 +22,8 @@ public interface OverrideHome {
     }
 
     /**
-     * The cursor's metadata have another version than this broker knows: somebody else wrote them, or this very write was done, its
-     * answer was lost, and the client sent it again.
+     * The cursor's metadata have another version than this broker knows: somebody else wrote them, or this very write was
+     * done, its answer was lost, and the client sent it again.
      */
     final class ConflictException extends Exception {
         private static final long serialVersionUID = 1;
@@ -35,13 +36,13 @@ public interface OverrideHome {
     /** The outcome of changing the pointer. */
     enum Pointed {
         DONE,
-        /** It is another one than expected: somebody else has written it. Nothing was changed. */
+        /** The pointer is not the expected one: somebody else has written it. Nothing was changed. */
         STALE,
         /** The cursor's metadata take nothing now. Nothing was changed. */
         REFUSED
     }
 
-    /** The home of a subscription that stores no overrides. */
+    /** The home of a subscription without stored overrides. */
     OverrideHome NONE = new OverrideHome() {
         @Override
         public boolean isAvailable() {
@@ -88,10 +89,10 @@ public interface OverrideHome {
         }
     };
 
-    /** A pointer begins with it. */
+    /** The beginning of a pointer. */
     String VERSION = "1;";
 
-    /** The ledgers that a pointer names, that of the present first. */
+    /** The ledgers that a pointer names, the present one first. */
     static List<Long> ledgersOf(String pointer) {
         List<Long> ledgers = new ArrayList<>();
         if (pointer.startsWith(VERSION)) {
@@ -104,26 +105,26 @@ public interface OverrideHome {
         return ledgers;
     }
 
-    /** True if something can be stored, as far as is known. */
+    /** True if something can be stored, as far as known. */
     boolean isAvailable();
 
-    /** The pointer as this broker last read or wrote it; empty if there is none. */
+    /** The pointer as this broker last read or wrote it; empty without one. */
     String pointer();
 
     /** A new ledger, open for {@link #append}. */
     CompletableFuture<Long> create();
 
-    /** Appends to a ledger that was created here; entries are stored in the order of the calls. */
+    /** Appends to a ledger created here; entries are stored in the order of the calls. */
     CompletableFuture<Void> append(long ledgerId, ByteBuffer entry);
 
     /** All entries of a ledger. Nobody can append to it any more. Completes on a thread that may take its time. */
     CompletableFuture<List<ByteBuffer>> read(long ledgerId);
 
-    /** Changes the pointer from {@code former} to {@code next}. A {@link ConflictException}, too, has perhaps been done. */
+    /** Changes the pointer from {@code former} to {@code next}. A {@link ConflictException}, too, may have been done. */
     CompletableFuture<Pointed> point(String former, String next);
 
     /**
-     * Ledgers that former trackers of the subscription have made at this broker, and left behind: it was not known then if a
+     * Ledgers made at this broker by former trackers of the subscription, and left behind: at the time nobody knew if a
      * pointer names them.
      */
     default List<Long> leftBehind() {

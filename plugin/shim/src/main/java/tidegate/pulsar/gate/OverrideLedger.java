@@ -14,28 +14,31 @@ import tidegate.pulsar.wire.Records;
 /**
  * The ledger that has a subscription's overrides, and the pointer to it.
  *
- * <p>A snapshot begins a ledger, and changes follow. A new one takes its place by {@link Rewriting}: it counts once the pointer
- * names it, {@code 1;LEDGER}, with the ledgers that go, {@code ,LEDGER…}. These are deleted when that is certain. One write is
+ * <p>A snapshot begins a ledger, and changes follow. A new one replaces it by {@link Rewriting}: it counts once the pointer
+ * names it, {@code 1;LEDGER}, with the ledgers to be deleted, {@code ,LEDGER…}, which go when that is certain. One write is
  * under way at a time. Guarded by the tracker's lock, but for requests and their answers.
+ *
+ * <p>Example: pointer {@code 1;7}. Ledger 8 is written with the snapshot, then the pointer becomes {@code 1;8,7}, then 7 is
+ * deleted. A crash before the second step leaves 7 in force; one after it leaves 7 named, for the next owner to delete.
  */
 final class OverrideLedger {
-    /** So many entries of a write are under way at a time. */
+    /** Most entries of a write under way at a time. */
     static final int APPENDS_MAX = 8;
-    /** A ledger is written anew when it has twice as many records as are stored, and so many more. */
+    /** A ledger is written anew with twice as many records as are stored, and so many more. */
     private static final long SLACK_RECORDS = 1000;
     private static final long NONE = -1;
 
-    /** The end of a rewriting that somebody knows of. */
+    /** The known end of a rewriting. */
     enum Outcome {
-        /** The pointer names it. */
+        /** The pointer names the new ledger. */
         DONE,
-        /** The pointer is another one than was known, and stays. */
+        /** The pointer is not the expected one, and stays. */
         STALE,
         /** The pointer takes nothing now, and stays. */
         REFUSED,
-        /** It could not be written, and the pointer stays. */
+        /** The ledger could not be written, and the pointer stays. */
         FAILED,
-        /** The pointer is not to be changed any more, and stays. */
+        /** The pointer must not be changed any more, and stays. */
         OVER
     }
 
@@ -45,35 +48,35 @@ final class OverrideLedger {
     private long appended;
     /** Ledgers to delete once the pointer names another. */
     private final List<Long> former = new ArrayList<>();
-    /** The pointer may name its ledger: the next one that is surely written tells. Null if there is none such. */
+    /** The rewriting whose ledger the pointer may name: the next certain write tells. Null without one. */
     private Rewriting doubtful;
 
     OverrideLedger(OverrideHome home) {
         this.home = home;
     }
 
-    /** The ledger that the pointer names was read: nobody can append to it any more. */
+    /** Takes the ledger of a pointer that was read: nobody can append to it any more. */
     void restore(String text) {
         pointer = text;
         setAside();
-        // Only the next pointer that is surely written makes certain that no other names a ledger in doubt.
+        // Only the next certain write of a pointer excludes that another names a ledger in doubt.
         List<Long> named = OverrideHome.ledgersOf(text);
         former.removeAll(named);
         former.addAll(0, named);
         ledger = NONE;
     }
 
-    /** True if it is to be written anew before anything is appended. {@code stored}: how many records it must have. */
+    /** True if the ledger must be written anew before an append. {@code stored}: the number of records it must have. */
     boolean isToRewrite(long stored) {
         return ledger == NONE || appended > 2 * stored + SLACK_RECORDS;
     }
 
-    /** It may be fenced, or end with entries that nobody knows of: nothing is appended any more. */
+    /** Stops appending: the ledger may be fenced, or end with unknown entries. */
     void giveUp() {
         ledger = NONE;
     }
 
-    /** Notes records that {@link #append} gets. */
+    /** Counts records for {@link #append}. */
     void count(Records records) {
         appended += records.size();
     }
@@ -82,12 +85,15 @@ final class OverrideLedger {
         return appendAll(ledger, records, left);
     }
 
-    /** True if it is to be written anew, or its pointer, to have ledgers deleted that former trackers have left. */
+    /** True if the ledger, or its pointer, must be written anew to have former trackers' ledgers deleted. */
     boolean hasLeftBehind() {
         return !OverrideHome.ledgersOf(pointer).containsAll(home.leftBehind());
     }
 
-    /** A ledger in doubt that has the same records is named once more: a new one for each attempt might be left behind. */
+    /**
+     * Begins a new ledger, or reuses a ledger in doubt with the same records: a new one for each attempt might be left
+     * behind.
+     */
     Rewriting rewrite(Records all) {
         if (doubtful != null && doubtful.all.equals(all)) {
             return doubtful;
@@ -106,7 +112,7 @@ final class OverrideLedger {
 
     private CompletableFuture<Void> appendAll(long ledgerId, Records records, PositionBitmaps left) {
         List<Supplier<ByteBuffer>> entries = new ArrayList<>();
-        // First, as a position can leave with its former time and move to another in one write.
+        // First, because a position can leave with its former time and move to another in one write.
         if (!left.isEmpty()) {
             left.cut(FrameCodec.MAX_SET_BYTES / 2).forEach(part -> entries.add(() -> OverrideEntry.left(part)));
         }
@@ -118,7 +124,7 @@ final class OverrideLedger {
         return appendFrom(ledgerId, entries, 0);
     }
 
-    /** Made when they are appended: not all of them are in memory at a time. */
+    /** Appends one after another, and makes each entry then: not all are in memory at a time. */
     private CompletableFuture<Void> appendFrom(long ledgerId, List<Supplier<ByteBuffer>> entries, int from) {
         int to = Math.min(entries.size(), from + APPENDS_MAX);
         CompletableFuture<Void> some = CompletableFuture.allOf(entries.subList(from, to).stream()
@@ -126,13 +132,13 @@ final class OverrideLedger {
         return to == entries.size() ? some : some.thenCompose(done -> appendFrom(ledgerId, entries, to));
     }
 
-    /** A new ledger in the place of the former, or none where there is nothing to keep. */
+    /** A new ledger in the place of the former, or none if there is nothing to keep. */
     final class Rewriting {
         private final Records all;
         private final String before = pointer;
         private long next = NONE;
         private String after = "";
-        /** Why it could not be written. */
+        /** The reason that the ledger could not be written. */
         private volatile Throwable failure;
         private volatile boolean isDoubtful;
 
@@ -140,7 +146,10 @@ final class OverrideLedger {
             this.all = all;
         }
 
-        /** Begins it; fails if nobody knows what the pointer names then. {@code isOver}: asked before the pointer is changed. */
+        /**
+         * Begins the rewriting; fails if nobody knows what the pointer names then. {@code isOver}: asked before the pointer
+         * is changed.
+         */
         CompletableFuture<Outcome> begin(BooleanSupplier isOver) {
             if (all.isEmpty()) {
                 return before.isEmpty() && former.isEmpty() ? CompletableFuture.completedFuture(Outcome.DONE) : point();
@@ -185,7 +194,7 @@ final class OverrideLedger {
             return failure;
         }
 
-        /** The pointer names it: returns the ledgers that nobody needs any more. Lock held. */
+        /** Notes that the pointer names the ledger; returns the ledgers that nobody needs any more. Lock held. */
         List<Long> done() {
             doubtful = null;
             pointer = after;
@@ -199,14 +208,14 @@ final class OverrideLedger {
             return over;
         }
 
-        /** The pointer may name it. Lock held. */
+        /** Notes that the pointer may name the ledger. Lock held. */
         void doubt() {
             giveUp();
             isDoubtful = true;
             doubtful = this;
         }
 
-        /** The pointer was not changed: it does not name it, and never will, unless it did before. */
+        /** Notes that the pointer was not changed: it never names the ledger, unless it did before. */
         void discard() {
             if (next != NONE && !isDoubtful) {
                 home.delete(next);

@@ -17,12 +17,12 @@ import tidegate.pulsar.wire.Records;
 /**
  * Stores a subscription's {@link Overrides}, and reads those of former owners before any message leaves.
  *
- * <p>One {@link OverrideLedger ledger} has them. {@link OverrideRecovery Reading} it fences the former owner; the first change
- * after that writes a new one. A change is stored when the ledger that the pointer names has it. If an append fails, or the
- * pointer's fate is unknown, nobody can say which: its positions go on moving until a new ledger counts. If a ledger fails that
- * no pointer has ever named, the change is surely not stored.
+ * <p>One {@link OverrideLedger ledger} has them. {@link OverrideRecovery Reading} it fences the former owner; the first
+ * change after that writes a new one. A change is stored when the ledger that the pointer names has it. If an append fails,
+ * or the pointer's fate is unknown, nobody knows: its positions move until a new ledger counts. If a ledger fails that no
+ * pointer has ever named, the change is surely not stored.
  *
- * <p>One write is under way at a time; changes that come meanwhile share the next one. It takes the tracker's lock itself.
+ * <p>One write is under way at a time; changes meanwhile share the next one. Takes the tracker's lock itself.
  */
 final class OverrideLog {
     private static final Logger LOG = LoggerFactory.getLogger(OverrideLog.class);
@@ -30,7 +30,7 @@ final class OverrideLog {
     private static final long MAX_PAUSE_MS = 10_000;
     private static final long TIDY_MS = 1000;
     private static final long SAY_AGAIN_MS = 60_000;
-    /** Of overrides that leave together, so many are taken by one write. */
+    /** Most leaving overrides taken by one write. */
     static final int LEFT_MAX = 50_000;
     /** As in {@link Claim}: no other writer explains so many refusals in a row. */
     private static final int MAX_CONFLICTS = 4;
@@ -40,7 +40,7 @@ final class OverrideLog {
     /** The fate of a change. */
     enum Stored {
         YES, NO,
-        /** Not known yet: its positions go on moving. */
+        /** Unknown so far: its positions still move. */
         PERHAPS
     }
 
@@ -56,9 +56,9 @@ final class OverrideLog {
     private final TrackedPositions positions;
     @GuardedBy("lock")
     private final Overrides overrides;
-    /** Takes records that are stored, with the lock held. */
+    /** Takes stored records, with the lock held. */
     private Consumer<Records> onStored = records -> { };
-    /** The stored overrides were read; called without the lock. */
+    /** Called without the lock once the stored overrides were read. */
     private Runnable onReady = () -> { };
 
     private volatile Phase phase;
@@ -69,7 +69,7 @@ final class OverrideLog {
     private volatile boolean uncertain;
     @GuardedBy("lock")
     private boolean ended;
-    /** Overrides may be there that are to leave. */
+    /** True if overrides may have to leave. */
     @GuardedBy("lock")
     private boolean tidies;
     @GuardedBy("lock")
@@ -82,7 +82,7 @@ final class OverrideLog {
     private final Wait pause = new Wait();
     @GuardedBy("lock")
     private final Wait sinceTidy = new Wait();
-    /** The stored overrides could not be read at the last try. */
+    /** True if the last try to read the stored overrides failed. */
     private volatile boolean unreadable;
     @GuardedBy("lock")
     private final Wait sinceSaid = new Wait();
@@ -113,7 +113,7 @@ final class OverrideLog {
         return phase == Phase.READY;
     }
 
-    /** Reads the stored overrides if that is to be done now. After the claim, as a former owner writes the pointer no more then. */
+    /** Reads the stored overrides if due. After the claim, because a former owner writes the pointer no more then. */
     void read() {
         String text;
         synchronized (lock) {
@@ -144,7 +144,7 @@ final class OverrideLog {
             }
             unreadable = false;
             if (!home.pointer().equals(text)) {
-                // A tracker of the same cursor that ends has written it meanwhile, and deletes the ledgers that were named before.
+                // An ending tracker of the same cursor has written it meanwhile, and deletes the ledgers named before.
                 phase = Phase.UNREAD;
                 return;
             }
@@ -161,7 +161,7 @@ final class OverrideLog {
         onReady.run();
     }
 
-    /** Bookies that were away come back; a ledger that is lost for good waits for somebody who knows that it is. */
+    /** Logs the failure: bookies that were away come back; a ledger lost for good waits for a human's decision. */
     @GuardedBy("lock")
     private void sayUnreadable(Throwable failure, long nowMs) {
         if (!unreadable) {
@@ -186,7 +186,7 @@ final class OverrideLog {
 
     // ---- writing --------------------------------------------------------------------------------------------------
 
-    /** True if a change may come now: not at once after a failure, as its messages are read again first. */
+    /** True if a change may come now: not at once after a failure, because its messages are read again first. */
     boolean takes() {
         synchronized (lock) {
             return phase == Phase.READY && !uncertain && !ended && pause.isOver(clock.millis(), pauseMs())
@@ -194,14 +194,14 @@ final class OverrideLog {
         }
     }
 
-    /** Stores the records, which move; {@code done} is called without the lock. Call {@link #go} after this. */
+    /** Stores the records of moving messages; {@code done} is called without the lock. Call {@link #go} after this. */
     void store(Records records, Consumer<Stored> done) {
         synchronized (lock) {
             queue.add(new Change(records, done));
         }
     }
 
-    /** Once a second has the ledger forget acknowledged messages; tries again what has failed. */
+    /** Lets the ledger forget acknowledged messages once a second, and repeats failed writes. */
     void look(long nowMs) {
         read();
         synchronized (lock) {
@@ -214,12 +214,12 @@ final class OverrideLog {
         go();
     }
 
-    /** True if {@link #look} is to come soon. Takes no lock, and may be wrong for a moment. */
+    /** True if {@link #look} must come soon. Takes no lock, and may be wrong for a moment. */
     boolean isBusy() {
         return phase != Phase.READY || uncertain;
     }
 
-    /** Begins to write if there is something to write. */
+    /** Begins a write if there is something to write. */
     void go() {
         Write write = null;
         List<Change> given = List.of();
@@ -255,7 +255,7 @@ final class OverrideLog {
             tidies = false;
             return null;
         }
-        // A message that came back may be among the changes.
+        // A returned message may be among the changes.
         overrides.takeReturned().forEach(left::add);
         List<Change> changes = queue;
         queue = new ArrayList<>();
@@ -277,10 +277,10 @@ final class OverrideLog {
         }
     }
 
-    /** One write that is under way. */
+    /** One write under way. */
     private abstract class Write {
         final List<Change> changes;
-        /** Live when this is stored. */
+        /** Live once this write is stored. */
         final Records records;
 
         Write(List<Change> changes, Records records) {
@@ -299,7 +299,7 @@ final class OverrideLog {
             onStored.accept(records);
         }
 
-        /** Nobody knows if it is stored. */
+        /** Handles a write with an unknown fate. */
         @GuardedBy("OverrideLog.this.lock")
         void inDoubt(String what, Throwable error) {
             LOG.warn("[{}] {}, so {} moved messages wait until their times are written anew: {}", context.name(), what,
@@ -316,7 +316,7 @@ final class OverrideLog {
             pause.begin(clock.millis());
         }
 
-        /** It is surely not stored. */
+        /** Handles a write that is surely not stored. */
         @GuardedBy("OverrideLog.this.lock")
         void undone() {
             fail();
@@ -325,7 +325,7 @@ final class OverrideLog {
             }
         }
 
-        /** Ends it, and begins the next one; gives up changes that wait behind one in doubt. */
+        /** Ends the write, and begins the next one; gives up changes that wait behind one in doubt. */
         void end(Stored fate) {
             List<Change> given = List.of();
             synchronized (lock) {
@@ -391,7 +391,7 @@ final class OverrideLog {
                         over = rewriting.done();
                         stored();
                         isStale = false;
-                        // A tracker that ends may have a successor, which has read the ledger before.
+                        // An ending tracker may have a successor, which has read the ledger before.
                         fate = ended ? Stored.PERHAPS : Stored.YES;
                     } else {
                         fate = outcome == OverrideLedger.Outcome.OVER || uncertain ? Stored.PERHAPS : Stored.NO;
@@ -415,7 +415,7 @@ final class OverrideLog {
             }
         }
 
-        /** The pointer stays: true if this broker does not know the cursor's version. */
+        /** Handles an unchanged pointer; true if this broker does not know the cursor's version. */
         @GuardedBy("OverrideLog.this.lock")
         private boolean onUndone(OverrideLedger.Outcome outcome) {
             if (outcome == OverrideLedger.Outcome.OVER) {
@@ -437,14 +437,14 @@ final class OverrideLog {
 
     // ---- the end --------------------------------------------------------------------------------------------------
 
-    /** No write begins any more. */
+    /** Begins no write any more. */
     void writeNoMore() {
         synchronized (lock) {
             ended = true;
         }
     }
 
-    /** As {@link #writeNoMore}, and tells those that wait. */
+    /** As {@link #writeNoMore}, and answers the waiting changes. */
     void end() {
         writeNoMore();
         go();

@@ -11,8 +11,8 @@ import tidegate.pulsar.wire.OverrideEntry;
 import tidegate.pulsar.wire.ProtocolException;
 
 /**
- * Reads the overrides that a pointer names: of its first ledger that exists. Reading a ledger fences its writer. It keeps
- * nothing, and needs no lock.
+ * Reads the overrides of the first existing ledger that a pointer names. Reading a ledger fences its writer. Stateless, needs
+ * no lock.
  */
 final class OverrideRecovery {
     private static final Logger LOG = LoggerFactory.getLogger(OverrideRecovery.class);
@@ -24,7 +24,7 @@ final class OverrideRecovery {
         }
     }
 
-    /** A ledger that perhaps exists cannot be read now. */
+    /** A ledger that may exist cannot be read now. */
     static final class UnreadableException extends Exception {
         private static final long serialVersionUID = 1;
         private final long ledgerId;
@@ -47,7 +47,10 @@ final class OverrideRecovery {
         this.home = home;
     }
 
-    /** Fails with a {@link OverrideHome.NoLedgerException} if they are lost, else with an {@link UnreadableException}. */
+    /**
+     * Fails with a {@link OverrideHome.NoLedgerException} if the overrides are lost, else with an
+     * {@link UnreadableException}.
+     */
     CompletableFuture<Found> read(String pointer) {
         List<Long> ledgers = OverrideHome.ledgersOf(pointer);
         return ledgers.isEmpty() ? CompletableFuture.completedFuture(Found.nothing())

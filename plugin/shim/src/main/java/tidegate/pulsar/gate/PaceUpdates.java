@@ -5,11 +5,11 @@ import tidegate.pulsar.wire.FrameCodec;
 import tidegate.pulsar.wire.ReleasePace;
 
 /**
- * The pace that the daemon knows, and whether it needs news: after a former tracker has written a pace, or one was stored for a
+ * The pace known to the daemon, and its need of news: after a former tracker has written a pace, or one was stored for a
  * closed stream.
  *
- * <p>Invariant: the last PACED on a stream has {@link #told}; without one everything leaves as it comes. Guarded by the tracker's
- * lock.
+ * <p>Invariant: the last PACED on a stream has {@link #told}; without one everything leaves as it comes. Guarded by the
+ * tracker's lock.
  */
 final class PaceUpdates {
     private final Pacer pacer;
@@ -21,24 +21,24 @@ final class PaceUpdates {
         this.pacer = pacer;
     }
 
-    /** A stream opens: the daemon knows of no pace. */
+    /** Notes a new stream: its daemon knows of no pace. */
     void opened(int version) {
         told = ReleasePace.NONE;
         takesPaces = version >= FrameCodec.VERSION_WITH_PACE;
     }
 
-    /** True if the daemon takes another pace for the one in force. */
+    /** True if the daemon believes another pace than the one in force. */
     boolean isDue() {
         return takesPaces && !told.equals(pacer.pace());
     }
 
-    /** The frame that tells the pace in force, which goes out next. */
+    /** The frame with the pace in force, to go out next. */
     Frame.Paced take() {
         told = pacer.pace();
         return frame("");
     }
 
-    /** A PACED has gone out, perhaps of some moment ago. */
+    /** Notes a PACED that has gone out, perhaps of a moment ago. */
     void sent(ReleasePace pace) {
         told = pace;
     }

@@ -6,23 +6,23 @@ import tidegate.pulsar.position.NearTier;
 import tidegate.pulsar.wire.ReleasePace;
 
 /**
- * Tells when the next entry of the near tier may leave: not before it is due, and not faster than the subscription's pace.
+ * Says when the next entry of the near tier may leave: not before it is due, and no faster than the subscription's pace.
  *
- * <p>A rate is a bucket of permits that holds a {@link #BUCKET_NS} of them, one at least. In any time at most rate × time and one
- * bucket leave. An empty bucket fills before anything leaves again, so that one wake-up of the dispatcher is for many entries.
+ * <p>A rate is a bucket with the permits of {@link #BUCKET_NS}, at least one. In any time at most rate × time and one bucket
+ * leave. An empty bucket fills before anything leaves again, so that one wake-up of the dispatcher serves many entries.
  *
  * <p>Example: at 1,000 a second 50 leave at once, and 50 more each 50 ms. At 2 a second one leaves each 500 ms.
  *
- * <p>A spread is a rate that is found anew all the time: what is due now, here and with the daemon, divided by what is left of
- * the spread of the oldest. So a burst leaves evenly, and at its end; a steady stream is late by half of the spread.
+ * <p>A spread is a rate computed anew all the time: the entries due now, here and with the daemon, divided by the rest of the
+ * oldest entry's spread. So a burst leaves evenly until its end; a steady stream is late by half of the spread.
  *
  * <p>A backward step of the clock stops nothing for longer than one permit takes. Guarded by the tracker's lock.
  */
 final class Pacer {
-    /** The interval at which a spread counts what is due, and the one at which something may have changed for it. */
+    /** The interval at which a spread counts due entries and looks for a change. */
     private static final long MEASURE_MS = 200;
     private static final long LOOK_MS = 1000;
-    /** The last hundredth of a spread lasts: what is left then leaves no faster. */
+    /** The last hundredth of a spread lasts: the rest leaves no faster. */
     private static final int LAST_PART = 100;
     private static final long BUCKET_NS = TimeUnit.MILLISECONDS.toNanos(50);
     private static final long NS_PER_SECOND = TimeUnit.SECONDS.toNanos(1);
@@ -31,21 +31,21 @@ final class Pacer {
     private final NearTier near;
     private final Clock clock;
     private ReleasePace pace;
-    /** The time of a permit, and how many the bucket holds. */
+    /** The time of a permit, and the number that the bucket holds. */
     private long permitNs = 1;
     private long permits = 1;
-    /** When the last permit came that was taken. */
+    /** When the last taken permit came. */
     private long takenNs;
-    /** When the next one came, or comes. */
+    /** When the next permit came, or comes. */
     private long permitAtNs;
-    /** True while what is in the bucket leaves. */
+    /** True while the content of the bucket leaves. */
     private boolean flows;
-    /** When the spread began, and when it was measured last; {@link NearTier#NONE} if it is to be measured now. */
+    /** The begin of the spread, and of its last measurement; {@link NearTier#NONE} if one is due now. */
     private long beganMs;
     private long measuredMs;
-    /** When a spread first met one of the entries that are due at once; {@link NearTier#NONE} if there is none. */
+    /** When a spread first met one of the entries that are due at once; {@link NearTier#NONE} without one. */
     private long atOnceMs;
-    /** Due entries that the daemon has no credit for. */
+    /** Due entries beyond the daemon's credit. */
     private long behind;
 
     Pacer(NearTier near, Clock clock, ReleasePace pace) {
@@ -69,7 +69,7 @@ final class Pacer {
 
     void set(ReleasePace next) {
         pace = next;
-        // A bucket that is empty: whoever sets a pace again and again gains nothing by it.
+        // An empty bucket: setting a pace again and again gains nothing.
         beganMs = clock.millis();
         takenNs = beganMs * NS_PER_MS;
         flows = false;
@@ -80,14 +80,15 @@ final class Pacer {
         }
     }
 
-    /** The daemon has so many due entries that it has no credit for. */
+    /** Notes the number of due entries beyond the daemon's credit. */
     void tellBehind(long entries) {
         behind = entries;
         measuredMs = NearTier.NONE;
     }
 
     /**
-     * When the next entry may leave, in ms, or earlier, as of {@code nowMs}; {@link NearTier#NONE} if none is near, or none may.
+     * The time in ms, or an earlier one, at which the next entry may leave, as of {@code nowMs}; {@link NearTier#NONE} if
+     * none is near, or none may.
      */
     long headMs(long nowMs) {
         long headMs = near.headMs();
@@ -119,7 +120,7 @@ final class Pacer {
         return true;
     }
 
-    /** How many near entries are due, and wait for the pace. */
+    /** The number of due near entries that wait for the pace. */
     int heldBack() {
         return isOn() ? near.countDueUpTo(clock.millis()) : 0;
     }
@@ -145,7 +146,7 @@ final class Pacer {
         permitEvery(Math.max(1, leftMs * NS_PER_MS / due));
     }
 
-    /** Since when the oldest is due. Entries that are due at once have no time of their own. */
+    /** The time since which the oldest is due. Entries due at once have no time of their own. */
     private long oldestMs(long headMs, long nowMs) {
         if (headMs > NearTier.AT_ONCE_MS) {
             atOnceMs = NearTier.NONE;

@@ -2,7 +2,10 @@ package tidegate.pulsar.gate;
 
 import tidegate.pulsar.timing.Wait;
 
-/** Tells that more messages wait than may, and that enough have left: a count that swings around a quota is told once a minute. */
+/**
+ * Says when more messages wait than the quota allows, and when enough have left: at most once a minute, for a count that
+ * swings around the quota.
+ */
 final class QuotaWatch {
     static final long AGAIN_MS = 60_000;
 

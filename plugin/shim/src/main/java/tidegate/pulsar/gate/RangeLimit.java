@@ -4,17 +4,20 @@ import java.util.Map;
 import java.util.TreeMap;
 
 /**
- * How many of a cursor's deletions beyond its mark-delete position are stored: the lowest ones. Pulsar forgets the others when
- * the topic is unloaded.
+ * The number of a cursor's deletions beyond its mark-delete position that are stored: the lowest ones. Pulsar forgets the
+ * others when the topic is unloaded.
  *
- * @param max so many are stored
+ * <p>Example, {@code max} 2, entries 11 12 14 17 18 deleted: counted by rows, 11-12 and 14 are stored, and 17 18 forgotten;
+ * counted by entries, 11 and 12 are stored.
+ *
+ * @param max the number stored
  * @param countsEntries true if each entry counts, false if each unbroken row of entries of a ledger counts once
  */
 public record RangeLimit(int max, boolean countsEntries) {
     /** Everything is stored, or nobody knows. */
     public static final RangeLimit UNKNOWN = new RangeLimit(Integer.MAX_VALUE, false);
 
-    /** How much of it these take; {@code deleted} as {@link TrackerContext#deletedEntries} has them. */
+    /** The part of the limit that these take; {@code deleted} as in {@link TrackerContext#deletedEntries}. */
     long taken(Map<Long, long[]> deleted) {
         long taken = 0;
         for (long[] words : deleted.values()) {
@@ -27,7 +30,7 @@ public record RangeLimit(int max, boolean countsEntries) {
         return taken;
     }
 
-    /** Removes from {@code deleted} whatever is surely stored. */
+    /** Removes from {@code deleted} everything surely stored. */
     void leaveBeyond(Map<Long, long[]> deleted) {
         long left = max;
         for (long[] words : new TreeMap<>(deleted).values()) {
@@ -47,7 +50,7 @@ public record RangeLimit(int max, boolean countsEntries) {
         return countsEntries ? word : word & ~(word << 1 | before >>> 63);
     }
 
-    /** Where the bit is before which {@code lower} others are set. */
+    /** The index of the bit with {@code lower} set bits below it. */
     private static int bit(long word, int lower) {
         long bits = word;
         for (int i = 0; i < lower; i++) {

@@ -4,15 +4,14 @@ import tidegate.pulsar.wire.Position;
 
 
 /**
- * The meeting point of reading ahead and a tracker: tickets to add entries that were read ahead, wishes to read, and the
- * progress of a pass.
+ * The meeting point of reading ahead and a tracker: tickets to add entries, wishes to read, and the progress of a pass.
  *
- * <p>A pass works under a ticket. The tracker issues a new ticket whenever its contents are forgotten or replaced, and refuses
- * entries under an old one, so nothing from a former life of the subscription is ever added. The tracker's lock guards tickets
- * and wishes; any thread may read a pass's progress.
+ * <p>A pass works under a ticket. The tracker issues a new ticket whenever its contents are forgotten or replaced, and
+ * refuses entries under an old one, so nothing from a former life of the subscription is ever added. The tracker's lock
+ * guards tickets and wishes; any thread may read a pass's progress.
  */
 final class ReadAheadGate {
-    /** No pass may add anything. */
+    /** The ticket of a pass that may add nothing. */
     static final long NO_TICKET = 0;
     /** The dispatcher stops waiting for a pass that has not advanced for so long. */
     static final long PATIENCE_MS = 100;
@@ -28,8 +27,8 @@ final class ReadAheadGate {
     private int readInVain;
     private volatile Advance advance;
     /**
-     * Connects the reader; without one, nothing is ever read ahead. After {@code inVain} delayed messages that the dispatcher
-     * had to read by itself, more may lie ahead; {@code reachEntries} it reads at once.
+     * Connects the reader; without one, nothing is ever read ahead. After {@code inVain} delayed messages read by the
+     * dispatcher itself, more may lie ahead; {@code reachEntries} it reads at once.
      */
     void connect(TopicReader topicReader, int inVain, int reachEntries, Runnable wakeReader) {
         reader = topicReader;
@@ -38,13 +37,16 @@ final class ReadAheadGate {
         wake = wakeReader;
     }
 
-    /** The daemon has said what it holds: the rest needs reading. */
+    /** Opens the gate after the daemon's answer: the rest needs reading. */
     void open() {
         ticket = ++lastTicket;
         want();
     }
 
-    /** The tracker has forgotten everything: the reader stops, and no pass begins before {@link #open} or a wish. */
+    /**
+     * Renews the ticket after the tracker has forgotten everything: the reader stops, and no pass begins before {@link #open}
+     * or a wish.
+     */
     void renew() {
         if (ticket != NO_TICKET) {
             ticket = ++lastTicket;
@@ -53,7 +55,7 @@ final class ReadAheadGate {
         readInVain = 0;
     }
 
-    /** The dispatcher will read positions again, or reads many delayed messages. */
+    /** Wishes for a pass: the dispatcher will read positions again, or reads many delayed messages. */
     void want() {
         readInVain = 0;
         if (reader != null && ticket != NO_TICKET) {
@@ -62,7 +64,7 @@ final class ReadAheadGate {
         }
     }
 
-    /** The dispatcher had to read a delayed message by itself. */
+    /** Notes a delayed message read by the dispatcher itself. */
     void onReadInVain() {
         if (++readInVain >= enoughInVain) {
             want();
@@ -83,20 +85,23 @@ final class ReadAheadGate {
         return held != NO_TICKET && held == ticket;
     }
 
-    /** A pass has dealt with everything before {@code next}; up to {@code lastLeft} it has left something to the dispatcher. */
+    /**
+     * Notes that a pass has handled everything before {@code next}; up to {@code lastLeft} it has left something to the
+     * dispatcher.
+     */
     void advance(Position next, Position lastLeft, long nowMs) {
         advance = new Advance(next, lastLeft, nowMs);
     }
 
-    /** No pass is running any more. */
+    /** Ends the pass. */
     void end() {
         advance = null;
     }
 
     /**
-     * True if the dispatcher should not read now: it would read in vain what a pass is about to add. Its read skips all
-     * contained positions, however many, and continues behind them, entry by entry. So it waits even when far behind the pass,
-     * if the pass left nothing to it before that point.
+     * True if the dispatcher should not read now: it would read in vain the entries that a pass is about to add. Its read
+     * skips all contained positions, however many, and continues behind them, entry by entry. So it waits even when far
+     * behind the pass, if the pass left nothing to it before that point.
      */
     boolean isAwaited(long nowMs) {
         Advance last = advance;

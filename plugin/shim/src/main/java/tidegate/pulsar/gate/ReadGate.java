@@ -7,11 +7,11 @@ import tidegate.pulsar.position.TrackedPositions;
 import tidegate.pulsar.timing.Wait;
 
 /**
- * Decides when a tracker's dispatcher may read: not while the daemon is about to say what it holds, not where a pass ahead will
- * soon be, and not while too much of the broker's waits for the daemon.
+ * Decides when a tracker's dispatcher may read: not while the daemon is about to answer OPEN, not where a pass ahead will
+ * soon be, and not while too many of the broker's entries wait for the daemon.
  *
- * <p>Invariants, walked by {@link #check}: this tracker's part of the broker's budget is part of what waits there, and nothing
- * once the tracker has returned it. Guarded by the tracker's lock, except {@link #isPaused} and {@link #isAwaiting}.
+ * <p>Invariants, walked by {@link #check}: this tracker's part of the broker's budget is part of what waits there, and
+ * nothing once the tracker has returned it. Guarded by the tracker's lock, except {@link #isPaused} and {@link #isAwaiting}.
  */
 final class ReadGate {
     private static final Logger LOG = LoggerFactory.getLogger(ReadGate.class);
@@ -51,16 +51,16 @@ final class ReadGate {
         sinceCreated.begin(nowMs);
     }
 
-    // ---- what is awaited ------------------------------------------------------------------------------------------
+    // ---- waits ------------------------------------------------------------------------------------------------------
 
-    /** True if the tracker has been there for that long. */
+    /** True if the tracker is older than that. */
     boolean isOlderThan(long waitMs, long nowMs) {
         return sinceCreated.isOver(nowMs, waitMs);
     }
 
     /**
-     * True if the daemon is being asked what it holds, or will be as soon as the subscription is claimed, and will soon answer.
-     * Until then every read may be of held entries, so there is none; but nobody waits for long.
+     * True if the daemon's answer is near: asked for, or as soon as the subscription is claimed. Until then every read may be
+     * of held entries, so there is none; but nobody waits for long.
      */
     private boolean isAnswerNear(long nowMs) {
         boolean asking = !positions.isDecided() && (stream.isOpening() || !claim.isOwned() || !overrides.isReady());
@@ -68,8 +68,8 @@ final class ReadGate {
     }
 
     /**
-     * True if a read must wait until the daemon has answered, or a pass ahead has got on; {@code hasDue} tells if there is
-     * something to deliver meanwhile. Dispatcher's lock held.
+     * True if a read must wait for the daemon's answer, or for a pass ahead; {@code hasDue} tells if there is something to
+     * deliver meanwhile. Dispatcher's lock held.
      */
     boolean awaits(boolean hasDue, long nowMs) {
         if ((isAnswerNear(nowMs) || readAhead.isAwaited(nowMs) && !hasDue) && context.redeliveries() == 0) {
@@ -84,7 +84,7 @@ final class ReadGate {
         return awaiting && !isAnswerNear(nowMs) && !readAhead.isAwaited(nowMs) && goOn();
     }
 
-    /** True if a read was postponed; from now on none is. */
+    /** Ends the postponement of a read; true if one was postponed. */
     boolean goOn() {
         boolean was = awaiting;
         awaiting = false;
@@ -96,8 +96,7 @@ final class ReadGate {
     }
 
     /**
-     * True if the dispatcher is to read the entries that nobody holds any more: unless a pass ahead gets on with it, or too much
-     * waits.
+     * True if the dispatcher may read the entries without a holder: unless a pass ahead gets on with them, or too much waits.
      */
     boolean mayAsk(long nowMs) {
         return sought.size() > 0 && positions.isDecided() && hasRoom() && !readAhead.isAwaited(nowMs);
@@ -148,14 +147,14 @@ final class ReadGate {
         return paused;
     }
 
-    /** Puts on the budget the entries that wait for the daemon, or for its answer. */
+    /** Puts the entries that wait for the daemon, or for its answer, on the budget. */
     void account() {
         put(over ? 0 : outbox.pendingEntries() + positions.undecided());
     }
 
     /**
-     * The tracker is forgotten, or another one tells the rest of its changes. A closed dispatcher, or a daemon's last word, may
-     * still reach it: nothing of that waits, and nobody would take it off the budget again.
+     * Takes the tracker off the budget: it is forgotten, or another one tells the rest of its changes. A closed dispatcher,
+     * or a daemon's last word, may still reach it: nothing of that waits, and nobody would take it off again.
      */
     void giveBack() {
         over = true;

@@ -4,11 +4,11 @@ import java.util.HashMap;
 import java.util.Map;
 
 /**
- * The times of late, rounded up to levels: equal times are rounded alike. The chunks of a message have one time, and the broker
+ * Recent times, rounded up to levels: equal times are rounded alike. The chunks of a message have one time, and the broker
  * reads them one after the other: a client drops a chunk that comes before the first one.
  *
- * <p>It forgets a time that nobody has asked for since the generation before the last: a generation ends after {@link #ROUNDS}
- * looks at the policy, or with {@link #MAX} times. So a subscription that is not read costs no memory.
+ * <p>A time that nobody has asked for since the generation before the last is forgotten: a generation ends after
+ * {@link #ROUNDS} looks at the policy, or with {@link #MAX} times. So an unread subscription costs no memory.
  *
  * <p>Invariant: a rounded time is never before the message's own.
  */
@@ -30,7 +30,7 @@ final class RoundedTimes {
         return policy;
     }
 
-    /** The policy at a look. */
+    /** Follows the policy of a look. */
     void follow(DelayPolicy next) {
         if (!next.levelsMs().equals(policy.levelsMs())) {
             endGeneration();
@@ -47,7 +47,7 @@ final class RoundedTimes {
         rounded = new HashMap<>();
     }
 
-    /** The time at which a message may leave whose own time is {@code ownMs}. */
+    /** The time at which a message of that own time may leave. */
     long of(long ownMs, long nowMs) {
         if (ownMs <= nowMs) {
             return ownMs;
@@ -64,7 +64,7 @@ final class RoundedTimes {
         return known;
     }
 
-    /** How many times are known. */
+    /** The number of known times. */
     int size() {
         return rounded.size() + before.size();
     }

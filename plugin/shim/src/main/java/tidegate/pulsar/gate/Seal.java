@@ -7,32 +7,37 @@ import java.util.random.RandomGenerator;
  * The mark that shows a reset of the cursor: a random number, the generation, in the properties that Pulsar persists together
  * with the cursor's mark-delete position and its individual acknowledgements.
  *
- * <p>Acknowledging keeps it, loading the topic again brings it back with the acknowledgements it was stored with, and every reset
- * removes it in the same step that clears them. So an acknowledgement seen under a seal is true as long as that seal is there,
+ * <p>Acknowledging keeps the seal, loading the topic brings it back with the acknowledgements it was stored with, and every
+ * reset removes it in the step that clears them. So an acknowledgement seen under a seal is true while that seal is there,
  * whoever owned the topic meanwhile. Why not a counter: docs/decisions/acknowledgement-seal.md.
  *
- * <p>Skipping and other moves forward remove it, too, and take nothing back. A consumer tells them apart: a reset disconnects
- * all consumers before it touches the cursor. A consumer that stays connected from the last look with the former seal until the
- * first with the next excludes a reset in between: acknowledgements seen under the former seal hold under the next.
+ * <p>Skipping and other moves forward remove the seal, too, and take nothing back. A consumer tells the two apart: a reset
+ * disconnects all consumers before it touches the cursor. A consumer connected from the last look with the former seal until
+ * the first with the next excludes a reset in between: acknowledgements seen under the former seal hold under the next.
+ *
+ * <p>Example: the seal is 17, a look finds 5:3 deleted, the seal is still 17: the acknowledgement counts. Later the seal is
+ * gone and no consumer stayed: 5:3 is doubtful, a new seal is put, and the next look decides.
  *
  * <p>To use it: read {@link #generation}, look at the cursor, then ask {@link #stood}. The look counts only if that says yes.
  * Any thread may ask {@link #generation}, {@link #isIntact} and {@link #stood}; the tracker's lock guards the rest.
  */
 public final class Seal {
-    /** No seal: nothing learned under it is ever believed. */
+    /** No seal: nothing learned under it counts. */
     public static final long NONE = 0;
 
     private final TrackerContext context;
     private final RandomGenerator random;
     private volatile long generation;
-    /** A seal that is ignored though the cursor may have it: it was put amid a seek, or its acknowledgements are in doubt. */
+    /** An ignored seal, though the cursor may have it: it was put amid a seek, or its acknowledgements are in doubt. */
     private volatile long voided = NONE;
     private boolean refused;
-    /** The consumers that were connected before the cursor was last seen with the seal. */
+    /** The consumers connected before the cursor was last seen with the seal. */
     private List<?> witnesses = List.of();
-    /** The seal in use when the tracker was made, until the daemon has said what it knows under it; else {@link #NONE}. */
+    /**
+     * The seal in use when the tracker was made, until the daemon has said what it knows under that seal; else {@link #NONE}.
+     */
     private long unheard;
-    /** The seal of the last OPEN while what was seen under it holds under the present one; else {@link #NONE}. */
+    /** The seal of the last OPEN while acknowledgements seen under it hold under the present one; else {@link #NONE}. */
     private long told = NONE;
 
     /** A number for a new seal, different from any before. */
@@ -44,7 +49,7 @@ public final class Seal {
         return number;
     }
 
-    /** Takes the seal that the cursor has, or puts one there. */
+    /** Takes the cursor's seal, or puts one there. */
     Seal(TrackerContext context, RandomGenerator random) {
         this.context = context;
         this.random = random;
@@ -61,7 +66,7 @@ public final class Seal {
         return generation;
     }
 
-    /** True if the cursor still has it. */
+    /** True if the cursor still has the seal. */
     boolean isIntact() {
         long there = context.seal();
         return there == generation || generation == NONE && there == voided;
@@ -72,7 +77,7 @@ public final class Seal {
         return generation == NONE && !refused && context.maySeal();
     }
 
-    /** True if a look at the cursor still holds: one made before this call and after reading {@code then} as the generation. */
+    /** True if a look at the cursor still holds: made before this call and after reading {@code then} as the generation. */
     boolean stood(long then) {
         return then == generation && isIntact();
     }
@@ -89,7 +94,7 @@ public final class Seal {
 
     /**
      * The seal to tell in OPEN. A daemon that hears of another forgets the acknowledgements that it knows, so it hears of the
-     * former one until it has said which these are.
+     * former one until it has named these.
      */
     long tell() {
         watch();
@@ -102,19 +107,20 @@ public final class Seal {
         return told != NONE && generation != NONE;
     }
 
-    /** True if the daemon is to hear of another seal than OPEN told. */
+    /** True if the daemon must hear of another seal than OPEN's. */
     boolean isOutdated() {
         return told != generation;
     }
 
-    /** The daemon has said what it knows. */
+    /** Notes that the daemon has said what it knows. */
     void heard() {
         unheard = NONE;
     }
 
     /**
-     * Another tracker of the same broker follows before the daemon has said it: now this one is to ask for that. Not if anybody
-     * has owned the subscription in between: the daemon may have heard of the present seal then, and would forget what it knows.
+     * Follows another tracker of the same broker that has no answer yet: this one must now ask under that seal. Not if
+     * anybody owned the subscription in between: the daemon may have heard of the present seal then, and would forget what it
+     * knows.
      */
     void adopt(Seal former) {
         if (former.generation == generation && former.unheard != NONE && unheard != NONE) {
@@ -153,12 +159,12 @@ public final class Seal {
     }
 
     /**
-     * Takes the seal that {@code StoredSeals} has put into the cursor since, or puts a new one there; acknowledgements learned
-     * under the former are doubtful from now on.
+     * Takes the seal that {@code StoredSeals} has put into the cursor since, or puts a new one there; acknowledgements
+     * learned under the former are doubtful from now on.
      *
      * <p>None is put without consumers, before and after: a seek disconnects them first, then takes the seal, and clears the
-     * acknowledgements only when its record is written. A seal put between the two would be stored with the seek's position if
-     * the topic is unloaded just then, and vouch for acknowledgements from before the seek.
+     * acknowledgements only when its record is written. If the topic is unloaded just then, a seal put between the two would
+     * be stored with the seek's position, and vouch for acknowledgements from before the seek.
      */
     void renew() {
         if (generation != NONE) {

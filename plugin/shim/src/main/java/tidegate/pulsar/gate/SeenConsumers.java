@@ -3,7 +3,7 @@ package tidegate.pulsar.gate;
 import java.util.List;
 
 /**
- * Tells which consumers have gone between two looks at them.
+ * The consumers that have gone between two looks.
  *
  * <p>By identity, not {@code equals}: a consumer that reconnects over the same connection equals its former self. Not
  * thread-safe.
@@ -11,23 +11,23 @@ import java.util.List;
 public final class SeenConsumers {
     /** The fate of the consumers of the look before. */
     public enum Change {
-        /** All of them are there. */
+        /** All are there. */
         NONE,
         /** Some have gone: their messages are delivered again. */
         SOME_GONE,
-        /** There were some, there are some now, and none of the former ones is among them. */
+        /** There were some, there are some now, and none of the former ones. */
         REPLACED
     }
 
     /** The consumers of the last look that showed any. */
     private Object[] seen;
 
-    /** Begins with those that are there now. */
+    /** Begins with the present consumers. */
     public SeenConsumers(List<?> consumers) {
         seen = consumers.toArray();
     }
 
-    /** Looks at those that are there now. */
+    /** Looks at the present consumers. */
     public Change look(List<?> consumers) {
         if (isUnchanged(consumers)) {
             return Change.NONE;

@@ -14,16 +14,16 @@ import tidegate.pulsar.wire.PositionBitmaps;
 /**
  * Deletes settling positions in the cursor, a chunk at a time.
  *
- * <p>The cursor's answer is only noted where it comes: that may be under the cursor's own lock, or within the call. The
- * consequences follow before the next chunk. Invariant, walked by {@link #check}: at most one chunk is under way, and its size is
- * within the limit. It takes the tracker's lock itself.
+ * <p>The cursor's answer is only noted on arrival, which may be under the cursor's own lock, or within the call. The
+ * consequences follow before the next chunk. Invariant, walked by {@link #check}: at most one chunk is under way, and its
+ * size is within the limit. Takes the tracker's lock itself.
  */
 final class SettlingDeletes {
     private static final Logger LOG = LoggerFactory.getLogger(SettlingDeletes.class);
     private static final int CHUNK_MAX = 10_000;
     private static final long RETRY_MS = 1000;
 
-    /** A chunk that is being deleted under one seal. */
+    /** A chunk being deleted under one seal. */
     private static final class Chunk {
         private final List<Position> targets = new ArrayList<>();
         private final long generation;
@@ -91,7 +91,7 @@ final class SettlingDeletes {
         return chunk;
     }
 
-    /** The cursor was reset: its answer no longer counts. */
+    /** Abandons the chunk after a reset of the cursor: its answer no longer counts. */
     void abandon() {
         synchronized (lock) {
             underWay = null;
@@ -109,7 +109,7 @@ final class SettlingDeletes {
         boolean sealed = seal.stood(underWay.generation);
         underWay = null;
         if (!sealed) {
-            // Perhaps the cursor has left out everything: its deletions will show when the new seal is there.
+            // The cursor may have left out everything: its deletions will show under the new seal.
             return true;
         }
         if (done) {
@@ -118,7 +118,7 @@ final class SettlingDeletes {
             return true;
         }
         if (context.isClosed()) {
-            // The next owner has them deleted.
+            // The next owner deletes them.
             return true;
         }
         sinceRefused.begin(nowMs);
@@ -126,7 +126,7 @@ final class SettlingDeletes {
             return true;
         }
         if (targets.size() > 1) {
-            // One that the cursor refuses must not keep the others.
+            // A refused position must not keep the others.
             chunkMax = Math.max(1, targets.size() / 2);
         } else {
             LOG.warn("[{}] {} cannot be acknowledged again: it may be delivered twice", context.name(), targets.get(0));
@@ -135,7 +135,7 @@ final class SettlingDeletes {
         return true;
     }
 
-    /** The cursor refuses the deletion, so the position is delivered again. */
+    /** Gives up a position that the cursor refuses to delete: it is delivered again. */
     @GuardedBy("lock")
     private void giveUp(Position position) {
         positions.unreport(position.ledgerId(), position.entryId());
@@ -146,8 +146,8 @@ final class SettlingDeletes {
     }
 
     /**
-     * A cursor that could not write its record has the positions as deleted all the same, and writes them with a later record; a
-     * crash before that finds them with the daemon. True if it has all of them as deleted.
+     * Settles the positions deleted in the cursor; true if all are. A cursor that could not write its record has them as
+     * deleted all the same, and writes them with a later record; after a crash before that, the daemon still has them.
      */
     @GuardedBy("lock")
     private boolean settleDeleted(List<Position> targets) {

@@ -18,10 +18,9 @@ import tidegate.pulsar.wire.Records;
 /**
  * The handler of a tracker's stream: tells the daemon about the tracker and acts on the daemon's frames, one method for each.
  *
- * <p>Rule kept here: skip only positions that the index surely holds. The dispatcher skips the positions that HELD names, and
- * reads again any that it skipped before and HELD does not name. An acknowledgement from the daemon counts only under the seal
- * that OPEN had. Called by the link's thread, without any lock; takes the tracker's lock, but not while asking the cursor about
- * many positions.
+ * <p>Rule kept here: skip only positions that the index surely holds. The dispatcher skips the positions in HELD, and reads
+ * again any that it skipped before and HELD lacks. An acknowledgement from the daemon counts only under OPEN's seal. Called
+ * by the link's thread, without any lock; takes the tracker's lock, but not while asking the cursor about many positions.
  */
 public final class StreamHandler {
     private final Object lock;
@@ -92,7 +91,7 @@ public final class StreamHandler {
         overrideLog.connect(moving::stored, this::onOverridesRead);
     }
 
-    // ---- telling --------------------------------------------------------------------------------------------------
+    // ---- frames to the daemon ---------------------------------------------------------------------------------------
 
     /** The OPEN that (re)starts the stream, or null if the stream must stay closed for now. {@code version}: the daemon's. */
     public Frame.Open open(int version) {
@@ -140,8 +139,8 @@ public final class StreamHandler {
     }
 
     /**
-     * The daemon has got entries from elsewhere, as from a rebuild, since it answered OPEN: nobody needs to read them. News
-     * that the daemon had not heard when it said so still counts; the cursor decides about acknowledged positions.
+     * Takes entries that the daemon got from elsewhere since its answer to OPEN, as from a rebuild: nobody needs to read
+     * them. News unknown to the daemon then still counts; the cursor decides about acknowledged positions.
      */
     @GuardedBy("lock")
     private void onHeldSince(PositionBitmaps held) {
@@ -160,7 +159,7 @@ public final class StreamHandler {
         PositionSet undone = answer.undoneIn(context);
         PositionSet notHeld;
         synchronized (lock) {
-            // Once more, as the watch and the dispatcher went on meanwhile.
+            // Once more: the watch and the dispatcher went on meanwhile.
             answer.correct();
             Position markDelete = context.markDelete();
             answer.discardUpTo(markDelete);
@@ -188,9 +187,8 @@ public final class StreamHandler {
     }
 
     /**
-     * Decides which of the acknowledgements that the daemon knows still hold. {@code undone} are those of them that the cursor
-     * does not have as deleted: a crash made the cursor forget them, or, if this tracker has seen one deleted, a reset took it
-     * back.
+     * Decides which of the daemon's acknowledgements still hold. The cursor lacks {@code undone}: a crash made it forget
+     * them, or, if this tracker has seen one deleted, a reset took it back.
      */
     @GuardedBy("lock")
     private void believe(HeldAnswer answer, PositionSet undone) {
@@ -213,7 +211,7 @@ public final class StreamHandler {
         seal.heard();
     }
 
-    // ---- what comes later -----------------------------------------------------------------------------------------
+    // ---- later frames -----------------------------------------------------------------------------------------------
 
     public void onDue(Frame.Due due) {
         Records records = due.records();
@@ -228,7 +226,7 @@ public final class StreamHandler {
             if (!stream.isOpen() || lifecycle.isFinished()) {
                 return;
             }
-            // If unsure, the entry is handed out when due, and Pulsar leaves deleted ones out.
+            // If unsure, the entry is handed out when due, and Pulsar omits deleted ones.
             boolean sure = seal.stood(then);
             PositionBitmaps acknowledged = new PositionBitmaps();
             for (int i = 0; i < deleted.length; i++) {
@@ -248,7 +246,7 @@ public final class StreamHandler {
         act(isDue, signal);
     }
 
-    /** Acts on what was decided with the lock held. Called without it. */
+    /** Acts on decisions made with the lock held. Called without it. */
     private void act(boolean isDue, boolean signal) {
         if (isDue) {
             context.readMore();
@@ -281,8 +279,8 @@ public final class StreamHandler {
     }
 
     /**
-     * Cancels messages, or tells their state. ACK has the cancelled ones, too. The answer comes once the cursor's record agrees
-     * with it, on any thread.
+     * Cancels messages, or tells their state. ACK has the cancelled ones, too. The answer comes on any thread, once the
+     * cursor's record agrees with it.
      */
     public CompletableFuture<Frame.Cancelled> onCancel(Frame.Cancel cancel) {
         Inquiry.Look look = Inquiry.look(context, seal, cancel.positions());
@@ -309,8 +307,8 @@ public final class StreamHandler {
     }
 
     /**
-     * Moves messages to other times, or tells their state. MOVE has the new times, too. The answer comes when they are stored,
-     * on any thread.
+     * Moves messages to other times, or tells their state. MOVE has the new times, too. The answer comes on any thread, once
+     * they are stored.
      */
     public CompletableFuture<Frame.Rescheduled> onReschedule(Frame.Reschedule reschedule) {
         Inquiry.Look look = Inquiry.look(context, seal, Moves.asked(reschedule));
@@ -342,7 +340,7 @@ public final class StreamHandler {
         act(isDue, signal);
     }
 
-    /** The overrides of former owners are known: the daemon may be asked, and messages may leave. */
+    /** Goes on once the overrides of former owners are known: the daemon may be asked, and messages may leave. */
     private void onOverridesRead() {
         synchronized (lock) {
             if (stream.isOpen()) {
@@ -368,7 +366,7 @@ public final class StreamHandler {
 
     // ---- the stream's end -----------------------------------------------------------------------------------------
 
-    /** The daemon gave the stream up (disk full, stale epoch, …): like a lost connection, for this stream alone. */
+    /** Handles a stream given up by the daemon (disk full, stale epoch, …): like a lost connection, for this stream alone. */
     public void onStreamError(int code, String message) {
         synchronized (lock) {
             stream.refused(code, message, clock.millis());
@@ -379,7 +377,7 @@ public final class StreamHandler {
         onDisconnected();
     }
 
-    /** The daemon has closed the stream, on request. */
+    /** Handles a stream closed by the daemon, on request. */
     public void onClosed() {
         synchronized (lock) {
             stream.closed(lifecycle.isFinished());
@@ -387,7 +385,7 @@ public final class StreamHandler {
         lifecycle.noticeClosed();
     }
 
-    /** The connection is gone. This broker gates all known entries that are not durable until the daemon is back. */
+    /** Handles a lost connection: this broker gates all known entries that are not durable until the daemon is back. */
     public void onDisconnected() {
         CompletableFuture<Void> cleared;
         synchronized (lock) {

@@ -4,30 +4,32 @@ import tidegate.pulsar.position.NearTier;
 import tidegate.pulsar.timing.Wait;
 
 /**
- * Notices when the dispatcher passes over entries that wait for it: due ones that may leave, or ones to be redelivered.
+ * Notices when the dispatcher passes over waiting entries: due ones that may leave, or ones to be redelivered.
  *
  * <p>A round of the dispatcher is one call of its readMoreEntries. A round asks the tracker for due entries, and their replay
  * begins the next round. Pulsar breaks this chain: after a replay that no consumer could take, a Key_Shared dispatcher looks
- * ahead, so its next round asks nothing and reads normally. At the topic's end that read waits, and all due entries wait with it
- * (apache/pulsar#26236). So after a round that has not asked, the tracker wakes the dispatcher while a consumer may take
+ * ahead, so its next round asks nothing and reads normally. At the topic's end that read waits, and all due entries wait with
+ * it (apache/pulsar#26236). So after a round that has not asked, the tracker wakes the dispatcher while a consumer may take
  * something.
  *
- * <p>Example: 40 are due, the first 10 for a consumer without permits. Round 1 asks and replays these 10; round 2 looks ahead; 5
- * ms later the tracker begins round 3, which asks for the next 10.
+ * <p>Example: 40 are due, the first 10 for a consumer without permits. Round 1 asks and replays these 10; round 2 looks
+ * ahead; 5 ms later the tracker begins round 3, which asks for the next 10.
  *
- * <p>At the topic's end a wake-up that is lost would leave everything until the next message. So the tracker looks after each
- * wake-up too, and once a second at what waits all the same.
+ * <p>At the topic's end a lost wake-up would leave everything until the next message. So the tracker looks after each wake-up
+ * too, and once a second at anything that still waits.
  *
- * <p>A wake-up that moves nothing doubles the pause, so a consumer that never takes anything costs twelve rounds, then one in 10
- * s; an entry that leaves makes it short again. The pause also grows with the number of redeliveries: each round of Pulsar
- * walks over all of them.
+ * <p>A wake-up that moves nothing doubles the pause, so a consumer that never takes anything costs twelve rounds, then one in
+ * 10 s; an entry that leaves makes the pause short again. The pause also grows with the number of redeliveries: each round of
+ * Pulsar walks over all of them.
  *
  * <p>Guarded by the tracker's lock.
  */
 final class StuckDetector {
     static final long FIRST_PAUSE_MS = 5;
     static final long MAX_PAUSE_MS = 10_000;
-    /** After a round that has asked: its replay begins the next round, unless a consumer's connection takes nothing any more. */
+    /**
+     * After a round that has asked: its replay begins the next round, unless a consumer's connection takes nothing any more.
+     */
     static final long ASKED_PAUSE_MS = 1000;
     /** Pulsar walks over this many redeliveries in less than a tenth of a millisecond. */
     private static final long REDELIVERIES_A_MS = 1000;
@@ -37,7 +39,7 @@ final class StuckDetector {
     private final Wait sinceRound = new Wait();
     private long lookMs = NearTier.NONE;
     private long pauseMs = FIRST_PAUSE_MS;
-    /** How often the last round has asked for due entries. */
+    /** Number of the last round's questions for due entries. */
     private int asks = 1;
     /** True if the last round replays the entries that it was given. */
     private boolean asked = true;
@@ -50,7 +52,7 @@ final class StuckDetector {
         this.pacer = pacer;
     }
 
-    /** When to {@link #look} next, in ms; {@link NearTier#NONE} if nothing waits. */
+    /** The time of the next {@link #look} in ms; {@link NearTier#NONE} if nothing waits. */
     long lookMs() {
         return lookMs;
     }
@@ -60,7 +62,7 @@ final class StuckDetector {
         return lookMs <= nowMs || lookMs != NearTier.NONE && lookMs - nowMs > MAX_PAUSE_MS;
     }
 
-    /** The dispatcher begins a round. */
+    /** Begins a round of the dispatcher. */
     void begin(long nowMs) {
         asks = 0;
         asked = false;
@@ -68,15 +70,15 @@ final class StuckDetector {
         lookSoon(nowMs);
     }
 
-    /** The round asks for due entries. */
+    /** Notes that the round asks for due entries. */
     void ask() {
         asks++;
         asked = true;
     }
 
     /**
-     * Something is handed out. A classic dispatcher asks once more right before it reads normally, and does not replay the
-     * entries that it gets then.
+     * Notes a hand-out. A classic dispatcher asks once more right before it reads normally, and does not replay the entries
+     * that it gets then.
      */
     void move(long nowMs) {
         moved = true;
@@ -87,13 +89,13 @@ final class StuckDetector {
         }
     }
 
-    /** The dispatcher is being woken: if no round follows, it is woken again. */
+    /** Expects a round after a wake-up: without one, the dispatcher is woken again. */
     void expectRound(long nowMs) {
         asked = false;
         lookSoon(nowMs);
     }
 
-    /** Entries that wait get a look where none is to come: whatever was lost, they do not wait for the next message. */
+    /** Plans a look at waiting entries if none is planned: whatever was lost, they do not wait for the next message. */
     void remind(long nowMs) {
         if (lookMs == NearTier.NONE) {
             asked = false;
@@ -101,7 +103,7 @@ final class StuckDetector {
         }
     }
 
-    /** Other consumers may take something now: no round has asked for them. */
+    /** Notes other consumers, who may take something now: no round has asked for them. */
     void change(long nowMs) {
         asked = false;
         pauseMs = FIRST_PAUSE_MS;
@@ -114,7 +116,7 @@ final class StuckDetector {
         }
     }
 
-    /** True if the dispatcher is to be woken, once {@link #isLookOver}. */
+    /** True if the dispatcher must be woken, once {@link #isLookOver}. */
     boolean look(long nowMs) {
         if (!waits(nowMs)) {
             lookMs = NearTier.NONE;

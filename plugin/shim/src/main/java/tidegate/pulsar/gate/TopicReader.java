@@ -11,43 +11,43 @@ import tidegate.pulsar.wire.Position;
 public interface TopicReader {
     /** Entries as one read brought them, in order and without a gap. Must be closed. */
     interface Batch extends AutoCloseable {
-        /** How many entries it has, delayed or not; 0 if there was nothing to read yet. */
+        /** The number of entries, delayed or not; 0 if there was nothing to read yet. */
         int size();
 
-        /** How many bytes they take as stored. */
+        /** Their stored size in bytes. */
         long sizeBytes();
 
-        /** Shows the entries that the dispatcher would certainly only track. */
+        /** Visits the entries that the dispatcher would certainly only track. */
         void forEachDelayed(Outbox.EntryVisitor visitor);
 
         @Override
         void close();
     }
 
-    /** True if there are consumers and others than the dispatcher may decide now about entries of this topic. */
+    /** True if there are consumers, and others than the dispatcher may now decide about entries of this topic. */
     boolean isAllowed();
 
-    /** Where the dispatcher reads next. */
+    /** The position that the dispatcher reads next. */
     Position readPosition();
 
-    /** How many entries the dispatcher has before it; held and acknowledged ones count. */
+    /** The number of entries before the dispatcher; held and acknowledged ones count. */
     long unreadEntries();
 
-    /** About how many entries are not acknowledged; held ones, and those that consumers have, count. */
+    /** About the number of unacknowledged entries; held ones, and those with consumers, count. */
     long unacknowledgedEntries();
 
     /** The last position that the dispatcher may read at present. */
     Position lastReadable();
 
-    /** The first ledger of the topic with that id or a greater one; null if there is none. */
+    /** The first ledger of the topic with that id or a greater one; null without one. */
     Long ledgerFrom(long ledgerId);
 
-    /** The last entry of the ledger that can be read now, -1 if it is empty or not here; fails if that cannot be told. */
+    /** The last entry of the ledger that can be read now, -1 if it is empty or not here; fails if that is unknown. */
     CompletableFuture<Long> lastEntry(long ledgerId);
 
-    /** Reads entries of the ledger from that one on: one at least, {@code maxEntries} at most. */
+    /** Reads entries of the ledger from that one on: at least one, at most {@code maxEntries}. */
     CompletableFuture<Batch> read(long ledgerId, long firstEntryId, int maxEntries);
 
-    /** Closes what was opened; the reader may be used again. */
+    /** Closes everything open; the reader may be used again. */
     void close();
 }

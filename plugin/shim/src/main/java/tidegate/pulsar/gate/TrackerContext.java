@@ -23,7 +23,7 @@ public interface TrackerContext {
         LATER_CHUNK("it is a later chunk of a message"),
         /** It can be read, and is such a chunk, whose first one is acknowledged: no consumer can put the message together. */
         LONE_CHUNK("it is a later chunk of a message, and the first one is acknowledged"),
-        /** Perhaps later: a server is away, or has too much to do. */
+        /** Perhaps later: a server is away, or overloaded. */
         NOT_NOW("not now"),
         ENTRY_LOST("no bookie has it"),
         LEDGER_LOST("its ledger does not exist any more"),
@@ -53,64 +53,64 @@ public interface TrackerContext {
     boolean isDeleted(long ledgerId, long entryId);
 
     /**
-     * How many positions the cursor has counted as deleted, up to a constant: the number changes with each deletion. A cursor
-     * that does not count always returns the same.
+     * The number of deletions that the cursor has counted, up to a constant: it changes with each deletion. A cursor that
+     * does not count returns a constant.
      */
     default long deletions() {
         return 0;
     }
 
     /**
-     * A copy of the entries that the cursor has as deleted beyond its mark-delete position, for each ledger that has some, as the
-     * words of a {@link java.util.BitSet}. It holds the cursor's lock while copying. It is empty for a cursor that cannot tell.
+     * A copy of the entries deleted beyond the cursor's mark-delete position, for each ledger with any, as the words of a
+     * {@link java.util.BitSet}. Holds the cursor's lock while copying. Empty for a cursor that cannot tell.
      */
     default Map<Long, long[]> deletedEntries() {
         return Map.of();
     }
 
-    /** How many of {@link #deletedEntries} the cursor stores. */
+    /** The number of {@link #deletedEntries} that the cursor stores. */
     default RangeLimit rangeLimit() {
         return RangeLimit.UNKNOWN;
     }
 
-    /** Everything up to and including it is deleted, as far as this broker knows. */
+    /** The position up to which everything is deleted, as far as this broker knows. */
     Position markDelete();
 
-    /** The mark-delete position that survives a crash; never beyond {@link #markDelete}, and nowhere if it is not known. */
+    /** The mark-delete position that survives a crash; never beyond {@link #markDelete}, and nowhere if unknown. */
     Position persistedMarkDelete();
 
-    /** The topic's last position: nothing behind it was ever read by anybody. -1:-1 if it is not known. */
+    /** The topic's last position: nobody has ever read beyond it. -1:-1 if unknown. */
     Position lastConfirmed();
 
-    /** The last seal put with {@link #putSeal}, unless a reset of the cursor has removed it since: then {@link Seal#NONE}. */
+    /** The last seal put with {@link #putSeal}; {@link Seal#NONE} if a reset of the cursor has removed it since. */
     long seal();
 
     /** True if the cursor's acknowledgements are from now on always stored with a seal, except in a reset's record. */
     boolean storesSealed();
 
     /**
-     * Puts a number among the properties that the cursor persists with its mark-delete position; false if the cursor takes none.
-     * It is persisted when the cursor is next.
+     * Puts a number among the properties that the cursor persists with its mark-delete position; false if the cursor takes
+     * none. It is persisted with the cursor's next record.
      */
     boolean putSeal(long seal);
 
     /** True if the topic has such a message, acknowledged or not; messages of a trimmed ledger are gone. */
     boolean exists(long ledgerId, long entryId);
 
-    /** The subscription's ownership as this broker last read or wrote it; null if there is none. */
+    /** The subscription's ownership as this broker last read or wrote it; null without one. */
     Ownership ownership();
 
     /** The outcome of a write of the cursor's metadata. */
     enum Written {
         DONE,
-        /** They have another version than this broker knows. */
+        /** The metadata have another version than this broker knows. */
         CONFLICT,
-        /** It was not tried: the last consumer has just gone, see {@link #mayPutOwnership}. */
+        /** Not tried: the last consumer has just gone, see {@link #mayPutOwnership}. */
         UNATTENDED,
         FAILED
     }
 
-    /** True if the ownership can be written now: of a cursor that has never been stored, only while a consumer is connected. */
+    /** True if the ownership can be written now: for a cursor never stored, only while a consumer is connected. */
     default boolean mayPutOwnership() {
         return true;
     }
@@ -121,28 +121,28 @@ public interface TrackerContext {
      */
     void putOwnership(Ownership next, Consumer<Written> done);
 
-    /** The rules for the subscription's delayed messages that its topic and namespace have. Called with any lock held. */
+    /** The rules of topic and namespace for the subscription's delayed messages. Called with any lock held. */
     default DelayPolicy policy() {
         return DelayPolicy.NONE;
     }
 
-    /** The pace of release that the cursor's record has. */
+    /** The pace of release in the cursor's record. */
     default ReleasePace pace() {
         return ReleasePace.NONE;
     }
 
     /**
-     * Writes the pace into the cursor's metadata, as {@link #putOwnership}. Returns at once; {@code done} is called on any thread,
-     * within this call perhaps.
+     * Writes the pace into the cursor's metadata, as {@link #putOwnership}. Returns at once; {@code done} is called on any
+     * thread, perhaps within this call.
      */
     void putPace(ReleasePace next, Consumer<Written> done);
 
     /**
-     * Closes the topic here, so that it is loaded anew with the current metadata of its cursor. Returns at once. It may be
-     * refused, as it disturbs the topic's clients.
+     * Closes the topic here, so that it is loaded anew with the current metadata of its cursor. Returns at once. May be
+     * refused, because it disturbs the topic's clients.
      */
     default void reopenTopic() {
-        // A subscription that has no dispatcher disturbs nobody.
+        // A subscription without a dispatcher disturbs nobody.
     }
 
     /** The index log of the subscription. */
@@ -150,12 +150,12 @@ public interface TrackerContext {
         return LogHome.NONE;
     }
 
-    /** Where overrides of the subscription are stored. */
+    /** The home of the subscription's overrides. */
     default OverrideHome overrides() {
         return OverrideHome.NONE;
     }
 
-    /** True if the subscription outlives its consumers; otherwise it goes with the last of them, and nobody says so. */
+    /** True if the subscription outlives its consumers; otherwise it silently goes with the last of them. */
     default boolean isDurable() {
         return true;
     }
@@ -164,8 +164,9 @@ public interface TrackerContext {
     boolean isClosed();
 
     /**
-     * Tells how the consumers have changed since the last call. Pulsar delivers again all that a gone consumer held. If all were
-     * replaced, it has forgotten what it had handed to them and has rewound its cursor. Called with the dispatcher's lock held.
+     * The change of the consumers since the last call. Pulsar delivers again everything that a gone consumer held. If all
+     * were replaced, it has forgotten its hand-outs to them and has rewound its cursor. Called with the dispatcher's lock
+     * held.
      */
     SeenConsumers.Change lookAtConsumers();
 
@@ -176,14 +177,14 @@ public interface TrackerContext {
     boolean hasConsumers();
 
     /**
-     * The consumers connected now, each the same object as long as it is connected. A reset disconnects all of them before it
-     * touches the cursor.
+     * The consumers connected now, each the same object while connected. A reset disconnects all of them before it touches
+     * the cursor.
      */
     List<?> consumers();
 
     /**
-     * True if a seal may be put now: not without consumers, as a reset may be under way, nor while a reset that a crash has
-     * undone is yet to be done again.
+     * True if a seal may be put now: not without consumers, because a reset may be under way, nor while a reset undone by a
+     * crash must still be repeated.
      */
     boolean maySeal();
 
@@ -196,21 +197,24 @@ public interface TrackerContext {
     /** The count of a broker that does not count redeliveries. */
     int UNCOUNTED = -1;
 
-    /** How often a consumer has given the position back, by a negative acknowledgement or a time-out; or {@link #UNCOUNTED}. */
+    /**
+     * The number of times that a consumer has given the position back, by a negative acknowledgement or a time-out; or
+     * {@link #UNCOUNTED}.
+     */
     int redeliveryCount(long ledgerId, long entryId);
 
-    /** How many positions the dispatcher itself has queued for redelivery. */
+    /** The number of positions that the dispatcher itself has queued for redelivery. */
     long redeliveries();
 
-    /** The lowest position that the dispatcher itself has queued for redelivery; null if there is none, or nobody knows. */
+    /** The lowest position that the dispatcher itself has queued for redelivery; null without one, or if unknown. */
     default Position firstRedelivery() {
         return null;
     }
 
     /**
-     * Deletes the positions in the cursor, unless it has another seal by now; it decides that in one step with the deletion.
-     * {@code done} gets true after that, false if it failed. The context may call it within this call, and with locks of the
-     * cursor held.
+     * Deletes the positions in the cursor, unless it has another seal by now, decided in one step with the deletion.
+     * {@code done} gets true after that, false after a failure. The context may call it within this call, and with locks of
+     * the cursor held.
      */
     void delete(List<Position> positions, long seal, Consumer<Boolean> done);
 
@@ -218,22 +222,22 @@ public interface TrackerContext {
     enum Stored {
         /** The cursor's record has all of the positions as deleted: a crash of the broker leaves that record. */
         YES,
-        /** Perhaps not all of them: ask again. */
+        /** The record may lack some: ask again. */
         NOT_NOW,
-        /** The record has no room for everything that is deleted. */
+        /** The record has no room for everything deleted. */
         NO_ROOM
     }
 
     /**
-     * Deletes the positions in the cursor, unless it has another seal by now, and stores the cursor. Needs no consumer. Positions
-     * that are deleted already are stored, too. Returns at once; {@code done} is called on any thread, within this call perhaps.
+     * Deletes the positions in the cursor, unless it has another seal by now, and stores the cursor. Needs no consumer.
+     * Stores positions deleted before, too. Returns at once; {@code done} is called on any thread, perhaps within this call.
      */
     void deleteAndStore(List<Position> positions, long seal, Consumer<Stored> done);
 
-    /** Reads the position by itself. {@code done} is called on any thread, within this call perhaps. */
+    /** Reads the position by itself. {@code done} is called on any thread, perhaps within this call. */
     void read(Position position, Consumer<Readable> done);
 
-    /** Reads the messages of a PEEK, a few at a time. {@code done} is called on any thread, within this call perhaps. */
+    /** Reads the messages of a PEEK, a few at a time. {@code done} is called on any thread, perhaps within this call. */
     void peek(Frame.Peek peek, Consumer<Frame.Peeked> done);
 
     /** True if the broker is at present configured to skip lost data (autoSkipNonRecoverableData). */
@@ -247,11 +251,11 @@ public interface TrackerContext {
      * would get there too, but slowly. Any thread may change the set meanwhile. Dispatcher's lock held.
      */
     default void pass(PositionSet held) {
-        // A subscription that has no dispatcher reads nothing.
+        // A subscription without a dispatcher reads nothing.
     }
 
     /**
-     * Moves the start of the dispatcher's next read past replayed positions. Pulsar does that too, by one position at a time and
+     * Moves the start of the dispatcher's next read past replayed positions. Pulsar does that too, one position at a time and
      * with a warning for each. Dispatcher's lock held.
      */
     default void passReplayed(PositionSet replayed) {
@@ -267,18 +271,18 @@ public interface TrackerContext {
         return false;
     }
 
-    /** True if the dispatcher waits for no replay, and some consumer has permits and takes messages, as far as can be seen. */
+    /** True if the dispatcher waits for no replay, and some consumer has permits and takes messages, as far as visible. */
     boolean mayDeliver();
 
-    /** Has the dispatcher look for something to deliver soon. */
+    /** Makes the dispatcher look for something to deliver soon. */
     void readMore();
 
-    /** Calls {@link DeliveryQueue#onWake} at that time, instead of at any time asked for before. */
+    /** Calls {@link DeliveryQueue#onWake} at that time, instead of at any time requested before. */
     void wakeAt(long timeMs);
 
-    /** No more wake-ups. */
+    /** Cancels the wake-up. */
     void cancelWake();
 
-    /** The core has frames to send; they are fetched soon, on the link's thread, with {@link StreamHandler#takeFrames}. */
+    /** Notes that the core has frames to send; the link's thread fetches them soon, with {@link StreamHandler#takeFrames}. */
     void framesWaiting();
 }

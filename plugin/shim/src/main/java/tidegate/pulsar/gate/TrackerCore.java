@@ -11,15 +11,15 @@ import tidegate.pulsar.wire.ReleasePace;
  *
  * <p>Four threads call it, each its own side: the dispatcher ({@link DeliveryQueue}), the link to the daemon
  * ({@link StreamHandler}, {@link PaceRequests}), the reader ahead ({@link Backlog}) and the watcher of the cursor
- * ({@link TrackerMonitor}). The {@link TrackerParts} have the state that they share, under one lock. The end of a tracker and
- * its replacement by another are here and in {@link Lifecycle}.
+ * ({@link TrackerMonitor}). The {@link TrackerParts} have their shared state, under one lock. The end of a tracker and its
+ * replacement by another are here and in {@link Lifecycle}.
  *
- * <p>Rules kept by all: skip only positions that the index surely holds; never early ({@code clock >= deliver_at}, whatever the
- * tick). A known acknowledgement is true of one {@link Seal} of the cursor: it is told to the daemon and believed under that
- * seal, and checked again when that seal is gone.
+ * <p>Rules kept by all: skip only positions that the index surely holds; never early ({@code clock >= deliver_at}, whatever
+ * the tick). A known acknowledgement is true of one {@link Seal} of the cursor: the daemon hears of it under that seal, and
+ * it is checked again when that seal is gone.
  */
 public final class TrackerCore {
-    /** A picture of the state for metrics and tests. */
+    /** A snapshot of the state for metrics and tests. */
     public record Stats(long tracked, long near, long handedOut, long settling, long undecided, long pending, long readAhead,
                  boolean open, boolean paused, long memoryBytes, ReleasePace pace, long heldBack, Lateness.Figures lateness,
                  long overdueMs, long quota, boolean overridesUnread) {}
@@ -77,7 +77,7 @@ public final class TrackerCore {
         return monitor;
     }
 
-    // ---- who speaks for the subscription --------------------------------------------------------------------------
+    // ---- succession -------------------------------------------------------------------------------------------------
 
     /** Speaks for the subscription as its last tracker did, without a claim of its own. */
     public void speakForLast() {
@@ -87,13 +87,12 @@ public final class TrackerCore {
     }
 
     /**
-     * Takes over the changes that a former tracker of this subscription had not yet got onto the daemon's disk, unless that
-     * tracker was of another life: the subscription was deleted and made again. Acknowledgements count if the cursor still has
-     * the seal.
+     * Takes over the changes of a former tracker that are not yet on the daemon's disk, unless that tracker was of another
+     * life: the subscription was deleted and made again. Acknowledgements count if the cursor still has the seal.
      */
     public void adopt(TrackerCore former) {
         TrackerParts theirs = former.parts;
-        // The lock of the former comes first.
+        // The former's lock comes first.
         synchronized (theirs.lock) {
             former.lifecycle.giveUp();
             theirs.gate.giveBack();
@@ -144,7 +143,7 @@ public final class TrackerCore {
         return lifecycle.whenClosed();
     }
 
-    /** The tracker is forgotten: returns everything of the broker's that it has. */
+    /** Forgets the tracker: returns all its shares of the broker's budgets. */
     public void release() {
         parts.context.log().close();
         parts.context.overrides().close();
@@ -154,7 +153,7 @@ public final class TrackerCore {
         lifecycle.forget();
     }
 
-    // ---- telling --------------------------------------------------------------------------------------------------
+    // ---- figures ----------------------------------------------------------------------------------------------------
 
     public Stats stats() {
         synchronized (parts.lock) {
@@ -167,14 +166,14 @@ public final class TrackerCore {
         }
     }
 
-    /** Bytes that the sets, the near tier and the buffers take. */
+    /** Memory of the sets, the near tier and the buffers, in bytes. */
     public long memoryBytes() {
         synchronized (parts.lock) {
             return parts.positions.memoryBytes() + parts.outbox.memoryBytes();
         }
     }
 
-    /** True if this thread holds the tracker's lock. For tests: slow work, and calls of others, are done without it. */
+    /** True if this thread holds the tracker's lock. For tests: slow work, and calls of others, must run without it. */
     boolean holdsLock() {
         return Thread.holdsLock(parts.lock);
     }

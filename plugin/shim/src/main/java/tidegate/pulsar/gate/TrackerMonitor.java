@@ -15,10 +15,10 @@ import tidegate.pulsar.wire.PositionBitmaps;
 import tidegate.pulsar.wire.ReleasePace;
 
 /**
- * The monitor of a tracker: looks at its cursor, tells how far mark-delete has got, has settling positions deleted, finds
- * unreadable entries, and ends waits that have lasted too long.
+ * The monitor of a tracker: looks at its cursor, reports the progress of mark-delete, deletes settling positions, finds
+ * unreadable entries, and ends long waits.
  *
- * <p>Called at each poll, or once a second, by one thread, that of {@code AckWatch}, without any lock; it takes the tracker's
+ * <p>Called at each poll, or once a second, by one thread, that of {@code AckWatch}, without any lock; takes the tracker's
  * lock, but not while it asks the cursor about many positions.
  */
 public final class TrackerMonitor {
@@ -26,7 +26,7 @@ public final class TrackerMonitor {
     private static final long LOOK_INTERVAL_MS = 1000;
     /** Longer than an acknowledgement takes from its consumer to the cursor: the same thread does both. */
     private static final long ACK_UNDER_WAY_MS = 20;
-    /** The daemon's clock and this one may be so far apart. */
+    /** The largest difference between the daemon's clock and this one. */
     private static final long SKEW_MS = 2000;
 
     private final Object lock;
@@ -106,7 +106,7 @@ public final class TrackerMonitor {
         this.lifecycle = lifecycle;
     }
 
-    /** Claims the subscription, if that is to be done now. The daemon is told nothing before that has succeeded. */
+    /** Claims the subscription, if due. The daemon is told nothing before that has succeeded. */
     public void claim() {
         Ownership next;
         synchronized (lock) {
@@ -131,7 +131,7 @@ public final class TrackerMonitor {
         }
     }
 
-    /** Looks at the cursor: new acknowledgements, handed out or not, how far mark-delete has got, resets. */
+    /** Looks at the cursor: new acknowledgements, handed out or not, progress of mark-delete, resets. */
     public void look() {
         long nowMs = clock.millis();
         claim();
@@ -215,8 +215,8 @@ public final class TrackerMonitor {
     }
 
     /**
-     * A clock that ran ahead had the daemon push entries that are not due for long. After a step back they hold no credit that
-     * sooner ones need.
+     * Follows the clock: one that ran ahead had the daemon push entries that are not due for long. After a step back these
+     * hold no credit needed by sooner ones.
      */
     @GuardedBy("lock")
     private void followClock(long nowMs) {
@@ -227,8 +227,8 @@ public final class TrackerMonitor {
     }
 
     /**
-     * Follows the stored pace: a former tracker of this cursor may have written it after this one had read it. True if something
-     * may leave now.
+     * Follows the stored pace: a former tracker of this cursor may have written it after this one had read it. True if
+     * something may leave now.
      */
     @GuardedBy("lock")
     private boolean followPace(long nowMs) {
@@ -240,7 +240,7 @@ public final class TrackerMonitor {
         return alarm.isDue(nowMs);
     }
 
-    /** A message beyond the quota waits like the others: a refusal at this point would lose it. */
+    /** Follows the policy. A message beyond the quota waits like the others: refusing it at this point would lose it. */
     @GuardedBy("lock")
     private void followPolicy(DelayPolicy policy, long nowMs) {
         intake.follow(policy);
@@ -254,8 +254,8 @@ public final class TrackerMonitor {
     }
 
     /**
-     * True if the wait for the daemon was in vain: then entries that were read are gated here. The daemon is not asked before the
-     * subscription is claimed, and that may wait for a consumer. Stored overrides are waited for as long as it takes.
+     * True if the wait for the daemon was in vain: then entries already read are gated here. The daemon is not asked before
+     * the subscription is claimed, and that may wait for a consumer. The wait for stored overrides has no end.
      */
     @GuardedBy("lock")
     private boolean decideAlone(long nowMs) {

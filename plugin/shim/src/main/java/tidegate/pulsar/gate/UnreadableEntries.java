@@ -38,14 +38,16 @@ final class UnreadableEntries {
     private static final long SAY_AGAIN_MS = 60_000;
     /** Lost entries mostly have lost neighbours: this many are tried together. */
     private static final int SWEEP_ENTRIES = 100;
-    /** To find them, at most this many of a ledger are checked for being tracked. */
+    /** At most this many entries of a ledger are checked for being tracked, to find the neighbours. */
     private static final int SWEEP_REACH = 4096;
-    /** To find the chunks before one, this many are read, then more; fewer than a pass ahead is worth, as it would skip some. */
+    /**
+     * The first number of entries read before a chunk, then more; fewer than a pass ahead is worth, as it would skip some.
+     */
     private static final int BEFORE_MIN = 100;
     private static final int BEFORE_FACTOR = 3;
     private static final int BEFORE_MAX = 900;
 
-    /** Has the dispatcher read again what waits before a chunk, at most so many entries. */
+    /** Has the dispatcher read the waiting positions before a chunk again, at most so many. */
     @FunctionalInterface
     interface ReadsBefore {
         void of(Position chunk, int max);
@@ -53,7 +55,7 @@ final class UnreadableEntries {
 
     private record Asked(Position position, Answer answer) {}
 
-    /** Written by whoever answers. */
+    /** The answer, written by any thread. */
     private static final class Answer {
         private volatile Readable readable;
     }
@@ -66,14 +68,14 @@ final class UnreadableEntries {
     private final Wait sinceAsked = new Wait();
     private final Wait sinceSuspected = new Wait();
     private final Wait sinceSaid = new Wait();
-    /** The lowest position that the dispatcher was given and nobody has; null while none stays. */
+    /** The lowest position given to the dispatcher that nobody has; null while none stays. */
     private Position suspect;
     private long pauseMs;
-    /** The chunk that was found last, and how many entries before it are to be read next. */
+    /** The last chunk found, and the number of entries before it to be read next. */
     private Position chunk;
     private int before;
     private final Wait sinceBefore = new Wait();
-    /** The seal under which the question was asked. */
+    /** The seal at the time of the question. */
     private long generation;
 
     UnreadableEntries(TrackerContext context, Seal seal, PositionView positions) {
@@ -82,7 +84,7 @@ final class UnreadableEntries {
         this.positions = positions;
     }
 
-    /** Checks that the dispatcher gets on, acts on answers, and asks what is to be asked now. */
+    /** Checks that the dispatcher gets on, acts on answers, and asks what is due. */
     void look(long nowMs, ReadsBefore reads) {
         if (!asked.isEmpty()) {
             finish(nowMs, reads);
@@ -104,7 +106,7 @@ final class UnreadableEntries {
         }
     }
 
-    /** The lowest position that the dispatcher was given, or redelivers by itself, and that nobody has. */
+    /** The lowest position given to the dispatcher, or redelivered by itself, that nobody has. */
     private Position lowest() {
         Position given = positions.lowestUnseen(this::isWithNobody);
         Position first = context.firstRedelivery();
@@ -147,8 +149,8 @@ final class UnreadableEntries {
         List<Position> lost = answered.stream().filter(one -> one.answer.readable.isLost()).map(Asked::position)
                 .filter(one -> positions.contains(one.ledgerId(), one.entryId())).toList();
         if (lost.isEmpty()) {
-            // It waits for something else: consumers that take no more, a bookie that is away, or an entry behind it that was
-            // read together with it. After a failure Pulsar waits for 15 s, and begins with one entry alone.
+            // It waits for something else: consumers that take no more, a bookie that is away, or an entry behind it in the
+            // same read. After a failure Pulsar waits for 15 s, and begins with one entry alone.
             answered.stream().filter(one -> one.answer.readable == Readable.LATER_CHUNK).findFirst()
                     .ifPresent(later -> readBefore(later.position, nowMs, reads));
             context.readMore();
@@ -173,8 +175,8 @@ final class UnreadableEntries {
             return;
         }
         int count = Math.min(before, BEFORE_MAX);
-        LOG.info("[{}] {} is a chunk of a message, and nobody gets it, as the dispatcher has not met the first one: it reads {} again"
-                + " that wait before", context.name(), told(later), count);
+        LOG.info("[{}] {} is a chunk of a message whose first one the dispatcher has not met, so nobody gets it: {} waiting entries"
+                + " before it are read again", context.name(), told(later), count);
         reads.of(later, count);
         before = count * BEFORE_FACTOR;
         sinceBefore.begin(nowMs);
@@ -228,14 +230,14 @@ final class UnreadableEntries {
             throw new IllegalStateException(asked.size() + " entries are asked for at a time");
         }
         if (suspect != null && (pauseMs < FIRST_PAUSE_MS || pauseMs > MAX_PAUSE_MS)) {
-            throw new IllegalStateException("what stays the lowest is looked at every " + pauseMs + " ms");
+            throw new IllegalStateException("the lowest position is looked at every " + pauseMs + " ms");
         }
     }
 
     private void say(Position first, Readable how, long nowMs) {
         if (sinceSaid.isOver(nowMs, SAY_AGAIN_MS)) {
             sinceSaid.begin(nowMs);
-            LOG.error("[{}] What is due waits for {}, which cannot be read any more ({}). Bring it back, or give up what is lost:"
+            LOG.error("[{}] Due messages wait for {}, which cannot be read any more ({}). Bring it back, or give up the lost ones:"
                     + " pulsar-admin brokers update-dynamic-config --config autoSkipNonRecoverableData --value true",
                     context.name(), told(first), how.words());
         }

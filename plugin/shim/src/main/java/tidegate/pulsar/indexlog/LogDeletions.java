@@ -13,10 +13,10 @@ import org.slf4j.LoggerFactory;
  * Deletes the index log and the overrides of each subscription that is gone.
  *
  * <p>Pulsar has a tracker forget everything before it deletes a subscription, and also where the subscription stays: when it
- * clears a backlog, and before a reset (apache/pulsar#26420). Only the managed ledger tells these apart: a deleted cursor is no
- * longer among its cursors. So an index log is deleted once that is so and the daemon has said its last word; else it stays,
- * and says that the index was emptied. A broker that ends in between leaves the log, which {@code tidegate verify --logs}
- * finds. Any thread may call.
+ * clears a backlog, and before a reset (apache/pulsar#26420). Only the managed ledger tells these apart: a deleted cursor is
+ * no longer among its cursors. So an index log is deleted once that is so and the daemon has said its last word; else it
+ * stays, and says that the index was emptied. A broker that ends in between leaves the log, to be found by
+ * {@code tidegate verify --logs}. Any thread may call.
  */
 public final class LogDeletions {
     private static final Logger LOG = LoggerFactory.getLogger(LogDeletions.class);
@@ -32,7 +32,7 @@ public final class LogDeletions {
         this.nanoTime = nanoTime;
     }
 
-    /** The cursor may be about to go; {@code lastWord} completes when the daemon writes no more into its log. */
+    /** Expects a cursor to go; {@code lastWord} completes when the daemon writes no more into its log. */
     public void expect(ManagedCursor cursor, LogLedgers log, OverrideLedgers overrides, CompletableFuture<?> lastWord) {
         waiting.put(cursor, new Waiting(log, overrides, lastWord, nanoTime.getAsLong()));
     }

@@ -42,12 +42,12 @@ public final class LogLedgers implements LogHome {
     private static final int MAX_POINTER_BYTES = 16_384;
 
     /**
-     * Shared by all logs of a broker. {@code home} is the place for new logs; {@code client} gives BookKeeper's client on
-     * demand.
+     * The shared state of all logs of a broker. {@code home} is the place for new logs; {@code client} gives BookKeeper's
+     * client on demand.
      */
     public record Shared(String home, Supplier<BookKeeper> client, Executor background, AtomicLong bytesUnderWay,
             Map<String, Set<Long>> leftBehind) {
-        /** One broker has at most so many bytes on their way to the bookies, for all logs together. */
+        /** Most bytes of one broker on their way to the bookies, for all logs together. */
         static final long MAX_BYTES = 64L << 20;
 
         public Shared(String home, Supplier<BookKeeper> client, Executor background, AtomicLong bytesUnderWay) {
@@ -75,7 +75,7 @@ public final class LogLedgers implements LogHome {
 
     @Override
     public String home() {
-        // A subscription that does not outlive its consumers has nowhere to keep a pointer.
+        // A subscription that does not outlive its consumers has no place for a pointer.
         return shared.home().equals(NONE) || !cursor.isDurable() ? "" : shared.home();
     }
 
@@ -167,7 +167,7 @@ public final class LogLedgers implements LogHome {
         return TidegateLedgers.delete(shared.client().get(), ledgerId).thenApply(done -> Frame.LogAnswer.ok(-1));
     }
 
-    /** Does not close the writer: a ledger that is being deleted needs no last entry. */
+    /** Forgets a ledger without closing the writer: one being deleted needs no last entry. */
     private void forget(long ledgerId) {
         written.remove(ledgerId);
         closeReading(ledgerId);
@@ -194,7 +194,8 @@ public final class LogLedgers implements LogHome {
         if (error == null) {
             return Frame.LogAnswer.ok(-1);
         }
-        // Another owner wrote, or the cursor itself, whose writes share the version: after the latter another try may succeed.
+        // Another owner wrote, or the cursor itself, whose writes share the version: after the latter another try may
+        // succeed.
         return Frame.LogAnswer.failed(cursor.isClosed() ? Frame.LogAnswer.STALE : Frame.LogAnswer.AWAY,
                 "the cursor's metadata was written by somebody else at the same time");
     }
@@ -211,7 +212,8 @@ public final class LogLedgers implements LogHome {
     }
 
     /**
-     * A handle that BookKeeper brings after the end would stay open, and get notices of changes, as long as the broker lives.
+     * Closes the handles at the end: one that BookKeeper brings later would stay open, and get notices of changes, as long as
+     * the broker lives.
      */
     private void closeIfOver() {
         if (closed) {
@@ -224,7 +226,7 @@ public final class LogLedgers implements LogHome {
         closeEach(opened, LogReader::closeAsync);
     }
 
-    /** A handle added meanwhile is either closed here or left to the thread that has added it. */
+    /** Closes each handle; one added meanwhile is closed here or left to the thread that has added it. */
     private static <T> void closeEach(Map<Long, T> handles, Consumer<T> close) {
         for (Long ledgerId : handles.keySet()) {
             T handle = handles.remove(ledgerId);
@@ -235,8 +237,8 @@ public final class LogLedgers implements LogHome {
     }
 
     /**
-     * Deletes every ledger that the cursor's pointer names. The cursor is gone: its properties went with it, and a write of one
-     * could meet those of another cursor of its name.
+     * Deletes every ledger named by the cursor's pointer. The cursor is gone, with its properties; a write could meet those
+     * of another cursor of its name.
      */
     CompletableFuture<Void> deleteAll() {
         CompletableFuture<Void> deleted = CompletableFuture.completedFuture(null);

@@ -12,9 +12,9 @@ import org.apache.bookkeeper.client.api.ReadHandle;
 /**
  * Reads one ledger of an index log from beginning to end, an answer at a time.
  *
- * <p>A topic waits for it. So it reads the next answer from the bookie while the daemon is still receiving the one before, and
- * asks for as many entries as fit into one answer: some parts of a log have entries of a MiB each, others of a few bytes. It
- * releases entries read ahead that nobody asked for. Takes no lock but its own.
+ * <p>A topic waits for it. So it reads the next answer from the bookie while the daemon is still receiving the one before,
+ * and asks for as many entries as fit into one answer: some parts of a log have entries of a MiB each, others of a few bytes.
+ * It releases entries read ahead in vain. Takes no lock but its own.
  */
 final class LogReader {
     private static final int MAX_ANSWER_BYTES = 1 << 20;
@@ -42,7 +42,7 @@ final class LogReader {
         return handle.getLastAddConfirmed();
     }
 
-    /** The entries from {@code first} on, one at least, and none after {@code last}: as many as fit into an answer. */
+    /** The entries from {@code first} to at most {@code last}, at least one: as many as fit into an answer. */
     synchronized CompletableFuture<List<ByteBuffer>> read(long first, long last) {
         CompletableFuture<LedgerEntries> reading = ahead != null && aheadFirst == first ? ahead : null;
         if (reading == null) {
@@ -53,7 +53,10 @@ final class LogReader {
         return reading.thenApply(read -> take(read, first, last));
     }
 
-    /** Where BookKeeper does not read in batches (it stripes the ledger), only the number of entries bounds the bytes. */
+    /**
+     * Begins a read. Where BookKeeper does not read in batches (it stripes the ledger), only the number of entries bounds the
+     * bytes.
+     */
     @GuardedBy("this")
     private CompletableFuture<LedgerEntries> begin(long first, long last) {
         return handle.batchReadAsync(first, (int) Math.min(last - first + 1, entries), MAX_ANSWER_BYTES);
@@ -76,11 +79,11 @@ final class LogReader {
         return answer;
     }
 
-    /** Copies as many of the entries as fit into an answer, one at least; returns the number of bytes. */
+    /** Copies as many of the entries as fit into an answer, at least one; returns the number of bytes. */
     static long fill(List<ByteBuffer> answer, LedgerEntries read) {
         long sizeBytes = 0;
         for (LedgerEntry entry : read) {
-            // Not the entry's length, which is that of the ledger up to it.
+            // Not the entry's length: that is the whole ledger's, up to this entry.
             byte[] bytes = entry.getEntryBytes();
             if (!answer.isEmpty() && sizeBytes + bytes.length > MAX_ANSWER_BYTES) {
                 break;
@@ -91,7 +94,7 @@ final class LogReader {
         return sizeBytes;
     }
 
-    /** The number of entries to ask for next, after {@code asked}, of which {@code taken} were {@code sizeBytes}. */
+    /** The number of entries to ask for next, after {@code asked}, of which {@code taken} had {@code sizeBytes}. */
     static int next(int asked, int taken, long sizeBytes) {
         long fitting = Math.max(1, (long) MAX_ANSWER_BYTES * taken / Math.max(1, sizeBytes));
         return (int) Math.min(Math.min(fitting, (long) asked * GROWTH), MAX_ENTRIES);

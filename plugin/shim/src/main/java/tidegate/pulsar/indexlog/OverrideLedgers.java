@@ -33,7 +33,7 @@ public final class OverrideLedgers implements OverrideHome {
     private static final Logger LOG = LoggerFactory.getLogger(OverrideLedgers.class);
     private static final String POINTER = CursorRecord.PREFIX + "overrides";
     private static final String COMPONENT = "overrides";
-    /** One read brings so much: an entry has 240 KB at most, and 30 bytes where one message was moved. */
+    /** The bytes of one read: an entry has 240 KB at most, and 30 bytes for one moved message. */
     private static final int READ_BYTES = 4 * 1024 * 1024;
     private static final int READ_ENTRIES_MIN = 16;
     private static final int READ_ENTRIES_MAX = 1024;
@@ -43,7 +43,7 @@ public final class OverrideLedgers implements OverrideHome {
     private final CursorProperties properties;
     private final LogLedgers.Shared shared;
     private final Map<Long, WriteHandle> written = new ConcurrentHashMap<>();
-    /** Created here and not deleted: among them may be ones that no pointer names. */
+    /** Ledgers created here and not deleted, perhaps some that no pointer names. */
     private final Set<Long> created = ConcurrentHashMap.newKeySet();
     private volatile boolean closed;
 
@@ -56,7 +56,7 @@ public final class OverrideLedgers implements OverrideHome {
 
     @Override
     public boolean isAvailable() {
-        // A subscription that does not outlive its consumers has nowhere to keep a pointer.
+        // A subscription that does not outlive its consumers has no place for a pointer.
         return cursor.isDurable() && properties.mayPut() && !properties.resets().isUnderWay();
     }
 
@@ -123,7 +123,7 @@ public final class OverrideLedgers implements OverrideHome {
         });
     }
 
-    /** No delayed message leaves before all are read, so there is no read for each few small ones. */
+    /** Reads all entries: no delayed message leaves before, so small entries come many to a read. */
     private static long readEntries(ReadHandle handle) {
         long averageBytes = Math.max(1, handle.getLength() / (handle.getLastAddConfirmed() + 1));
         return Math.max(READ_ENTRIES_MIN, Math.min(READ_ENTRIES_MAX, READ_BYTES / averageBytes));
@@ -147,7 +147,7 @@ public final class OverrideLedgers implements OverrideHome {
         }
     }
 
-    /** Fails if the write may have been done. */
+    /** The outcome; fails if the write may have been done. */
     private static Pointed pointed(Boolean isWritten, Throwable error) {
         if (error == null) {
             return isWritten ? Pointed.DONE : Pointed.STALE;
@@ -197,7 +197,9 @@ public final class OverrideLedgers implements OverrideHome {
         });
     }
 
-    /** Deletes every ledger that the cursor's pointer names, or may have named. The cursor is gone, and the pointer with it. */
+    /**
+     * Deletes every ledger that the cursor's pointer names, or may have named. The cursor is gone, and the pointer with it.
+     */
     CompletableFuture<Void> deleteAll() {
         CompletableFuture<Void> all = CompletableFuture.completedFuture(null);
         Set<Long> ledgers = new LinkedHashSet<>(OverrideHome.ledgersOf(pointer()));

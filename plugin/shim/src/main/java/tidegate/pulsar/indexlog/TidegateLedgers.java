@@ -13,7 +13,7 @@ import org.apache.bookkeeper.mledger.ManagedCursor;
 import org.apache.bookkeeper.mledger.ManagedLedgerConfig;
 
 /**
- * Tidegate's ledgers in BookKeeper: they have the topic's own quorums, digest and password, and are marked as ours. A wrong number
+ * Tidegate's ledgers in BookKeeper, with the topic's own quorums, digest and password, and marked as ours: a wrong number
  * fences or deletes no ledger of messages.
  */
 final class TidegateLedgers {

@@ -72,7 +72,7 @@ public final class DaemonLink implements AutoCloseable {
 
     /**
      * {@code peer} decides whether a process may be the daemon. The link's thread asks for {@code brokerName} before each
-     * connection, and does not connect until it has an answer.
+     * connection, and does not connect before an answer.
      */
     public DaemonLink(Path socket, SocketPeer peer, Supplier<Optional<String>> brokerName, String product) throws IOException {
         this.socket = socket;
@@ -101,7 +101,7 @@ public final class DaemonLink implements AutoCloseable {
         submit(() -> trackers.register(core));
     }
 
-    /** The core has frames to send. Any thread; cheap when the link is awake anyway. */
+    /** Notes that the core has frames to send. Any thread; cheap when the link is awake anyway. */
     public void framesWaiting(TrackerCore core) {
         waiting.add(core);
         wake();
@@ -117,7 +117,7 @@ public final class DaemonLink implements AutoCloseable {
         });
     }
 
-    /** The number of {@link #framesWaiting} notes that nobody has read yet. */
+    /** The number of unread {@link #framesWaiting} notes. */
     int unreadNotes() {
         return waiting.size();
     }
@@ -183,13 +183,13 @@ public final class DaemonLink implements AutoCloseable {
         }
     }
 
-    /** One round: does all that is possible now, then waits for the socket, a command or the time. */
+    /** One round: does everything possible now, then waits for the socket, a command or the time. */
     private void step() throws IOException, ProtocolException {
         for (Runnable command; (command = commands.poll()) != null; ) {
             command.run();
         }
         for (TrackerCore core; (core = waiting.poll()) != null; ) {
-            // Without a connection the core's frames wait: after HELD each tracker says again that it has some.
+            // Without a connection the core's frames wait: after HELD each tracker notes them again.
             trackers.framesWaiting(core);
         }
         trackers.restartFailed(monotonicMs());
@@ -212,7 +212,7 @@ public final class DaemonLink implements AutoCloseable {
         SelectionKey key = channel.keyFor(selector);
         key.interestOps(session.output() == null ? SelectionKey.OP_READ : SelectionKey.OP_READ | SelectionKey.OP_WRITE);
         sleep(waitMs);
-        // A key that was not selected this time keeps its ready set from the last time.
+        // An unselected key keeps its ready set from the last time.
         boolean readable = selector.selectedKeys().contains(key) && key.isReadable();
         selector.selectedKeys().clear();
         if (readable) {
@@ -220,12 +220,12 @@ public final class DaemonLink implements AutoCloseable {
         }
     }
 
-    /** For durations alone, as somebody may set the wall clock. */
+    /** For durations alone: the wall clock may be set. */
     private static long monotonicMs() {
         return TimeUnit.NANOSECONDS.toMillis(System.nanoTime());
     }
 
-    /** Lets the session send its frames; returns how long to wait at most, in ms. */
+    /** Lets the session send its frames; returns the longest wait in ms. */
     private long tick(LinkSession session) throws ProtocolException {
         long nowMs = monotonicMs();
         long nowNs = System.nanoTime();
@@ -334,7 +334,7 @@ public final class DaemonLink implements AutoCloseable {
         if (cause instanceof SocketPeer.UntrustedException && !strangerLogged) {
             // It may come long after the loss of the connection, which has its own log line.
             strangerLogged = true;
-            LOG.error("What listens at {} is not the Tidegate daemon: {}", socket, cause.getMessage());
+            LOG.error("The listener at {} is not the Tidegate daemon: {}", socket, cause.getMessage());
         } else if (!lossLogged) {
             lossLogged = true;
             LOG.warn("No connection to the Tidegate daemon at {}: {}. Delayed messages stay gated in memory; connecting"

@@ -20,9 +20,9 @@ import tidegate.pulsar.wire.FrameReader;
 import tidegate.pulsar.wire.ProtocolException;
 
 /**
- * One connection to the daemon, without its socket: bytes and the time go in, bytes and calls of {@link TrackerCore} come out.
- * Times are of a clock that only goes forward. Greeting, heartbeats and the numbering of streams live here; the core knows the
- * meaning of a stream. A core that fails loses its stream and is noted; the others go on.
+ * One connection to the daemon, without its socket: bytes and the time go in, bytes and calls of {@link TrackerCore} come
+ * out. Times are of a clock that only goes forward. Greeting, heartbeats and the numbering of streams live here; the core
+ * knows the meaning of a stream. A failing core loses its stream and is noted; the others go on.
  *
  * <p>Not thread-safe: only the link's thread drives it.
  */
@@ -32,7 +32,7 @@ public final class LinkSession {
 
     private static final long GREETING_TIMEOUT_MS = 5000;
     /**
-     * The interval at which cores with unopened streams are asked again; one that the daemon refused becomes ready only after a
+     * The interval at which cores with unopened streams are asked again; one refused by the daemon becomes ready only after a
      * while.
      */
     private static final long ASK_AGAIN_MS = 100;
@@ -50,9 +50,9 @@ public final class LinkSession {
     private final Set<TrackerCore> toAsk = new LinkedHashSet<>();
     private long askedAllMs;
     private final Set<TrackerCore> undrained = new HashSet<>();
-    /** The cores that have failed, and why. The session neither calls them nor fetches from them any more. */
+    /** The failed cores, and the reasons. The session neither calls them nor fetches from them any more. */
     private final Map<TrackerCore, Throwable> failed = new LinkedHashMap<>();
-    /** The cores whose streams the daemon has given up. They are opened again unless somebody takes them out. */
+    /** The cores whose streams the daemon has given up. They are opened again unless taken out. */
     private final Set<TrackerCore> refused = new LinkedHashSet<>();
     /** Answers from other threads: about index logs, cancellations and the pace. */
     private final Queue<Envelope> answers = new ConcurrentLinkedQueue<>();
@@ -75,7 +75,7 @@ public final class LinkSession {
         send(0, 0, new Frame.Hello(FrameCodec.VERSION_MIN, FrameCodec.VERSION, Frame.Hello.ROLE_BROKER, brokerName, product));
     }
 
-    /** The daemon's greeting, or null before it has come. */
+    /** The daemon's greeting; null before. */
     Frame.Welcome welcome() {
         return welcome;
     }
@@ -113,7 +113,7 @@ public final class LinkSession {
         detach(core);
     }
 
-    /** The cores that have failed since the last call, and why. The caller must abandon their streams. */
+    /** The cores that have failed since the last call, and the reasons. The caller must abandon their streams. */
     Map<TrackerCore, Throwable> takeFailed() {
         Map<TrackerCore, Throwable> taken = new LinkedHashMap<>(failed);
         failed.clear();
@@ -127,7 +127,7 @@ public final class LinkSession {
         return taken;
     }
 
-    /** The core has frames to send. */
+    /** Notes that the core has frames to send. */
     void framesWaiting(TrackerCore core) {
         if (ids.containsKey(core)) {
             undrained.add(core);
@@ -137,9 +137,7 @@ public final class LinkSession {
         }
     }
 
-    /**
-     * Reports the dispatchers that bypass the shim, once the daemon has greeted; a daemon of an older version does not take it.
-     */
+    /** Reports the dispatchers that bypass the shim, once the daemon has greeted; an older daemon takes no report. */
     void tell(Frame.Bypassed bypassed) {
         if (welcome != null && welcome.version() >= FrameCodec.VERSION_WITH_BYPASSED) {
             send(0, 0, bypassed);
@@ -203,7 +201,7 @@ public final class LinkSession {
         }
     }
 
-    /** The daemon shows it from the start, and does not blame it for late messages. */
+    /** Tells the pace: the daemon shows it from the start, and excuses late messages. */
     private void tellPace(TrackerCore core) {
         Frame.Paced paced = core.paces().tell();
         if (paced != null) {
@@ -220,7 +218,7 @@ public final class LinkSession {
         });
     }
 
-    /** How long {@link #tick} may wait, in ms, if nothing else happens. */
+    /** The longest wait before {@link #tick}, in ms, if nothing else happens. */
     long idleMs(long nowMs) {
         if (welcome == null) {
             return GREETING_TIMEOUT_MS;
@@ -233,7 +231,7 @@ public final class LinkSession {
         return !undrained.isEmpty() && outputBytes < MAX_OUTPUT_BYTES;
     }
 
-    /** The next bytes to write, or null; bytes that a write leaves in the buffer come next. */
+    /** The next bytes to write, or null; unwritten bytes of the buffer come next. */
     public ByteBuffer output() {
         return output.peek();
     }
@@ -279,7 +277,7 @@ public final class LinkSession {
             send(0, envelope.seq(), new Frame.Pong());
         } else if (!(frame instanceof Frame.Pong)) {
             TrackerCore core = streams.get(envelope.stream());
-            // A stream that was closed here may still have frames under way.
+            // A stream closed here may still have frames under way.
             if (core != null) {
                 contained(core, () -> handle(core, envelope));
             }

@@ -12,10 +12,11 @@ import java.util.Set;
 import jdk.net.ExtendedSocketOptions;
 
 /**
- * Tells which user's process listens at a Unix domain socket.
+ * Identifies the user whose process listens at a Unix domain socket.
  *
- * <p>In a directory in which everybody may make files, as {@code /tmp}, anybody can listen at the daemon's path while the daemon
- * does not. Such a process would learn every position, and could answer that a due message is not due, or is acknowledged.
+ * <p>In a directory in which everybody may make files, as {@code /tmp}, anybody can listen at the daemon's path while the
+ * daemon does not. Such a process would learn every position, and could answer that a due message is not due, or is
+ * acknowledged.
  */
 public final class SocketPeer {
     private static final String ROOT = "0";
@@ -36,7 +37,7 @@ public final class SocketPeer {
     }
 
     private final Trust trust;
-    /** Null until it is known: a system that looks users up elsewhere may not answer at the first time. */
+    /** Null until known: a system that looks users up elsewhere may not answer at the first time. */
     private Set<UserPrincipal> users;
 
     public SocketPeer(Trust trust) {
@@ -45,7 +46,7 @@ public final class SocketPeer {
 
     /** This process's own user, as the daemon itself demands of brokers, and root who may do anything. */
     public static Set<UserPrincipal> ownUserAndRoot() throws IOException {
-        // In a container the user often has a number and no name. The lookup of a number yields that user.
+        // In a container the user often has a number and no name. Looking up a number yields that user.
         UserPrincipalLookupService lookup = FileSystems.getDefault().getUserPrincipalLookupService();
         UserPrincipal own = lookup.lookupPrincipalByName(effectiveUid(Files.readAllLines(STATUS)));
         UserPrincipal root = lookup.lookupPrincipalByName(ROOT);
@@ -53,8 +54,7 @@ public final class SocketPeer {
     }
 
     /**
-     * The effective user as Linux tells it of a process, in the second column of "Uid:". The file's owner is not always the
-     * process's.
+     * The effective user of a process on Linux, in the second column of "Uid:". The file's owner is not always the process's.
      */
     static String effectiveUid(List<String> status) throws IOException {
         for (String line : status) {
@@ -63,10 +63,10 @@ public final class SocketPeer {
                 return columns[2];
             }
         }
-        throw new IOException("the system does not tell which user this broker runs as: " + STATUS + " has no line with Uid");
+        throw new IOException("the system does not tell this broker's user: " + STATUS + " has no line with Uid");
     }
 
-    /** Throws {@code UntrustedException}, which names the listener, or {@code IOException} if that cannot be known. */
+    /** Throws {@code UntrustedException}, which names the listener, or {@code IOException} if it cannot be known. */
     public void check(SocketChannel channel) throws IOException {
         UserPrincipal user = channel.getOption(ExtendedSocketOptions.SO_PEERCRED).user();
         if (users == null) {

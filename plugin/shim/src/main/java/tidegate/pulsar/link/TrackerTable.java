@@ -15,25 +15,25 @@ import tidegate.pulsar.gate.SubscriptionKey;
 import tidegate.pulsar.gate.TrackerCore;
 
 /**
- * The trackers of a broker and the connection they share, without the socket: which trackers there are, which one follows which,
- * and what they do when the connection comes and goes.
+ * The trackers of a broker and their shared connection, without the socket: the present trackers, their successors, and their
+ * reactions when the connection comes and goes.
  *
- * <p>At most one tracker of a subscription is current. A former one ends before it: over the open connection if there is one,
- * else by leaving its changes that are not on the daemon's disk to its successor. Not thread-safe.
+ * <p>At most one tracker of a subscription is current. A former one ends before it: over the open connection, or by leaving
+ * its changes that are not on the daemon's disk to its successor. Not thread-safe.
  */
 public final class TrackerTable {
     private static final Logger LOG = LoggerFactory.getLogger(TrackerTable.class);
-    /** How long a closed tracker keeps its unfinished changes for the daemon's return. */
+    /** A closed tracker keeps its unfinished changes this long for the daemon's return. */
     private static final long KEEP_FINISHED_MS = 60_000;
-    /** A tracker that fails each time it is opened must not take a whole core. */
+    /** A tracker that fails at each opening must not take a whole core. */
     private static final long RESTART_MS = 1000;
 
     private final Map<SubscriptionKey, TrackerCore> byKey = new HashMap<>();
-    /** Each step asks only these if they are closed, which takes their lock. */
+    /** Each step asks only these if they are closed, because that takes their lock. */
     private final Set<TrackerCore> finished = new LinkedHashSet<>();
     private final Map<TrackerCore, Long> finishedMs = new HashMap<>();
     private final Set<TrackerCore> cores = new LinkedHashSet<>();
-    /** When each failed tracker is to be opened again. */
+    /** When to open each failed tracker again. */
     private final Map<TrackerCore, Long> restartMs = new LinkedHashMap<>();
     private LinkSession session;
 
@@ -47,8 +47,8 @@ public final class TrackerTable {
     }
 
     /**
-     * Takes a new tracker in. A last word about a subscription is not told while a tracker is there that speaks for it; nor does
-     * one follow that tracker whose dispatcher or cursor is closed: a late read of a former dispatcher has made it.
+     * Takes a new tracker in, unless the present tracker speaks for the subscription and the new one has only a last word, or
+     * is one of a closed dispatcher or cursor: a late read of a former dispatcher has made that.
      */
     public void register(TrackerCore core) {
         TrackerCore current = byKey.get(core.key());
@@ -69,7 +69,7 @@ public final class TrackerTable {
         framesWaiting(core);
     }
 
-    /** The core has frames to send, or has finished. */
+    /** Notes that the core has frames to send, or has finished. */
     public void framesWaiting(TrackerCore core) {
         if (core.isFinished() && cores.contains(core)) {
             finished.add(core);
@@ -93,15 +93,15 @@ public final class TrackerTable {
         }
     }
 
-    /** A connection was made. */
+    /** Takes a new connection. */
     public void connected(LinkSession connection) {
         session = connection;
         cores.forEach(connection::attach);
     }
 
     /**
-     * The connection was lost. First every tracker takes back its changes under way: a former tracker's must come before those
-     * that its successor had sent, too.
+     * Handles a lost connection. First every tracker takes back its changes under way: a former tracker's must precede even
+     * those that its successor had sent.
      */
     public void lost() {
         if (session == null) {
@@ -113,7 +113,7 @@ public final class TrackerTable {
         each(cores, this::leaveToSuccessor);
     }
 
-    /** Without a successor it stays until its last word is durable, or its time is over. */
+    /** Leaves the rest to a successor; without one the core stays until its last word is durable, or its time is over. */
     private void leaveToSuccessor(TrackerCore core) {
         TrackerCore current = byKey.get(core.key());
         if (current != null && current != core) {
@@ -123,9 +123,9 @@ public final class TrackerTable {
     }
 
     /**
-     * Treats failed trackers, and no others, as if the connection had been lost: their streams end, and are opened again after a
-     * while. A former tracker and its successor restart together, for the order of their changes; also when the daemon has
-     * dropped the former's stream: opened again behind its successor's, it would end that.
+     * Treats failed trackers, and no others, as if the connection had been lost: their streams end, and are opened again
+     * after a while. A former tracker and its successor restart together, for the order of their changes; also when the
+     * daemon has dropped the former's stream: opened again behind its successor's, it would end that.
      */
     public void restartFailed(long nowMs) {
         if (session == null) {
@@ -136,7 +136,7 @@ public final class TrackerTable {
             restart(failed.key(), "the tracker failed: " + cause, nowMs);
         });
         session.takeRefused().stream().filter(core -> byKey.get(core.key()) != core)
-                .forEach(former -> restart(former.key(), "another tracker tells what the former has left", nowMs));
+                .forEach(former -> restart(former.key(), "another tracker tells the rest of the former's changes", nowMs));
         for (TrackerCore core : List.copyOf(restartMs.keySet())) {
             if (restartMs.get(core) <= nowMs) {
                 restartMs.remove(core);
@@ -159,7 +159,7 @@ public final class TrackerTable {
         cores.forEach(this::framesWaiting);
     }
 
-    /** One failing tracker must not keep the news from the others. */
+    /** Applies the action to each: one failing tracker must not keep the news from the others. */
     private static void each(Collection<TrackerCore> those, Consumer<TrackerCore> action) {
         for (TrackerCore core : List.copyOf(those)) {
             try {
@@ -170,7 +170,7 @@ public final class TrackerTable {
         }
     }
 
-    /** Forgets the trackers that are closed and have nothing left to tell. */
+    /** Forgets the closed trackers with nothing left to tell. */
     public void forgetClosed(long nowMs) {
         List<TrackerCore> gone = new ArrayList<>();
         for (TrackerCore core : finished) {
@@ -178,8 +178,8 @@ public final class TrackerTable {
             if (core.isClosed()) {
                 gone.add(core);
             } else if (nowMs - sinceMs > KEEP_FINISHED_MS) {
-                LOG.warn("[{}] The daemon was away for too long after the subscription's close: what it did not confirm"
-                        + " is dropped and will be read again", core.name());
+                LOG.warn("[{}] The daemon was away for too long after the subscription's close: unconfirmed changes"
+                        + " are dropped and will be read again", core.name());
                 gone.add(core);
             }
         }

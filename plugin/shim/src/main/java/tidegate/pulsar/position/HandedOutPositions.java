@@ -5,10 +5,10 @@ import java.util.TreeMap;
 import tidegate.pulsar.wire.Position;
 
 /**
- * Positions that the dispatcher was given and that are not known acknowledged, with the progress of each.
+ * Positions given to the dispatcher and not known acknowledged, with the progress of each.
  *
- * <p>First a position is with the dispatcher, which reads it and gives it to a consumer. If read once more, it is either being
- * delivered again or just being acknowledged, and then <b>awaited</b>. Any thread may ask for membership; the tracker's lock
+ * <p>The dispatcher first reads a position, then gives it to a consumer. A second read means a redelivery, or an
+ * acknowledgement under way: then the position is <b>awaited</b>. Any thread may ask for membership; the tracker's lock
  * guards all else.
  */
 final class HandedOutPositions {
@@ -18,9 +18,9 @@ final class HandedOutPositions {
     private final PositionSet members = new PositionSet();
     /** Members given to consumers, since the last departure of a consumer. */
     private final PositionSet given = new PositionSet();
-    /** How often consumers had given each back when it was last given out; those missing here: never. */
+    /** Each member's redelivery count when last given; absent: 0. */
     private final NavigableMap<Position, Integer> redelivered = new TreeMap<>();
-    /** Members with an awaited acknowledgement: since the last {@link #nextAwaited}, and since before. */
+    /** Members with an awaited acknowledgement: since the last {@link #nextAwaited}, and from before. */
     private PositionSet awaited = new PositionSet();
     private PositionSet awaitedLonger = new PositionSet();
 
@@ -32,13 +32,13 @@ final class HandedOutPositions {
         return members.contains(ledgerId, entryId);
     }
 
-    /** The dispatcher has it, and no consumer. */
+    /** Adds a position that the dispatcher has, and no consumer. */
     void add(long ledgerId, long entryId) {
         forget(ledgerId, entryId);
         members.add(ledgerId, entryId);
     }
 
-    /** A consumer gets it. {@code redeliveryCount}: see {@code TrackerContext.redeliveryCount}. */
+    /** Gives a position to a consumer. {@code redeliveryCount}: see {@code TrackerContext.redeliveryCount}. */
     void give(long ledgerId, long entryId, int redeliveryCount) {
         add(ledgerId, entryId);
         given.add(ledgerId, entryId);
@@ -47,17 +47,17 @@ final class HandedOutPositions {
         }
     }
 
-    /** True if a consumer got it, and no consumer has gone since. */
+    /** True if a consumer got the position, and no consumer has gone since. */
     boolean isGiven(long ledgerId, long entryId) {
         return given.contains(ledgerId, entryId);
     }
 
-    /** How often consumers had given it back when it was last given out. */
+    /** The redelivery count when the position was last given. */
     int redeliveryCount(long ledgerId, long entryId) {
         return redelivered.isEmpty() ? 0 : redelivered.getOrDefault(new Position(ledgerId, entryId), 0);
     }
 
-    /** False if it was no member. */
+    /** Removes a member; false if it was none. */
     boolean remove(long ledgerId, long entryId) {
         forget(ledgerId, entryId);
         return members.remove(ledgerId, entryId);
@@ -72,22 +72,22 @@ final class HandedOutPositions {
         }
     }
 
-    /** A consumer has gone: positions given to any consumer may be delivered again. */
+    /** Forgets who was given what, after a consumer has gone: any position may be delivered again. */
     void forgetGiven() {
         given.clear();
         redelivered.clear();
     }
 
-    // ---- what is being acknowledged -------------------------------------------------------------------------------
+    // ---- acknowledgements under way -------------------------------------------------------------------------------
 
-    /** A member is most likely being acknowledged. */
+    /** Awaits the acknowledgement of a member, which is most likely under way. */
     void await(long ledgerId, long entryId) {
         if (!awaitedLonger.contains(ledgerId, entryId)) {
             awaited.add(ledgerId, entryId);
         }
     }
 
-    /** The members awaited since before the last call; they stop being awaited. */
+    /** The members awaited since before the last call; they are no longer awaited. */
     PositionSet nextAwaited() {
         if (awaited.isEmpty() && awaitedLonger.isEmpty()) {
             return awaited;

@@ -38,7 +38,7 @@ final class LedgerPages {
         return page != null && ((long) WORD.getOpaque(page, word(entryId)) >>> entryId & 1L) != 0;
     }
 
-    /** The first entry from that one on that is not there. */
+    /** The first entry from that one on that is absent. */
     long firstAbsent(long entryId) {
         long at = entryId;
         while (true) {
@@ -53,7 +53,7 @@ final class LedgerPages {
 
     // ---- one writer -----------------------------------------------------------------------------------------------
 
-    /** Adds an entry; false if it was there already. */
+    /** Adds an entry; false if it was present. */
     boolean add(long entryId) {
         int index = (int) (entryId >>> PAGE_SHIFT);
         long[] page = pageForWrite(index);
@@ -68,7 +68,7 @@ final class LedgerPages {
         return true;
     }
 
-    /** Removes an entry; false if it was not there. */
+    /** Removes an entry; false if it was absent. */
     boolean remove(long entryId) {
         long[] page = page(pages, entryId);
         int word = word(entryId);
@@ -81,7 +81,7 @@ final class LedgerPages {
         return true;
     }
 
-    /** Adds all of another one that no other thread changes meanwhile; returns how many are new. */
+    /** Adds all of another, which no other thread changes meanwhile; returns the number of new entries. */
     long addAll(LedgerPages other) {
         long added = 0;
         long[][] from = other.pages;
@@ -93,7 +93,7 @@ final class LedgerPages {
         return added;
     }
 
-    /** Adds a container of entries from {@code firstEntryId} on, word by word; returns how many are new. */
+    /** Adds a container of entries from {@code firstEntryId} on, word by word; returns the number of new entries. */
     long addAll(long firstEntryId, Container entries) {
         LongBuffer words = entries.toBitmapContainer().toLongBuffer().rewind();
         long[] page = new long[PAGE_WORDS];
@@ -121,7 +121,7 @@ final class LedgerPages {
         return added;
     }
 
-    /** Removes all of another one that no other thread changes meanwhile; returns how many were there. */
+    /** Removes all of another, which no other thread changes meanwhile; returns the number removed. */
     long removeAll(LedgerPages other) {
         long removed = 0;
         int shared = Math.min(pages.length, other.pages.length);
@@ -147,7 +147,7 @@ final class LedgerPages {
         return removed;
     }
 
-    /** Removes everything up to and including the entry; returns how many were there. */
+    /** Removes everything up to and including the entry; returns the number removed. */
     long discardUpTo(long lastEntryId) {
         long[][] all = pages;
         int border = (int) Math.min(all.length, lastEntryId >>> PAGE_SHIFT);
@@ -173,7 +173,7 @@ final class LedgerPages {
         return removed;
     }
 
-    /** Gives back pages that have become empty, except the last one; true if there is an entry. */
+    /** Frees empty pages, except the last one; true if there is an entry. */
     boolean trim() {
         long[][] all = pages;
         boolean used = false;
@@ -205,7 +205,7 @@ final class LedgerPages {
 
     // ---- walking --------------------------------------------------------------------------------------------------
 
-    /** Asks for each entry in ascending order; false once an answer is false. */
+    /** Tests each entry in ascending order; false once a test is false. */
     boolean forWhile(PositionPredicate test) {
         long[][] all = pages;
         for (int i = 0; i < all.length; i++) {
@@ -224,7 +224,7 @@ final class LedgerPages {
         return true;
     }
 
-    /** Asks for each entry up to that one in descending order; false once an answer is false. */
+    /** Tests each entry up to that one in descending order; false once a test is false. */
     boolean forWhileDown(long lastEntryId, PositionPredicate test) {
         long[][] all = pages;
         for (int i = (int) Math.min(all.length - 1, lastEntryId >>> PAGE_SHIFT); i >= 0; i--) {
@@ -291,8 +291,8 @@ final class LedgerPages {
     // ---- as bitmaps -----------------------------------------------------------------------------------------------
 
     /**
-     * The entries up to and including that one, from words. Starts at the first container that has any: positions before a
-     * cursor have mostly left.
+     * The entries up to and including that one, from words. Starts at the first container with any: positions before a cursor
+     * have mostly left.
      */
     RoaringBitmap bitmapUpTo(long lastEntryId) {
         long[][] all = pages;

@@ -7,13 +7,13 @@ import java.util.TreeMap;
 import tidegate.pulsar.wire.Records;
 
 /**
- * A time for each of many positions, in ms since the epoch: 16 bytes an entry and as much again that is free.
+ * A time for each of many positions, in ms since the epoch: 16 bytes an entry, and as much again free.
  *
- * <p>A ledger is a table of entry ids and times with linear probing. A table is at most three quarters full, so each probe meets
- * a free slot; a removal moves later entries of the row back, so there are no marks of removed ones. Not thread-safe.
+ * <p>A ledger is a table of entry ids and times with linear probing. It is at most three quarters full, so each probe meets a
+ * free slot; a removal moves later entries of the row back and leaves no marks. Not thread-safe.
  */
 public final class MovedTimes {
-    /** The time of a position that is not in. */
+    /** The time of an absent position. */
     public static final long NONE = -1;
 
     /** Called for each position with its time. */
@@ -39,7 +39,7 @@ public final class MovedTimes {
         return size;
     }
 
-    /** Its time, or {@link #NONE}. */
+    /** The position's time, or {@link #NONE}. */
     public long get(long ledgerId, long entryId) {
         if (size == 0) {
             return NONE;
@@ -54,7 +54,7 @@ public final class MovedTimes {
         }
     }
 
-    /** Its time, or {@link #NONE} if it was not in. */
+    /** Removes the position; returns its time, or {@link #NONE} if absent. */
     public long remove(long ledgerId, long entryId) {
         if (size == 0) {
             return NONE;
@@ -70,12 +70,12 @@ public final class MovedTimes {
         return timeMs;
     }
 
-    /** Visits all, ledgers ascending; the visitor must not change this. */
+    /** Visits all, ledgers ascending; the visitor must not change the table. */
     public void forEach(Visitor visitor) {
         ledgers.forEach((ledgerId, table) -> table.forEach((entryId, timeMs) -> visitor.visit(ledgerId, entryId, timeMs)));
     }
 
-    /** Removes those that pass, {@code max} at most, and shows them; true if no others pass. */
+    /** Removes and visits those that pass, {@code max} at most; true if no others pass. */
     boolean take(int max, Test test, Visitor visitor) {
         Records taken = new Records();
         boolean all = true;
@@ -92,7 +92,7 @@ public final class MovedTimes {
         return all;
     }
 
-    /** Removes everything up to and including the position, and shows it. */
+    /** Removes and visits everything up to and including the position. */
     void takeUpTo(long ledgerId, long entryId, Visitor visitor) {
         Iterator<Map.Entry<Long, Table>> below = ledgers.headMap(ledgerId, false).entrySet().iterator();
         while (below.hasNext()) {
@@ -152,7 +152,7 @@ public final class MovedTimes {
             return keys;
         }
 
-        /** Entries that follow each other are often moved together: spread, so that their rows do not grow into one. */
+        /** Hashes the entry id: neighbours are often moved together, and would grow into one row. */
         private int slot(long entryId) {
             return (int) (entryId * 0x9E3779B97F4A7C15L >>> 32) & keys.length - 1;
         }
@@ -170,7 +170,7 @@ public final class MovedTimes {
             return keys[at] == FREE ? NONE : times[at];
         }
 
-        /** True if it is new. */
+        /** Sets a time; true if the entry is new. */
         boolean put(long entryId, long timeMs) {
             int at = find(entryId);
             boolean isNew = keys[at] == FREE;

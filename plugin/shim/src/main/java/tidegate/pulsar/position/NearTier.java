@@ -6,24 +6,28 @@ import tidegate.pulsar.wire.Records;
 /**
  * The entries that the broker hands out itself: a heap by (deliver_at, ledger, entry), gated by the clock.
  *
- * <p>Removal is lazy: a position that leaves stays in the heap until it comes to the top, where it is dropped because
- * {@link #members} no longer has it. An entry that the daemon pushed, or that was due when a stream opened, holds one of the
- * daemon's credits until it leaves.
+ * <p>Removal is lazy: the heap record of a position that leaves stays until it comes to the top, where it is dropped because
+ * {@link #members} lacks the position. An entry that the daemon pushed, or that was due when a stream opened, holds one of
+ * the daemon's credits until it leaves.
  *
- * <p>Invariants: no heap record of a position is earlier than its true deliver_at, so a stale one can never let an entry out
- * early. {@link #check} walks two more: every member has a record in the heap, and no credit is free twice.
+ * <p>Example, records as time/entry: the heap has 10/a, 20/b, 30/c, members are a, b, c, and the daemon pushed all three. An
+ * acknowledgement removes b: members are a, c, one credit is free, the heap keeps 20/b. At 35 the dispatcher pops a, which
+ * frees a credit; {@link #headMs} drops 20/b and answers 30.
+ *
+ * <p>Invariants: no heap record of a position is earlier than its true deliver_at, so a stale record can never let an entry
+ * out early. {@link #check} walks two more: every member has a record in the heap, and no credit is free twice.
  * {@link TrackedPositions} alone adds and removes members, with the state of their position. Guarded by the tracker's lock,
  * except {@link #contains} and {@link #size}.
  */
 public final class NearTier {
     public static final long NONE = Long.MAX_VALUE;
-    /** The time of what is due at once, whatever a clock says. */
+    /** The time of an entry due at once, by any clock. */
     public static final long AT_ONCE_MS = 0;
     private static final int FIRST_CAPACITY = 64;
     private static final int STALE_SLACK = 4096;
 
     private final PositionSet members = new PositionSet();
-    /** Members that came by DUE, or count like these. */
+    /** Members that came by DUE, or count as such. */
     private final PositionSet credited = new PositionSet();
     private long[] heap = new long[FIRST_CAPACITY * Records.WIDTH];
     private int count;
@@ -41,7 +45,7 @@ public final class NearTier {
         return members;
     }
 
-    /** Adds an entry; false (and nothing changes) if the position is in already. */
+    /** Adds an entry; false, without a change, if the position is present. */
     boolean add(long ledgerId, long entryId, long deliverAtMs, boolean holdsCredit) {
         if (!members.add(ledgerId, entryId)) {
             return false;
@@ -53,7 +57,7 @@ public final class NearTier {
         return true;
     }
 
-    /** False if it was not in. */
+    /** Removes a position; false if absent. */
     boolean remove(long ledgerId, long entryId) {
         if (!members.remove(ledgerId, entryId)) {
             return false;
@@ -67,7 +71,7 @@ public final class NearTier {
         return true;
     }
 
-    /** When the earliest entry is due, or {@link #NONE}. */
+    /** The time of the earliest entry, or {@link #NONE}. */
     public long headMs() {
         while (count > 0 && !members.contains(heap[1], heap[2])) {
             pop();
@@ -83,7 +87,7 @@ public final class NearTier {
         return heap[2];
     }
 
-    /** The earliest time of a member that is not due at once, or {@link #NONE}. Looks at all of them. */
+    /** The earliest time of a member that is not due at once, or {@link #NONE}. O(members). */
     public long firstTimeMs() {
         long firstMs = NONE;
         for (int i = 0; i < count; i++) {
@@ -95,7 +99,7 @@ public final class NearTier {
         return firstMs;
     }
 
-    /** How many members are due up to that time. Looks at all of them. */
+    /** The number of members due up to that time. O(members). */
     public int countDueUpTo(long timeMs) {
         int due = 0;
         for (int i = 0; i < count; i++) {
@@ -107,7 +111,7 @@ public final class NearTier {
         return due;
     }
 
-    /** The members that are due up to that time. */
+    /** The members due up to that time. */
     PositionSet dueUpTo(long timeMs) {
         PositionSet due = new PositionSet();
         for (int i = 0; i < count; i++) {
@@ -138,12 +142,12 @@ public final class NearTier {
 
     // ---- credit ---------------------------------------------------------------------------------------------------
 
-    /** Frees the credit of a pushed entry that does not come in. */
+    /** Frees the credit of a pushed entry that is not added. */
     public void freeCredit() {
         creditBack++;
     }
 
-    /** The free credit that the daemon has not got back. */
+    /** The free credit not yet given back to the daemon. */
     public int creditBack() {
         return creditBack;
     }
@@ -153,14 +157,14 @@ public final class NearTier {
         return credited.isEmpty();
     }
 
-    /** Takes the free credit, to give it back now. */
+    /** Takes the free credit, for the daemon. */
     public int takeCredit() {
         int credit = creditBack;
         creditBack = 0;
         return credit;
     }
 
-    /** Has members that are due hold credit, {@code most} at most; returns how much all members hold. */
+    /** Makes due members hold credit, {@code most} at most; returns the credit held by all members. */
     public int holdCredit(long nowMs, int most) {
         for (int i = 0; i < count && credited.size() < most; i++) {
             int at = i * Records.WIDTH;
@@ -171,7 +175,7 @@ public final class NearTier {
         return Math.toIntExact(credited.size());
     }
 
-    /** Members due later than that time hold no credit any more; they stay near. */
+    /** Takes the credit from members due later than that time; they stay near. */
     public void freeCreditAfter(long timeMs) {
         for (int i = 0; i < count && !credited.isEmpty(); i++) {
             int at = i * Records.WIDTH;
@@ -181,7 +185,7 @@ public final class NearTier {
         }
     }
 
-    /** The stream has ended: none of it is the next one's. */
+    /** Forgets all credit: the next stream begins without any. */
     public void forgetCredit() {
         creditBack = 0;
         credited.clear();
@@ -204,7 +208,7 @@ public final class NearTier {
         }
     }
 
-    /** Rebuilds the heap from the current members, if it has more than them. */
+    /** Rebuilds the heap from the current members, if it has stale records. */
     void dropStale() {
         if (count == members.size()) {
             return;

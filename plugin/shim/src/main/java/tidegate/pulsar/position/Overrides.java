@@ -5,34 +5,41 @@ import tidegate.pulsar.wire.PositionBitmaps;
 import tidegate.pulsar.wire.Records;
 
 /**
- * The overrides of one subscription: positions, and the times that hold for them instead of their messages' own.
+ * The overrides of one subscription: positions, and the times that hold instead of their messages' own.
  *
- * <p>An override is <b>moving</b> from the decision until it is stored, and <b>live</b> then, until its message is acknowledged.
- * From then on it is <b>leaving</b>, until the stored ones are without it, too: a message that a crash brings back before that
- * time must not come before it, while one that a reset brings back has its own time again. It is <b>taken</b> while the stored
- * ones are written without it. Guarded by the tracker's lock.
+ * <p>An override is <b>moving</b> from the decision until it is stored, then <b>live</b> until its message is acknowledged,
+ * then <b>leaving</b> until the stored overrides lack it, too: a crash may bring the message back, and it must not come
+ * before its time. After a reset, though, the message's own time counts. An override is <b>taken</b> while the stored ones
+ * are being written without it. Guarded by the tracker's lock.
+ *
+ * <p>Example: RESCHEDULE moves a message from 10 to 20. Moving: nobody hands it out. Stored: live, due at 20. Handed out and
+ * acknowledged: leaving. At 20, or once the persisted mark-delete position has passed it, {@link #takeLeft} takes it; the
+ * next write stores the rest.
  */
 public final class Overrides {
-    /** A subscription has at most so many, leaving ones included. */
+    /** The most overrides of a subscription, leaving ones included. */
     public static final int MAX = 1_000_000;
-    /** Stands among the taken ones for the time of one that a reset brought back. */
+    /** Marks a taken override of a message that a reset brought back. */
     private static final long RETURNED = -2;
 
     private final MovedTimes moving = new MovedTimes();
     private MovedTimes live = new MovedTimes();
     private MovedTimes leaving = new MovedTimes();
     private final MovedTimes taken = new MovedTimes();
-    /** No leaving one may be taken before this time, or before another mark-delete position is persisted than {@link #passed}. */
+    /**
+     * No leaving one may be taken before this time, or before the persisted mark-delete position changes from
+     * {@link #passed}.
+     */
     private long nextLeftMs = Long.MAX_VALUE;
     private Position passed = new Position(-1, -1);
-    /** Positions that did not move after all, until they are read again. */
+    /** Positions that did not move after all, until read again. */
     private final PositionSet undone = new PositionSet();
-    /** Positions that a reset brought back: their stored overrides hold no more. */
+    /** Positions that a reset brought back: their stored overrides no longer hold. */
     private final PositionSet returned = new PositionSet();
 
     // ---- asking ---------------------------------------------------------------------------------------------------
 
-    /** The time that holds for a message: its own, unless a live override says otherwise. */
+    /** The time that holds for a message: a live override's, else its own. */
     public long timeOf(long ledgerId, long entryId, long ownMs) {
         long timeMs = live.get(ledgerId, entryId);
         return timeMs == MovedTimes.NONE ? ownMs : timeMs;
@@ -47,17 +54,17 @@ public final class Overrides {
         return moving.get(ledgerId, entryId) != MovedTimes.NONE;
     }
 
-    /** True if it is to be due then already. */
+    /** True if that time holds already, and the message does not move. */
     public boolean isAt(long ledgerId, long entryId, long timeMs) {
         return live.get(ledgerId, entryId) == timeMs && !isMoving(ledgerId, entryId);
     }
 
-    /** The number of live ones. */
+    /** The number of live overrides. */
     public long size() {
         return live.size();
     }
 
-    /** The number of those that are stored, as far as is known. */
+    /** The number of stored overrides, as far as known. */
     public long stored() {
         return live.size() + leaving.size() + taken.size();
     }
@@ -67,17 +74,17 @@ public final class Overrides {
         return stored() + moving.size() + more > MAX;
     }
 
-    /** True if nothing needs to be stored but what is taken. */
+    /** True if nothing but taken overrides needs storing. */
     public boolean isEmpty() {
         return live.isEmpty() && moving.isEmpty() && leaving.isEmpty();
     }
 
-    /** True if its message was acknowledged when this was last known, and the stored ones may have it. */
+    /** True if the message was last known acknowledged, and the stored overrides may have the position. */
     public boolean isLeaving(long ledgerId, long entryId) {
         return leaving.get(ledgerId, entryId) != MovedTimes.NONE || taken.get(ledgerId, entryId) >= 0;
     }
 
-    /** True if some that a reset brought back are to be taken. */
+    /** True if overrides of returned messages must be taken. */
     public boolean hasReturned() {
         return !returned.isEmpty();
     }
@@ -86,11 +93,11 @@ public final class Overrides {
         live.forEach(visitor);
     }
 
-    /** Everything that is to be stored. */
+    /** Everything to be stored. */
     public Records all() {
         Records all = new Records(Math.toIntExact(live.size() + moving.size() + leaving.size()));
         MovedTimes.Visitor add = all::add;
-        // The last of a position counts.
+        // The last record of a position counts.
         leaving.forEach(add);
         live.forEach(add);
         moving.forEach(add);
@@ -101,7 +108,7 @@ public final class Overrides {
         moving.forEach((ledgerId, entryId, timeMs) -> others.add(ledgerId, entryId));
     }
 
-    /** The moving ones. */
+    /** The moving overrides. */
     public Records allMoving() {
         Records all = new Records();
         moving.forEach(all::add);
@@ -111,8 +118,9 @@ public final class Overrides {
     // ---- coming and going -----------------------------------------------------------------------------------------
 
     /**
-     * The stored ones were read: those of acknowledged messages, which a crash may bring back once more, and the others. Leaving
-     * ones, and those that came back, stay known as such. Owns both from now on; walks over neither, as there may be a million.
+     * Takes the overrides read from the store: of acknowledged messages, which a crash may bring back once more, and the
+     * others. Leaving and returned overrides stay so. Owns both arguments from now on; walks over neither: each may have a
+     * million.
      */
     public void restore(MovedTimes stored, MovedTimes acknowledged) {
         MovedTimes gone = leaving;
@@ -132,7 +140,7 @@ public final class Overrides {
         moving.put(ledgerId, entryId, timeMs);
     }
 
-    /** It is stored: true if its message waits for that time now, false if it left, or moves on. */
+    /** Notes that an override is stored: true if its message now waits for that time, false if it left, or moves on. */
     boolean settle(long ledgerId, long entryId, long timeMs) {
         long movingMs = moving.get(ledgerId, entryId);
         boolean movesOn = movingMs != timeMs;
@@ -143,7 +151,7 @@ public final class Overrides {
             moving.remove(ledgerId, entryId);
         }
         leaving.remove(ledgerId, entryId);
-        // One that moves on has this time again if it does not move after all.
+        // A later move that fails restores this time.
         live.put(ledgerId, entryId, timeMs);
         return !movesOn;
     }
@@ -152,7 +160,7 @@ public final class Overrides {
         return returned.contains(ledgerId, entryId) || taken.get(ledgerId, entryId) == RETURNED;
     }
 
-    /** It is surely not stored: true if it does not move any more. */
+    /** Notes that an override is surely not stored: true if its message no longer moves. */
     boolean undo(long ledgerId, long entryId, long timeMs) {
         boolean was = moving.get(ledgerId, entryId) == timeMs && moving.remove(ledgerId, entryId) != MovedTimes.NONE;
         if (was) {
@@ -161,17 +169,17 @@ public final class Overrides {
         return was;
     }
 
-    /** True if it was to move and did not: the daemon may have pushed it before that, and would not push it again. */
+    /** True if a move of the message failed: the daemon may have pushed it before, and would not push it again. */
     public boolean takeUndone(long ledgerId, long entryId) {
         return !undone.isEmpty() && undone.remove(ledgerId, entryId);
     }
 
-    /** Its message is acknowledged. */
+    /** Notes that the message is acknowledged. */
     void leave(long ledgerId, long entryId) {
         long liveMs = live.remove(ledgerId, entryId);
         long movingMs = moving.remove(ledgerId, entryId);
         if (movingMs != MovedTimes.NONE || liveMs != MovedTimes.NONE) {
-            // The later one, as either may be stored: a crash must not bring it back before that.
+            // The later time: either may be stored, and a crash must not bring the message back before.
             putLeaving(ledgerId, entryId, Math.max(movingMs, liveMs));
         }
     }
@@ -182,7 +190,7 @@ public final class Overrides {
         nextLeftMs = isPassed ? Long.MIN_VALUE : Math.min(nextLeftMs, timeMs);
     }
 
-    /** Its message is not acknowledged after all. */
+    /** Notes that the message is not acknowledged after all. */
     void stay(long ledgerId, long entryId) {
         long timeMs = leaving.remove(ledgerId, entryId);
         if (timeMs != MovedTimes.NONE) {
@@ -190,7 +198,7 @@ public final class Overrides {
         }
     }
 
-    /** A reset has brought its message back: its own time counts, at the next owner, too. */
+    /** Notes that a reset has brought the message back: its own time counts, at the next owner, too. */
     public void comeBack(long ledgerId, long entryId) {
         if (leaving.remove(ledgerId, entryId) != MovedTimes.NONE) {
             returned.add(ledgerId, entryId);
@@ -199,7 +207,7 @@ public final class Overrides {
         }
     }
 
-    /** Takes those that came back. They are stored before any that move then. */
+    /** Takes the returned positions. They are stored before any later move. */
     public PositionBitmaps takeReturned() {
         PositionBitmaps all = new PositionBitmaps();
         returned.forEach((ledgerId, entryId) -> {
@@ -210,7 +218,7 @@ public final class Overrides {
         return all;
     }
 
-    /** Everything up to there is acknowledged. */
+    /** Notes that everything up to there is acknowledged. */
     public void leaveUpTo(Position markDelete) {
         live.takeUpTo(markDelete.ledgerId(), markDelete.entryId(), this::putLeaving);
         undone.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
@@ -224,8 +232,8 @@ public final class Overrides {
     }
 
     /**
-     * Takes leaving ones, {@code max} at most: those with a time that has come, and those that no crash brings back, up to the
-     * persisted mark-delete position. Looks at all of them only if there may be one.
+     * Takes leaving overrides, {@code max} at most: those whose time has come, and those that no crash brings back, up to the
+     * persisted mark-delete position. Walks over all only if there may be one.
      */
     public PositionBitmaps takeLeft(long nowMs, Position persisted, int max) {
         PositionBitmaps left = new PositionBitmaps();
@@ -249,12 +257,12 @@ public final class Overrides {
         return left;
     }
 
-    /** The stored ones are without those taken. */
+    /** Notes that the stored overrides lack the taken ones. */
     public void left() {
         taken.clear();
     }
 
-    /** The stored ones may have those taken: they are to be taken again. */
+    /** Notes that the stored overrides may still have the taken ones: they must be taken again. */
     public void untake() {
         taken.forEach((ledgerId, entryId, timeMs) -> {
             if (timeMs == RETURNED) {

@@ -12,11 +12,11 @@ import tidegate.pulsar.wire.PositionBitmaps;
 /**
  * A set of positions: for each ledger, its {@link LedgerPages pages}.
  *
- * <p>One writer at a time (the owner's lock); {@link #contains} and {@link #size} may be called by any thread without a
- * lock and see every write that happened before. A bit is one word access, so that the read of the dispatcher's thread and
- * the look-ups of BookKeeper's threads never wait for each other. Pages and ledgers are never reused for other positions:
- * a reader that still holds a dropped one sees old bits of the same positions, never those of others. Why not a
- * RoaringBitmap under a lock: docs/decisions/position-set.md.
+ * <p>One writer at a time (the owner's lock); any thread may call {@link #contains} and {@link #size} without a lock and sees
+ * every write that happened before. A bit is one word access, so the read of the dispatcher's thread and the look-ups of
+ * BookKeeper's threads never wait for each other. Pages and ledgers are never reused for other positions: a reader with a
+ * dropped page sees old bits of the same positions, never those of others. Why not a RoaringBitmap under a lock:
+ * docs/decisions/position-set.md.
  */
 public final class PositionSet {
     private static final int CONTAINER_SHIFT = 16;
@@ -36,7 +36,7 @@ public final class PositionSet {
     /** Ascending by id; replaced, never changed. */
     private volatile LedgerPages[] ledgers = NO_LEDGERS;
 
-    /** Where the last look-up ended: reads come in ascending order, so the next one mostly ends there too. A hint only. */
+    /** The last look-up's index: reads come in ascending order, so the next look-up mostly ends there too. A hint only. */
     private int lastIndex;
 
     private long size;
@@ -46,7 +46,7 @@ public final class PositionSet {
         return ledger != null && ledger.contains(entryId);
     }
 
-    /** The first entry of the ledger from that one on that is not in the set. Needs no lock. */
+    /** The first absent entry of the ledger from that one on. Needs no lock. */
     public long firstAbsent(long ledgerId, long entryId) {
         LedgerPages ledger = find(ledgerId);
         return ledger == null ? entryId : ledger.firstAbsent(entryId);
@@ -60,7 +60,7 @@ public final class PositionSet {
         return size() == 0;
     }
 
-    /** Adds a position; false if it was in already. */
+    /** Adds a position; false if present. */
     public boolean add(long ledgerId, long entryId) {
         boolean added = forWrite(ledgerId).add(entryId);
         if (added) {
@@ -69,7 +69,7 @@ public final class PositionSet {
         return added;
     }
 
-    /** Removes a position; false if it was not in. */
+    /** Removes a position; false if absent. */
     public boolean remove(long ledgerId, long entryId) {
         LedgerPages ledger = find(ledgerId);
         boolean removed = ledger != null && ledger.remove(entryId);
@@ -79,14 +79,14 @@ public final class PositionSet {
         return removed;
     }
 
-    /** Adds all of another set that no other thread changes meanwhile. */
+    /** Adds all of another set, which no other thread changes meanwhile. */
     public void addAll(PositionSet other) {
         for (LedgerPages from : other.ledgers) {
             grow(forWrite(from.ledgerId).addAll(from));
         }
     }
 
-    /** Removes all of another set that no other thread changes meanwhile. */
+    /** Removes all of another set, which no other thread changes meanwhile. */
     public void removeAll(PositionSet other) {
         for (LedgerPages from : other.ledgers) {
             LedgerPages of = find(from.ledgerId);
@@ -100,7 +100,7 @@ public final class PositionSet {
         SIZE.setOpaque(this, size + by);
     }
 
-    /** Goes word by word where there are many: a new owner is told of millions, with code that is not compiled yet. */
+    /** Adds word by word where there are many: a new owner hears of millions, before its code is compiled. */
     public void addAll(PositionBitmaps positions) {
         positions.ledgers().forEach((ledgerId, entryIds) -> {
             for (ContainerPointer at = entryIds.getContainerPointer(); at.getContainer() != null; at.advance()) {
@@ -144,7 +144,7 @@ public final class PositionSet {
         SIZE.setOpaque(this, 0L);
     }
 
-    /** Gives back pages and ledgers that have become empty. The highest ledger stays: it is where the next adds go. */
+    /** Frees empty pages and ledgers. The highest ledger stays: the next adds go there. */
     void trim() {
         LedgerPages[] all = ledgers;
         LedgerPages[] kept = new LedgerPages[all.length];
@@ -159,12 +159,12 @@ public final class PositionSet {
         }
     }
 
-    /** Visits every position in ascending order; without a lock it may miss or include what changes meanwhile. */
+    /** Visits every position in ascending order; without a lock it may miss or include concurrent changes. */
     public void forEach(PositionBitmaps.Visitor visitor) {
         forFirst(Long.MAX_VALUE, visitor);
     }
 
-    /** As {@link #forEach}, but at most {@code max} of them. */
+    /** As {@link #forEach}, at most {@code max} positions. */
     void forFirst(long max, PositionBitmaps.Visitor visitor) {
         long[] left = {max};
         forWhile((ledgerId, entryId) -> {
@@ -185,7 +185,7 @@ public final class PositionSet {
         }
     }
 
-    /** Asks for each position before that one in descending order, until an answer is false. */
+    /** Tests each position before that one in descending order, until a test is false. */
     void forWhileBefore(long ledgerId, long entryId, PositionPredicate test) {
         LedgerPages[] all = ledgers;
         for (int l = all.length - 1; l >= 0; l--) {
@@ -228,8 +228,7 @@ public final class PositionSet {
     }
 
     /**
-     * All positions up to and including that one, as frames carry them. Built from words, not positions: it may be a whole
-     * backlog.
+     * All positions up to and including that one, as frames carry them. Built from words, because it may be a whole backlog.
      */
     PositionBitmaps upTo(long ledgerId, long entryId) {
         PositionBitmaps positions = new PositionBitmaps();

@@ -4,7 +4,7 @@ import tidegate.pulsar.wire.Position;
 import tidegate.pulsar.wire.PositionBitmaps;
 
 /**
- * {@link TrackedPositions} as any thread may read them: no method takes or needs the tracker's lock.
+ * {@link TrackedPositions} for any thread: no method takes or needs the tracker's lock.
  *
  * <p>An answer is true of a moment. Two answers may be of different moments.
  */
@@ -12,19 +12,19 @@ public interface PositionView {
     /** True if the dispatcher must not read the position. */
     boolean contains(long ledgerId, long entryId);
 
-    /** True if this broker hands it out when it is due. */
+    /** True if this broker hands the position out when due. */
     boolean isNear(long ledgerId, long entryId);
 
     /** The positions that the dispatcher's cursor must not read. */
     PositionSet containedPositions();
 
-    /** The positions that the dispatcher was given. */
+    /** The positions given to the dispatcher. */
     PositionSet handedOutPositions();
 
     /** The number of contained positions. */
     long contained();
 
-    /** Delayed messages that were not handed out. */
+    /** The number of delayed messages not handed out. */
     long delayed();
 
     /** True if the next look at the cursor may change something here. */
@@ -33,10 +33,10 @@ public interface PositionView {
     /** Visits the positions that may be acknowledged unseen: handed out, asked for, or doubtful. */
     void forEachUnseen(PositionBitmaps.Visitor visitor);
 
-    /** The lowest position that the dispatcher was given and that passes the test; null if there is none. */
+    /** The lowest position that was given to the dispatcher and passes the test; null without one. */
     Position lowestUnseen(PositionPredicate test);
 
-    /** A number that changes whenever a position comes to be contained. */
+    /** A number that changes whenever a position becomes contained. */
     long entered();
 
     /** Visits the contained positions of one ledger that are also in {@code words}; as {@link PositionSet#forEachIn}. */

@@ -4,8 +4,8 @@ import tidegate.pulsar.wire.Position;
 import tidegate.pulsar.wire.PositionBitmaps;
 
 /**
- * Contained positions that nobody holds any more, so that only reading them again tells when they are due: <b>sought</b> until
- * the dispatcher is given them to read, then <b>asked for</b> until the dispatcher or a pass ahead has read them.
+ * Contained positions without a holder: only another read tells their time. Each is <b>sought</b> until given to the
+ * dispatcher, then <b>asked for</b> until the dispatcher or a pass ahead has read it.
  *
  * <p>Invariant, walked by {@link #check}: none is both. Guarded by the tracker's lock.
  */
@@ -13,27 +13,27 @@ public final class SoughtPositions {
     private final PositionSet sought = new PositionSet();
     private final PositionSet askedFor = new PositionSet();
 
-    /** How many are sought. */
+    /** The number of sought positions. */
     public long size() {
         return sought.size();
     }
 
-    /** True if it is sought. Any thread may ask. */
+    /** True if the position is sought. Any thread may ask. */
     public boolean contains(long ledgerId, long entryId) {
         return !sought.isEmpty() && sought.contains(ledgerId, entryId);
     }
 
-    /** True if any was asked for. Any thread may ask. */
+    /** True if any position is asked for. Any thread may ask. */
     boolean hasAsked() {
         return !askedFor.isEmpty();
     }
 
-    /** The lowest sought position; null if there is none. */
+    /** The lowest sought position; null without one. */
     public Position first() {
         return sought.first((ledgerId, entryId) -> true);
     }
 
-    /** The lowest asked-for position that passes the test; null if there is none. Any thread may ask. */
+    /** The lowest asked-for position that passes the test; null without one. Any thread may ask. */
     Position firstAsked(PositionPredicate test) {
         return askedFor.first(test);
     }
@@ -47,7 +47,7 @@ public final class SoughtPositions {
         others.addAll(askedFor);
     }
 
-    /** Seeks these, to be read again. Asked-for ones will be read anyhow. */
+    /** Seeks these positions. Asked-for ones are read anyhow. */
     public void seek(PositionSet lost) {
         sought.addAll(lost);
         if (!askedFor.isEmpty()) {
@@ -66,24 +66,24 @@ public final class SoughtPositions {
         });
     }
 
-    /** The dispatcher has forgotten the positions that it was given. */
+    /** Seeks the asked-for positions again: the dispatcher has forgotten them. */
     void takeBack() {
         sought.addAll(askedFor);
         askedFor.clear();
     }
 
-    /** True if it was sought, or asked for: somebody has it now. */
+    /** Notes a holder; true if the position was sought or asked for. */
     public boolean find(long ledgerId, long entryId) {
         boolean was = drop(ledgerId, entryId);
         return !askedFor.isEmpty() && askedFor.remove(ledgerId, entryId) || was;
     }
 
-    /** True if it was sought: it need not be read any more. */
+    /** Drops a position that need not be read; true if it was sought. */
     boolean drop(long ledgerId, long entryId) {
         return !sought.isEmpty() && sought.remove(ledgerId, entryId);
     }
 
-    /** The daemon holds these: they need not be read any more. */
+    /** Drops the positions that the daemon holds: they need not be read. */
     void dropAll(PositionSet held) {
         if (!sought.isEmpty()) {
             sought.removeAll(held);

@@ -9,27 +9,29 @@ import tidegate.pulsar.wire.PositionBitmaps;
 import tidegate.pulsar.wire.Records;
 
 /**
- * The positions that a tracker has met, by the state they are in.
+ * The positions that a tracker has met, by state.
  *
  * <p>Each position is in at most one of these states; only a settling one is reported, too:
  * <ul>
- *   <li><b>undecided</b>: read and tracked before the daemon said what it holds; HELD decides it;
- *   <li><b>held</b>: the daemon will push it (DUE) when it is nearly due;
- *   <li><b>near</b>: this broker hands it out when the clock has passed its deliver_at ({@link NearTier});
- *   <li><b>handed out</b>: given to the dispatcher, and perhaps by it to a consumer; not yet known acknowledged
- *   ({@link HandedOutPositions});
- *   <li><b>sought</b> or <b>asked for</b>: nobody holds it any more; it is read again, and then tracked anew
- *   ({@link SoughtPositions});
- *   <li><b>moving</b>: to be due at another time, which is not stored yet; nobody reads it or hands it out ({@link Overrides});
- *   <li><b>settling</b>: acknowledged before a failover that the cursor forgot; being deleted in the cursor again;
- *   <li><b>reported</b>: acknowledged, told to the daemon, and above the persisted mark-delete position;
- *   <li><b>doubtful</b>: reported before a possible reset of the cursor; the next watch looks at it again.
- * </ul>
- * {@link #contains} answers true for all but the last two: the dispatcher skips exactly these.
+ * <li><b>undecided</b>: read and tracked before the daemon's HELD, which decides it;
+ * <li><b>held</b>: the daemon will push it (DUE) when nearly due;
+ * <li><b>near</b>: this broker hands it out once the clock has passed its deliver_at ({@link NearTier});
+ * <li><b>handed out</b>: given to the dispatcher, perhaps to a consumer; not yet known acknowledged
+ * ({@link HandedOutPositions});
+ * <li><b>sought</b> or <b>asked for</b>: without a holder; read again, then tracked anew ({@link SoughtPositions});
+ * <li><b>moving</b>: its new time is not stored yet; nobody reads it or hands it out ({@link Overrides});
+ * <li><b>settling</b>: acknowledged before a failover that the cursor forgot; being deleted in the cursor again;
+ * <li><b>reported</b>: acknowledged, told to the daemon, and above the persisted mark-delete position;
+ * <li><b>doubtful</b>: reported before a possible reset of the cursor; the next watch looks at it again.
+ * </ul> {@link #contains} answers true for all but the last two: the dispatcher skips exactly these.
  *
- * <p>Invariants, walked by {@link #check}: a near, handed out or settling position is contained, and is only one of the three; a
- * sought or asked-for one is contained, and neither handed out nor settling; a moving one is contained, and none of these; none
- * is undecided once it has been decided. Any thread may use the {@link PositionView}; the tracker's lock guards all else.
+ * <p>Example: the dispatcher reads a message due tomorrow: contained, told to the daemon. HELD or DURABLE: held. Two seconds
+ * before its time, DUE: near. At its time: handed out. The watch sees it deleted in the cursor: reported. The persisted
+ * mark-delete position passes it: forgotten.
+ *
+ * <p>Invariants, walked by {@link #check}: a near, handed out or settling position is contained, and only one of the three; a
+ * sought or asked-for one is contained, and neither handed out nor settling; a moving one is contained, and none of these;
+ * none stays undecided after the decision. Any thread may use the {@link PositionView}; the tracker's lock guards all else.
  */
 public final class TrackedPositions implements PositionView {
     private static final VarHandle ENTERED;
@@ -43,7 +45,7 @@ public final class TrackedPositions implements PositionView {
     }
 
     private final PositionSet contained = new PositionSet();
-    /** Grows whenever a position comes to be contained. */
+    /** Grows whenever a position becomes contained. */
     private long entered;
     private final HandedOutPositions handedOut = new HandedOutPositions();
     private final PositionSet settling = new PositionSet();
@@ -62,7 +64,7 @@ public final class TrackedPositions implements PositionView {
         this.overrides = overrides;
     }
 
-    // ---- asking ---------------------------------------------------------------------------------------------------
+    // ---- questions ------------------------------------------------------------------------------------------------
 
     @Override
     public boolean contains(long ledgerId, long entryId) {
@@ -87,12 +89,12 @@ public final class TrackedPositions implements PositionView {
         return handedOut.contains(ledgerId, entryId);
     }
 
-    /** True if it was handed out and went to a consumer, and no consumer has gone since. */
+    /** True if the position was handed out to a consumer, and no consumer has gone since. */
     public boolean isGiven(long ledgerId, long entryId) {
         return handedOut.isGiven(ledgerId, entryId);
     }
 
-    /** How often a consumer had given it back when it was last given. */
+    /** The redelivery count when the position was last given. */
     public int redeliveryCount(long ledgerId, long entryId) {
         return handedOut.redeliveryCount(ledgerId, entryId);
     }
@@ -103,7 +105,7 @@ public final class TrackedPositions implements PositionView {
                 && !overrides.isMoving(ledgerId, entryId);
     }
 
-    /** Those of {@code asked} that are left to the daemon, as {@link #isLeftToDaemon} has it. */
+    /** The positions of {@code asked} left to the daemon, as in {@link #isLeftToDaemon}. */
     public PositionSet leftToDaemon(PositionBitmaps asked) {
         PositionSet left = new PositionSet();
         asked.forEach((ledgerId, entryId) -> {
@@ -119,7 +121,7 @@ public final class TrackedPositions implements PositionView {
         return near.contains(ledgerId, entryId);
     }
 
-    /** True if this broker gates it, or has handed it out. */
+    /** True if this broker gates the position, or has handed it out. */
     public boolean isHere(long ledgerId, long entryId) {
         return near.contains(ledgerId, entryId) || handedOut.contains(ledgerId, entryId);
     }
@@ -132,7 +134,7 @@ public final class TrackedPositions implements PositionView {
         return !reported.isEmpty() && reported.contains(ledgerId, entryId);
     }
 
-    /** True if any of these was seen deleted: it is reported, and does not settle. */
+    /** True if any of these was seen deleted: reported and not settling. */
     public boolean wasSeenDeleted(PositionSet any) {
         boolean[] seen = {false};
         any.forEach((ledgerId, entryId) -> seen[0] |= isReported(ledgerId, entryId) && !isSettling(ledgerId, entryId));
@@ -167,7 +169,7 @@ public final class TrackedPositions implements PositionView {
         return waiting;
     }
 
-    /** The lowest contained position; null if there is none. */
+    /** The lowest contained position; null without one. */
     public Position lowest() {
         List<Position> first = new ArrayList<>(1);
         contained.forFirst(1, (ledgerId, entryId) -> first.add(new Position(ledgerId, entryId)));
@@ -209,7 +211,7 @@ public final class TrackedPositions implements PositionView {
         settling.forFirst(max, visitor);
     }
 
-    /** The highest reported position, as ledger and entry; null if there is none. */
+    /** The highest reported position, as ledger and entry; null without one. */
     public long[] lastReported() {
         return reported.last();
     }
@@ -262,9 +264,9 @@ public final class TrackedPositions implements PositionView {
         reported.clearIn(ledgerId, words);
     }
 
-    // ---- coming and going -----------------------------------------------------------------------------------------
+    // ---- arrivals and departures ----------------------------------------------------------------------------------
 
-    /** False if it is contained already. */
+    /** Makes a position contained; false if it was. */
     public boolean enter(long ledgerId, long entryId) {
         noteEntered();
         return contained.add(ledgerId, entryId);
@@ -280,7 +282,7 @@ public final class TrackedPositions implements PositionView {
         sought.dropAll(held);
     }
 
-    /** Enters all held positions that are not known acknowledged. Changes {@code held}. */
+    /** Enters all held positions not known acknowledged. Changes {@code held}. */
     public void enterUnacknowledged(PositionSet held) {
         held.removeAll(reported);
         held.removeAll(doubtful);
@@ -291,7 +293,7 @@ public final class TrackedPositions implements PositionView {
         contained.remove(ledgerId, entryId);
     }
 
-    /** Drops sought positions that need not be read, as they are deleted. */
+    /** Drops sought positions that are deleted, and need no read. */
     public void leaveSought(PositionSet deleted) {
         deleted.forEach((ledgerId, entryId) -> {
             if (sought.drop(ledgerId, entryId)) {
@@ -313,13 +315,13 @@ public final class TrackedPositions implements PositionView {
         return entries;
     }
 
-    /** Has this broker hand out a contained entry. */
+    /** Lets this broker hand out a contained entry. */
     public void gate(long ledgerId, long entryId, long deliverAtMs) {
         near.add(ledgerId, entryId, deliverAtMs, false);
     }
 
     /**
-     * Takes an entry that the daemon pushed. Its credit is free at once if the broker has the entry, or knows it acknowledged.
+     * Takes an entry pushed by the daemon. Its credit is free at once if the broker has the entry, or knows it acknowledged.
      */
     public void push(long ledgerId, long entryId, long deliverAtMs) {
         if (handedOut.contains(ledgerId, entryId) || settling.contains(ledgerId, entryId)
@@ -331,7 +333,7 @@ public final class TrackedPositions implements PositionView {
         }
     }
 
-    /** Hands out the near entry that is due first. */
+    /** Hands out the earliest near entry. */
     public void popHead(PositionBitmaps.Visitor visitor) {
         long ledgerId = near.headLedgerId();
         long entryId = near.headEntryId();
@@ -345,41 +347,41 @@ public final class TrackedPositions implements PositionView {
         handedOut.add(ledgerId, entryId);
     }
 
-    /** Hands it out to a consumer. {@code redeliveryCount}: see {@link TrackerContext#redeliveryCount}. */
+    /** Notes that a consumer gets the position. {@code redeliveryCount}: see {@link TrackerContext#redeliveryCount}. */
     public void give(long ledgerId, long entryId, int redeliveryCount) {
         near.remove(ledgerId, entryId);
         sought.find(ledgerId, entryId);
         handedOut.give(ledgerId, entryId, redeliveryCount);
     }
 
-    /** A consumer has gone: positions that any of them was given may be delivered again. */
+    /** Notes that a consumer has gone: any position given to a consumer may be delivered again. */
     public void forgetGiven() {
         handedOut.forgetGiven();
     }
 
     /**
-     * Notes that a handed out position is most likely being acknowledged; if not, {@link #takeBackAwaited} makes it due again.
+     * Awaits the acknowledgement of a handed out position; if none comes, {@link #takeBackAwaited} makes the position due
+     * again.
      */
     public void await(long ledgerId, long entryId) {
         handedOut.await(ledgerId, entryId);
     }
 
-    /** Makes due again the positions awaited since before the last call; true if there are any. */
+    /** Makes the positions awaited since before the last call due again; true if there are any. */
     public boolean takeBackAwaited() {
         PositionSet over = handedOut.nextAwaited();
         over.forEach((ledgerId, entryId) -> takeBack(ledgerId, entryId, NearTier.AT_ONCE_MS));
         return !over.isEmpty();
     }
 
-    /** False if it was not handed out; else it is near again. */
+    /** Makes a handed out position near again; false if it was not handed out. */
     public boolean takeBack(long ledgerId, long entryId, long deliverAtMs) {
         return handedOut.remove(ledgerId, entryId) && near.add(ledgerId, entryId, deliverAtMs, false);
     }
 
     /**
-     * The dispatcher has forgotten the positions that it was given. One asked for is sought again. One handed out is near again,
-     * and due whatever the clock says next: a time by a clock that is set right meanwhile would be far. When it is read, its own
-     * time counts.
+     * Takes everything back that the dispatcher has forgotten: asked-for positions are sought again, handed out ones near,
+     * and due by any clock, because a time from a clock set right meanwhile would be far. A later read brings the true time.
      */
     public void takeAllBack() {
         sought.takeBack();
@@ -387,7 +389,7 @@ public final class TrackedPositions implements PositionView {
         handedOut.clear();
     }
 
-    /** Gates an entry that the daemon may not have, unless the broker has handed it out or finished with it. */
+    /** Gates an entry that the daemon may lack, unless the broker has handed it out or finished with it. */
     public void gateAgain(long ledgerId, long entryId, long deliverAtMs) {
         if (contained.contains(ledgerId, entryId) && !handedOut.contains(ledgerId, entryId)
                 && !settling.contains(ledgerId, entryId) && !overrides.isMoving(ledgerId, entryId)) {
@@ -395,9 +397,11 @@ public final class TrackedPositions implements PositionView {
         }
     }
 
-    // ---- moving ---------------------------------------------------------------------------------------------------
+    // ---- moves ----------------------------------------------------------------------------------------------------
 
-    /** Nobody reads these or hands them out until they are settled or undone, or acknowledged. */
+    /**
+     * Begins moves: nobody reads or hands out these messages until the move is settled or undone, or they are acknowledged.
+     */
     public void move(Records records) {
         for (int i = 0; i < records.size(); i++) {
             near.remove(records.ledgerId(i), records.entryId(i));
@@ -408,12 +412,14 @@ public final class TrackedPositions implements PositionView {
         near.dropStale();
     }
 
-    /** It is stored: true if somebody must hand it out at the new time. */
+    /** Notes that a move is stored: true if somebody must hand the message out at the new time. */
     public boolean settleMove(long ledgerId, long entryId, long deliverAtMs) {
         return overrides.settle(ledgerId, entryId, deliverAtMs);
     }
 
-    /** These are surely not stored: they are read again, as nobody else may know when they are due. */
+    /**
+     * Notes that these moves are surely not stored: the messages are read again, because nobody else may know their times.
+     */
     public PositionSet undoMove(Records records) {
         PositionSet undone = new PositionSet();
         for (int i = 0; i < records.size(); i++) {
@@ -426,14 +432,14 @@ public final class TrackedPositions implements PositionView {
         return undone;
     }
 
-    /** Leaves near entries to the daemon, which hands them out when they are due. */
+    /** Leaves near entries to the daemon, which hands them out when due. */
     public void leaveToDaemon(PositionSet held) {
         held.forEach(near::remove);
     }
 
     // ---- acknowledgements -----------------------------------------------------------------------------------------
 
-    /** The cursor has it as deleted, and the daemon is told. */
+    /** Notes that the cursor has the position as deleted, and that the daemon hears of it. */
     public void acknowledge(long ledgerId, long entryId) {
         near.remove(ledgerId, entryId);
         sought.find(ledgerId, entryId);
@@ -445,7 +451,8 @@ public final class TrackedPositions implements PositionView {
     }
 
     /**
-     * The cursor has everything up to there as deleted: returns the contained positions of it, which leave, to tell the daemon.
+     * Notes that the cursor has everything up to there as deleted; returns the contained positions among these, which leave,
+     * for the daemon.
      */
     public PositionBitmaps passUpTo(Position markDelete) {
         PositionBitmaps passed = contained.upTo(markDelete.ledgerId(), markDelete.entryId());
@@ -455,12 +462,15 @@ public final class TrackedPositions implements PositionView {
         return passed;
     }
 
-    /** The daemon knows these acknowledged. */
+    /** Notes that the daemon knows these acknowledged. */
     public void knowReported(PositionSet acknowledged) {
         reported.addAll(acknowledged);
     }
 
-    /** It was acknowledged before a failover, but the cursor does not know: it is skipped until it is deleted there again. */
+    /**
+     * Settles a position acknowledged before a failover, and unknown to the cursor: the dispatcher skips it until it is
+     * deleted there again.
+     */
     public void settle(long ledgerId, long entryId) {
         near.remove(ledgerId, entryId);
         sought.find(ledgerId, entryId);
@@ -470,7 +480,7 @@ public final class TrackedPositions implements PositionView {
         settling.add(ledgerId, entryId);
     }
 
-    /** Settles those of {@code undone} that are {@code acknowledged}, too. */
+    /** Settles the positions of {@code undone} that are {@code acknowledged}, too. */
     public void settleAll(PositionSet undone, PositionSet acknowledged) {
         undone.forEach((ledgerId, entryId) -> {
             if (acknowledged.contains(ledgerId, entryId)) {
@@ -479,14 +489,14 @@ public final class TrackedPositions implements PositionView {
         });
     }
 
-    /** A settling one is deleted in the cursor. */
+    /** Notes that the cursor has a settling position as deleted. */
     public void settled(long ledgerId, long entryId) {
         if (settling.remove(ledgerId, entryId)) {
             contained.remove(ledgerId, entryId);
         }
     }
 
-    /** A settling one is not acknowledged after all. The dispatcher may have passed it, so it is sought. */
+    /** Notes that a settling position is not acknowledged after all. The dispatcher may have passed it, so it is sought. */
     public void unreport(long ledgerId, long entryId) {
         reported.remove(ledgerId, entryId);
         if (settling.remove(ledgerId, entryId)) {
@@ -509,7 +519,7 @@ public final class TrackedPositions implements PositionView {
         settling.clear();
     }
 
-    /** Doubts all but the settling positions, which the cursor does not have yet; returns these, to tell the daemon again. */
+    /** Doubts all but the settling positions, which the cursor lacks so far; returns these, to tell the daemon again. */
     public PositionBitmaps doubtSeen() {
         doubtful.addAll(reported);
         doubtful.removeAll(settling);
@@ -518,12 +528,12 @@ public final class TrackedPositions implements PositionView {
         return settling.toPositions();
     }
 
-    /** The next look has seen all doubtful positions: those not acknowledged will be read again. */
+    /** Ends the doubt after a look at all doubtful positions: those not acknowledged will be read again. */
     public void endDoubt() {
         doubtful.clear();
     }
 
-    /** The cursor has everything up to there as deleted. */
+    /** Notes that the cursor has everything up to there as deleted. */
     public void discardUpTo(Position markDelete) {
         contained.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
         handedOut.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
@@ -533,14 +543,14 @@ public final class TrackedPositions implements PositionView {
         overrides.leaveMovingUpTo(markDelete);
     }
 
-    /** The deletion of everything up to there survives a crash. */
+    /** Notes that the deletion of everything up to there survives a crash. */
     public void discardReportedUpTo(Position persisted) {
         reported.discardUpTo(persisted.ledgerId(), persisted.entryId());
     }
 
     // ---- the whole ------------------------------------------------------------------------------------------------
 
-    /** Forgets everything but the overrides, which a subscription keeps that stays; nobody may read what moves. */
+    /** Forgets everything but the overrides, which stay with the subscription; nobody may read a moving message. */
     public void clear() {
         contained.clear();
         overrides.addMovingTo(contained);

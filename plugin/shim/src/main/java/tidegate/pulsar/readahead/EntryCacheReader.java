@@ -43,7 +43,7 @@ public final class EntryCacheReader implements EntryPrefetch.Reader {
         cache = ledger.getFactory().getEntryCacheManager().getEntryCache(ledger);
     }
 
-    /** A reader of an open ledger's entries; null if they have no cache that is known. */
+    /** A reader of an open ledger's entries; null without a known cache. */
     public static EntryCacheReader of(ManagedLedger ledger, BookKeeper bookKeeper) {
         return INSERT != null && ledger instanceof ManagedLedgerImpl known ? new EntryCacheReader(known, bookKeeper) : null;
     }

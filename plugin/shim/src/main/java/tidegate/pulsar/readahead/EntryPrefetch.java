@@ -9,20 +9,20 @@ import tidegate.pulsar.position.PositionPredicate;
 /**
  * Reads the entries that a subscription will hand out next into the broker's cache, many at a time.
  *
- * <p>Pulsar 4.0 replays each position by a read of its own, at twice the processor time of all else. Where positions
- * leave in the order of their ledger, as bursts and constant delays have it, the next ones are known: near positions behind
- * the last one. A window of them is read, as many as leave within {@code aheadNs} at the present rate, so that the cache still
- * has them by then.
+ * <p>Pulsar 4.0 replays each position by a read of its own, at twice the processor time of all else. Where positions leave in
+ * the order of their ledger, as with bursts and constant delays, the next ones are known: near positions behind the last one.
+ * A window of them is read, as many as leave within {@code aheadNs} at the present rate, so that the cache still has them by
+ * then.
  *
- * <p>Nothing depends on it: the dispatcher reads whatever the cache lacks. One read is under way at most; one that puts nothing
- * into the cache has it rest, each time twice as long. Any thread may call it.
+ * <p>Nothing depends on it: the dispatcher reads whatever the cache lacks. At most one read is under way; after one that puts
+ * nothing into the cache it rests, each time twice as long. Any thread may call it.
  */
 public final class EntryPrefetch implements AutoCloseable {
     /** Reads entries into a cache. */
     public interface Reader extends AutoCloseable {
         /**
-         * Reads from {@code first} to {@code last} or less far. The future never fails: it has the number of the last entry that
-         * came into the cache, or {@code first - 1}.
+         * Reads from {@code first} to {@code last} or less far. The future never fails: it has the number of the last entry
+         * in the cache, or {@code first - 1}.
          */
         CompletableFuture<Long> read(long ledgerId, long first, long last);
 
@@ -30,9 +30,9 @@ public final class EntryPrefetch implements AutoCloseable {
         void close();
     }
 
-    /** As many in a row, in the order of their ledger, before the first read. */
+    /** So many in a row, in the order of their ledger, before the first read. */
     static final int RUN_MIN = 16;
-    /** Positions between two in a row that leave otherwise. */
+    /** Most positions between two in a row that leave otherwise. */
     static final int GAP_MAX = 4;
     /** Fewer are not worth a read. */
     static final int READ_MIN = 8;
@@ -89,7 +89,7 @@ public final class EntryPrefetch implements AutoCloseable {
         return prefetched;
     }
 
-    /** The dispatcher gets this position; in the order in which it reads them. */
+    /** Notes a position given to the dispatcher, in its order of reading. */
     public void onHandedOut(long ledger, long entryId) {
         synchronized (lock) {
             left++;
@@ -104,7 +104,7 @@ public final class EntryPrefetch implements AutoCloseable {
         }
     }
 
-    /** Called after a batch of positions: reads, if that pays. */
+    /** Reads, if that pays. Called after a batch of positions. */
     public void prefetch() {
         long ledger;
         long first;
@@ -126,7 +126,7 @@ public final class EntryPrefetch implements AutoCloseable {
         reader.read(ledger, first, last).thenAccept(read -> onRead(ledger, first, read));
     }
 
-    /** How many positions leave within the time that the cache keeps them. */
+    /** The number of positions that leave within the time that the cache keeps them. */
     @GuardedBy("lock")
     private int window(long nowNs) {
         long sinceNs = Math.max(nowNs - leftSinceNs, 1);

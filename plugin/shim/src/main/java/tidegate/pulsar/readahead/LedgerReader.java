@@ -27,8 +27,8 @@ import tidegate.pulsar.wire.Position;
  * A {@link TopicReader} on BookKeeper: opens a topic's ledgers beside the managed ledger.
  *
  * <p>It bypasses the managed ledger's cache, so it evicts nothing that live consumers need, and does not use up the limit of
- * reads in flight. It opens ledgers without recovery, which fences nobody, and reads up to the entry that BookKeeper has
- * confirmed. A ledger missing in BookKeeper (offloaded, trimmed) looks empty, and is requested only once. Why so:
+ * reads in flight. It opens ledgers without recovery, which fences nobody, and reads up to the entry confirmed by BookKeeper.
+ * A ledger missing in BookKeeper (offloaded, trimmed) looks empty, and is requested only once. Why so:
  * docs/decisions/read-ahead.md.
  */
 public final class LedgerReader implements TopicReader {
@@ -45,7 +45,7 @@ public final class LedgerReader implements TopicReader {
     private final BookKeeper bookKeeper;
     private final MetadataScan scan = new MetadataScan();
     private final TreeMap<Long, CompletableFuture<ReadHandle>> handles = new TreeMap<>();
-    /** Ledgers from the read position on that BookKeeper does not have, and will never have again. */
+    /** Ledgers from the read position on that BookKeeper lacks, and will lack for ever. */
     private final ConcurrentSkipListSet<Long> gone = new ConcurrentSkipListSet<>();
 
     public LedgerReader(AbstractPersistentDispatcherMultipleConsumers dispatcher, PersistentTopic topic, BookKeeper bookKeeper) {
@@ -78,7 +78,7 @@ public final class LedgerReader implements TopicReader {
         return cursor.getNumberOfEntriesInBacklog(false);
     }
 
-    /** Not past an open transaction, as later messages must not be delivered before it. */
+    /** Not past an open transaction: later messages must not be delivered before it. */
     @Override
     public Position lastReadable() {
         Position confirmed = position(ledger.getLastConfirmedEntry());

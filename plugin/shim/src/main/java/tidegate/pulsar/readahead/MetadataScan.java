@@ -6,11 +6,11 @@ import org.apache.pulsar.common.protocol.Commands;
 import org.apache.pulsar.common.protocol.Markers;
 
 /**
- * Finds in a stored entry when it is due, without looking at its payload.
+ * Finds the due time of a stored entry, without looking at its payload.
  *
- * <p>It answers only where the dispatcher, had it read the entry, would have done nothing but ask the tracker. It leaves to the
- * dispatcher an entry without a delivery time, a marker, a message of a transaction (it may be aborted) and anything that does
- * not parse. Batches, chunks, compressed and encrypted payloads make no difference: Pulsar delays an entry as a whole, by its
+ * <p>It answers only where the dispatcher, had it read the entry, would have done nothing but ask the tracker. The dispatcher
+ * keeps an entry without a delivery time, a marker, a message of a transaction (it may be aborted) and anything that does not
+ * parse. Batches, chunks, compressed and encrypted payloads make no difference: Pulsar delays an entry as a whole, by its
  * plain metadata. Not thread-safe: it parses all metadata into one object.
  */
 final class MetadataScan {
@@ -19,7 +19,7 @@ final class MetadataScan {
 
     private final MessageMetadata metadata = new MessageMetadata();
 
-    /** When the entry is due, in ms since the epoch, or {@link #NOT_OURS}. Leaves the buffer as it was. */
+    /** The entry's due time, in ms since the epoch, or {@link #NOT_OURS}. Leaves the buffer unchanged. */
     long deliverAtMs(ByteBuf entry) {
         int start = entry.readerIndex();
         try {

@@ -19,19 +19,19 @@ import tidegate.pulsar.timing.Wait;
 import tidegate.pulsar.timing.Worker;
 
 /**
- * The broker's one thread that reads ahead of the dispatchers: it reads the parts of a topic that no index has in large batches,
- * straight from BookKeeper, and tells them to the daemon before the dispatcher gets there.
+ * The broker's one thread that reads ahead of the dispatchers: it reads the parts of a topic that no index has in large
+ * batches, straight from BookKeeper, and tells them to the daemon before the dispatcher gets there.
  *
  * <p>Nothing depends on it: the dispatcher reads whatever it leaves. A few subscriptions have their turns, a batch each; the
- * others wait for theirs. It keeps to a {@link ReadAheadLimiter}, which follows the latency of live traffic, and stops while
- * too much waits for the daemon.
+ * others wait for theirs. A {@link ReadAheadLimiter} sets the speed by the latency of live traffic; reading stops while too
+ * much waits for the daemon.
  */
 public final class ReadAhead implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(ReadAhead.class);
     private static final int MAX_PASSES = 4;
     /** Reads under way, of all passes. */
     private static final int MAX_READS = 4;
-    /** A pass has this long, whether it gets on or not, before a waiting one takes its place. */
+    /** The turn of a pass, whether it gets on or not, before a waiting one takes its place. */
     private static final long TURN_MS = 500;
     private static final long HANGS_MS = 100;
     private static final long LOOK_NS = TimeUnit.MILLISECONDS.toNanos(50);
@@ -49,7 +49,7 @@ public final class ReadAhead implements AutoCloseable {
         final Wait sinceBegun = new Wait();
         /** The time since it last got on, or began to read. */
         private final Wait sinceAdvance = new Wait();
-        /** About how many entries were to be read when it began; then those read since, and what they counted as. */
+        /** About the number of entries to read at its begin; then the entries read since, and their count. */
         private final long entries;
         private long read;
         private long counted;
@@ -71,7 +71,7 @@ public final class ReadAhead implements AutoCloseable {
             return progress;
         }
 
-        /** How many reads it has under way; none if they hang, so that others do not wait for them. */
+        /** The number of its reads under way; none if they hang, so that others do not wait for them. */
         int reads(long nowMs) {
             return sinceAdvance.isOver(nowMs, HANGS_MS) ? 0 : pass.underWay();
         }
@@ -84,7 +84,7 @@ public final class ReadAhead implements AutoCloseable {
             return step;
         }
 
-        /** About how much is left to read, counted alike. A large pass stays large to its end: no part of it is hurried. */
+        /** About the rest to read, counted alike. A large pass stays large to its end: no part of it is hurried. */
         long left() {
             if (entries > ReadAheadLimiter.MOST_HURRIED) {
                 return entries;
@@ -108,8 +108,8 @@ public final class ReadAhead implements AutoCloseable {
     private long lookedNs;
 
     /**
-     * {@code nanoTime}: a time that no clock's step moves, in nanoseconds; {@code maxWaiting}: the entries of a subscription that
-     * may wait for the daemon while its backlog is read ahead.
+     * {@code nanoTime}: a time that no clock's step moves, in nanoseconds; {@code maxWaiting}: the entries of a subscription
+     * that may wait for the daemon while its backlog is read ahead.
      */
     public ReadAhead(Clock clock, LongSupplier nanoTime, ScanPass.Stride stride, ReadAheadLimiter limiter,
             LatencySampler live, long maxWaiting) {
@@ -148,7 +148,7 @@ public final class ReadAhead implements AutoCloseable {
             } catch (InterruptedException e) {
                 break;
             } catch (Throwable e) {
-                LOG.error("Reading ahead failed; the dispatchers read by themselves what is left", e);
+                LOG.error("Reading ahead failed; the dispatchers read the rest", e);
                 active.forEach(this::end);
                 active.clear();
             }
@@ -156,7 +156,7 @@ public final class ReadAhead implements AutoCloseable {
         active.forEach(this::end);
     }
 
-    /** The time until its pace lets it read on, or a short while. */
+    /** The time until the pace allows a read, or a short while. */
     private long pollMs() {
         long restMs = TimeUnit.NANOSECONDS.toMillis(limiter.restNs(nanoTime.getAsLong()));
         return restMs < 0 ? POLL_MS : Math.max(1, Math.min(POLL_MS, restMs));
@@ -221,12 +221,12 @@ public final class ReadAhead implements AutoCloseable {
     private void makeRoom() {
         Turn longest = active.removeFirst();
         end(longest);
-        // It resumes there when it gets a turn again: entries that it has told are known.
+        // It resumes there when it gets a turn again: the entries told are known.
         longest.core.backlog().want();
         goesLast(longest.core);
     }
 
-    /** Puts it behind those that have waited. */
+    /** Puts the core behind those that have waited. */
     private synchronized void goesLast(TrackerCore core) {
         TopicReader reader = readers.remove(core);
         if (reader != null) {
@@ -248,7 +248,7 @@ public final class ReadAhead implements AutoCloseable {
     }
 
     /**
-     * About how many entries there are to read. The dispatcher reads a few that nobody holds, behind many held ones, at once; it
+     * About the number of entries to read. A few without a holder, behind many held ones, the dispatcher reads at once; it
      * does not wait for a pass.
      */
     private static long worthwhile(TrackerCore core, TopicReader reader) {
@@ -276,7 +276,7 @@ public final class ReadAhead implements AutoCloseable {
         return moved;
     }
 
-    /** One that was alone may still have more than its part. */
+    /** Reads of the other passes. One that was alone may still have more than its part. */
     private int readsOfOthers(Turn turn) {
         long nowMs = clock.millis();
         return active.stream().filter(other -> other != turn).mapToInt(other -> other.reads(nowMs)).sum();

@@ -12,11 +12,11 @@ import java.util.concurrent.TimeUnit;
  * something else, and its latency then becomes the measure.
  *
  * <p>Beside live traffic, reads are small pieces, one after the other: a publisher waits for the pieces that are under way,
- * however slowly they follow each other. Each piece is followed by a rest twice as long as it took: a slow piece shows a busy
- * machine at once, a mean too late. But where pieces always take long, a rest is no longer than the lowest speed allows.
+ * however slowly they follow each other. Each piece is followed by a rest twice as long: a slow piece shows a busy machine at
+ * once, a mean too late. But where pieces always take long, a rest is no longer than the lowest speed allows.
  *
  * <p>A small backlog is read in a hurry, at full speed whoever publishes: its first due message waits for all of it. Some
- * hundred thousand entries may be read so, which is half a second's work; this allowance refills in some minutes. Latency felt
+ * hundred thousand entries may be read so, half a second's work; this allowance refills in some minutes. Latency felt
  * meanwhile says nothing about the right speed. Pure: times and figures are passed in. Not thread-safe.
  */
 public final class ReadAheadLimiter {
@@ -47,9 +47,9 @@ public final class ReadAheadLimiter {
     private static final long LARGEST_BATCH = 512;
     /** The rest after a piece, by the piece's time. Live traffic has two thirds of the time to itself. */
     private static final double REST_FACTOR = 2;
-    /** A piece that hung tells nothing of how busy the machine is. */
+    /** A piece that hung does not show how busy the machine is. */
     private static final long LONGEST_YIELD_NS = TimeUnit.MILLISECONDS.toNanos(100);
-    /** A pass may still use speed that it left unused this long ago. */
+    /** A pass may still use speed unused for at most this long. */
     private static final long BURST_NS = TimeUnit.MILLISECONDS.toNanos(20);
 
     /** One kind of latency: now, and without reading ahead; both are means, since a single look may be chance. */
@@ -110,7 +110,7 @@ public final class ReadAheadLimiter {
     /** True while reading in a hurry; the second, if so at any time since the last look. */
     private boolean hurries;
     private boolean hasHurried;
-    /** How many entries may still be read in a hurry, and as of when. */
+    /** The number of entries that may still be read in a hurry, and its time. */
     private double hurriesLeft = MOST_HURRIED;
     private long hurriesLeftAtNs;
 
@@ -127,7 +127,7 @@ public final class ReadAheadLimiter {
         return (long) perSecond;
     }
 
-    /** Takes how many entries all passes still have to read: they are read in a hurry if the allowance covers them. */
+    /** Takes the number of entries left to all passes: they are read in a hurry if the allowance covers them. */
     void want(long entries, long nowNs) {
         hurriesLeft = Math.min(MOST_HURRIED, hurriesLeft + (nowNs - hurriesLeftAtNs) / 1e9 * HURRIED_PER_SECOND);
         hurriesLeftAtNs = nowNs;
@@ -139,7 +139,7 @@ public final class ReadAheadLimiter {
         }
     }
 
-    /** Takes the latency that live traffic has felt since the last look, which is a short while ago. */
+    /** Takes the latency of live traffic since the last look, a short while ago. */
     void look(Felt felt) {
         boolean wasReading = spent;
         boolean wasLimited = limited;
@@ -197,7 +197,7 @@ public final class ReadAheadLimiter {
         dispatch.learn(weight);
     }
 
-    /** How many entries to ask for at once, {@code most} at most. */
+    /** The number of entries to ask for at once, {@code most} at most. */
     int batch(int most) {
         if (isAtFullSpeed()) {
             return most;
@@ -206,22 +206,22 @@ public final class ReadAheadLimiter {
         return (int) Math.min(most, piece);
     }
 
-    /** How many reads may be under way, {@code most} at most. */
+    /** The number of reads that may be under way, {@code most} at most. */
     int reads(int most) {
         return isAtFullSpeed() ? most : 1;
     }
 
-    /** True if more may be asked for now. */
+    /** True if another read may begin now. */
     boolean mayRead(long nowNs) {
         return restNs(nowNs) <= 0;
     }
 
-    /** How long until more may be asked for, in ns; 0 or less if it may be now. */
+    /** The time until another read may begin, in ns; 0 or less for now. */
     long restNs(long nowNs) {
         return Math.max(freeAtNs - nowNs, restUntilNs - nowNs);
     }
 
-    /** Counts entries that were read, and the time from asking for them to having dealt with them. */
+    /** Counts entries read, and the time from the request to the end of their handling. */
     void spend(long entries, long tookNs, long nowNs) {
         if (entries > 0) {
             spent = true;

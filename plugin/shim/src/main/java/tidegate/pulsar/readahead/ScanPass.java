@@ -12,11 +12,11 @@ import tidegate.pulsar.wire.Position;
 import tidegate.pulsar.wire.Records;
 
 /**
- * One pass over the entries that a subscription's dispatcher has not read yet, or must read again: finds the ranges that nobody
- * holds, has them read, and gives the delayed entries to the tracker, in order.
+ * One pass over the entries that a subscription's dispatcher has not read yet, or must read again: finds the ranges without a
+ * holder, has them read, and gives the delayed entries to the tracker, in order.
  *
  * <p>It decides and does not wait: {@link #step} is called again when a read has come. Reads run a few ranges ahead of the
- * handled entries. The pass leaves unreadable entries to the dispatcher, as it does everything after its end. Not thread-safe.
+ * handled entries. The pass leaves unreadable entries to the dispatcher, and everything after its end. Not thread-safe.
  */
 public final class ScanPass {
     private static final Logger LOG = LoggerFactory.getLogger(ScanPass.class);
@@ -28,11 +28,11 @@ public final class ScanPass {
     private static final Position NOWHERE = new Position(-1, -1);
 
     /**
-     * How a pass reads.
+     * The measures of a pass.
      *
      * @param worthwhile fewer entries than this before the dispatcher are left to it
      * @param batch entries of one read at most
-     * @param gap a stretch of entries in a row that are known already and longer than this is not read; a shorter one is
+     * @param gap a longer row of entries known already is not read; a shorter one is
      * @param sample this many entries tell if reading ahead is of use
      * @param reach entries that the dispatcher reads at once
      */
@@ -55,10 +55,10 @@ public final class ScanPass {
 
     /** The next position to plan: everything before it is handled, under way, or the dispatcher's. */
     private Position next;
-    /** The last entry of {@code next}'s ledger; null if nobody has asked for it yet. */
+    /** The last entry of {@code next}'s ledger; null before anybody has asked. */
     private CompletableFuture<Long> lastEntry;
     private boolean lastEntryIsFresh;
-    /** No position behind it has been left to the dispatcher so far. */
+    /** The last position left to the dispatcher so far, or an earlier one. */
     private Position lastLeft = NOWHERE;
     private boolean planned;
     private int failures;
@@ -72,8 +72,8 @@ public final class ScanPass {
     private int batch;
 
     /**
-     * {@code nanoTime}: a time that no clock's step moves, in nanoseconds; {@code wake} is called, on any thread, when a step may
-     * have something to do.
+     * {@code nanoTime}: a time that no clock's step moves, in nanoseconds; {@code wake} is called, on any thread, when a step
+     * may have something to do.
      */
     ScanPass(TrackerCore core, TopicReader reader, Stride stride, long ticket, long nowMs, LongSupplier nanoTime, Runnable wake) {
         this.core = core;
@@ -93,7 +93,7 @@ public final class ScanPass {
         return sought != null && sought.compareTo(reads) < 0 ? sought : reads;
     }
 
-    /** Does all that can be done now, with at most {@code window} reads under way, each of so many entries; of none if 0. */
+    /** Does everything possible now, with at most {@code window} reads under way, each of so many entries; of none if 0. */
     Progress step(int window, int entries) {
         batch = entries;
         stepRead = 0;
@@ -118,22 +118,22 @@ public final class ScanPass {
         return goesOn ? Progress.ADVANCED : Progress.ENDED;
     }
 
-    /** How many of its reads are under way, or come and not yet handled. */
+    /** The number of its reads under way, or come and not yet handled. */
     int underWay() {
         return ranges.size();
     }
 
-    /** How many entries the last step read. */
+    /** The number of entries read by the last step. */
     int stepRead() {
         return stepRead;
     }
 
-    /** How many bytes they had. */
+    /** Their bytes. */
     long stepBytes() {
         return stepBytes;
     }
 
-    /** How long the last step took, from asking for the entries to having told them, in ns. */
+    /** The duration of the last step, from the request to the end of telling, in ns. */
     long stepTookNs() {
         return stepTookNs;
     }
@@ -167,7 +167,7 @@ public final class ScanPass {
             }
             long confirmed = lastEntry.join();
             if (confirmed < 0) {
-                // It may be elsewhere, where the dispatcher can read it.
+                // It may be elsewhere, readable for the dispatcher.
                 leaveUpTo(new Position(next.ledgerId(), Long.MAX_VALUE));
             }
             long last = next.ledgerId() == end.ledgerId() ? Math.min(confirmed, end.entryId()) : confirmed;
@@ -175,7 +175,7 @@ public final class ScanPass {
                 return true;
             }
             if (next.ledgerId() == end.ledgerId()) {
-                // Producers may have published meanwhile; one look is enough: the dispatcher reads what they send.
+                // Producers may have published meanwhile; one look is enough: the dispatcher reads the newest.
                 if (lastEntryIsFresh || next.compareTo(end) > 0) {
                     break;
                 }
@@ -188,7 +188,7 @@ public final class ScanPass {
         return false;
     }
 
-    /** Has the next range of this ledger read that nobody holds; false if there is none up to {@code last}. */
+    /** Has the next range of this ledger without a holder read; false if there is none up to {@code last}. */
     private boolean planIn(long last) {
         long ledgerId = next.ledgerId();
         Position reads = reader.readPosition();
@@ -237,7 +237,7 @@ public final class ScanPass {
         next = position;
     }
 
-    /** The dispatcher must read something at or before the position. */
+    /** Leaves something at or before the position to the dispatcher. */
     private void leaveUpTo(Position position) {
         if (position.compareTo(lastLeft) > 0) {
             lastLeft = position;
@@ -252,7 +252,7 @@ public final class ScanPass {
         return ++failures < MAX_FAILURES;
     }
 
-    /** Handles entries that were read; false if the pass is over. */
+    /** Handles entries read; false if the pass is over. */
     private boolean take(Range range) {
         if (range.read().isCompletedExceptionally()) {
             leaveUpTo(new Position(range.ledgerId(), Long.MAX_VALUE));
@@ -290,7 +290,7 @@ public final class ScanPass {
     }
 
     /**
-     * Gives the tracker the entries found, a little at a time; returns how many were news to it, -1 if it takes none any more.
+     * Gives the tracker the entries found, a little at a time; returns the number of new ones, -1 if it takes none any more.
      */
     private int tell() {
         int told = 0;
@@ -304,7 +304,7 @@ public final class ScanPass {
         return told;
     }
 
-    /** True if enough of the entries read were news to the tracker: otherwise the topic is read twice for little. */
+    /** True if enough of the entries read were new to the tracker: otherwise the topic is read twice for little. */
     private boolean isUseful() {
         if (entriesRead - sampleRead < stride.sample()) {
             return true;

@@ -21,11 +21,11 @@ import org.slf4j.LoggerFactory;
 import tidegate.pulsar.wire.Frame;
 
 /**
- * {@code /tidegate/v1/…} on the broker's web port, and the page at {@code /tidegate/}: the guard decides, and the daemon beside
- * the broker answers. The servlet knows only that POST changes something and GET does not.
+ * {@code /tidegate/v1/…} on the broker's web port, and the page at {@code /tidegate/}: the guard decides, and the daemon
+ * beside the broker answers. The servlet knows only that POST changes something and GET does not.
  *
- * <p>Invariants: no thread of the web service waits here; bodies are bounded, and so is the number of requests under way, in all
- * and of each authenticated role; each request gets one answer, and nothing is begun or read after it.
+ * <p>Invariants: no thread of the web service waits here; bodies are bounded, and so is the number of requests under way, in
+ * all and of each authenticated role; each request gets one answer, and nothing is begun or read after it.
  */
 public final class ApiServlet extends HttpServlet {
     private static final Logger LOG = LoggerFactory.getLogger(ApiServlet.class);
@@ -65,7 +65,7 @@ public final class ApiServlet extends HttpServlet {
         exchange.answerWith(answer(request, exchange));
     }
 
-    /** An answer: what to send. */
+    /** An answer to send. */
     private record Answer(int status, String contentType, byte[] body, String location) {
         static Answer of(Problem problem) {
             return new Answer(problem.status(), Problem.CONTENT_TYPE, problem.json(), null);
@@ -91,7 +91,7 @@ public final class ApiServlet extends HttpServlet {
         if (!request.getMethod().equals("POST")) {
             throw new ProblemException(405, "Method Not Allowed", "GET looks, and POST changes");
         }
-        // Other types a page of another origin can send without being asked.
+        // A page of another origin can send other types without being asked.
         String type = request.getContentType();
         if (type == null || !type.split(";", 2)[0].trim().toLowerCase(Locale.ROOT).equals(JSON)) {
             throw new ProblemException(415, "Unsupported Media Type", "send Content-Type: " + JSON);
@@ -196,29 +196,29 @@ public final class ApiServlet extends HttpServlet {
             again = DaemonCalls.again(method, target);
         }
 
-        /** Nothing was done, and nothing will be. */
+        /** Notes that nothing was done, and nothing will be. */
         void isNotBegun() {
             mayRepeat = true;
         }
 
-        /** The role's place. Within {@link #unlessAnswered}, so before the end. */
+        /** Takes the role's place. Within {@link #unlessAnswered}, so before the end. */
         synchronized void holds(Runnable place) {
             giveBack = place;
         }
 
-        /** The role holds its place until the daemon has answered, too: a client that has gone leaves a call under way. */
+        /** Keeps the role's place until the daemon has answered, too: a client that has gone leaves a call under way. */
         synchronized <T> CompletableFuture<T> until(CompletableFuture<T> begun) {
             call = begun;
             return begun;
         }
 
-        /** A part of the work, unless the answer is there: after it the container uses the request for another one. */
+        /** Does a part of the work, unless the answer is there: after it the container reuses the request. */
         synchronized <T> CompletionStage<T> unlessAnswered(Supplier<CompletionStage<T>> part) {
             return answered ? CompletableFuture.failedFuture(new ProblemException(504, "Gateway Timeout", "it was not begun"))
                     : part.get();
         }
 
-        /** True once. */
+        /** True at the first call only. */
         private synchronized boolean answers() {
             boolean first = !answered;
             answered = true;
@@ -244,7 +244,7 @@ public final class ApiServlet extends HttpServlet {
 
         @Override
         public void onTimeout(AsyncEvent event) throws IOException {
-            // Written at once: the container takes a request that is not complete after this for a failed one.
+            // Written at once: after this the container takes an incomplete request for a failed one.
             if (answers()) {
                 answerNow((HttpServletResponse) context.getResponse(),
                         new Problem(504, "Gateway Timeout", "no answer in time: " + again), mayRepeat);

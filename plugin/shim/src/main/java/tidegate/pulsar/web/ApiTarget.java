@@ -110,7 +110,7 @@ public record ApiTarget(Scope scope, String domain, String tenant, String namesp
         return domain.equals(SEGMENT_DOMAIN);
     }
 
-    /** {@code end}: behind the names in which no slash can be. */
+    /** {@code end}: behind the names that cannot have a slash. */
     private static void requireNames(List<String> segments, int end) throws ProblemException {
         for (String segment : segments) {
             if (segment.isEmpty()) {
@@ -172,7 +172,7 @@ public record ApiTarget(Scope scope, String domain, String tenant, String namesp
         return out.toString();
     }
 
-    /** Unlike {@link java.net.URLDecoder} it leaves a plus sign alone, and refuses what is not UTF-8. */
+    /** Decodes; unlike {@link java.net.URLDecoder} it leaves a plus sign alone, and refuses bytes that are not UTF-8. */
     private static String decoded(String segment) throws ProblemException {
         ByteArrayOutputStream bytes = new ByteArrayOutputStream(segment.length());
         for (int i = 0; i < segment.length(); i++) {

@@ -105,7 +105,7 @@ public final class DaemonCalls implements AutoCloseable {
             throw new ProblemException(new Problem(503, "Service Unavailable",
                     "no daemon answers beside this broker: see that `tidegate serve` runs there").with("reason", "no-daemon"));
         } catch (ProtocolException e) {
-            LOG.warn("What answers at {} does not speak this protocol: {}", socket, e.getMessage());
+            LOG.warn("The process at {} does not speak this protocol: {}", socket, e.getMessage());
             throw unavailable("the daemon beside this broker speaks another protocol: upgrade it");
         } finally {
             if (deadline != null) {
@@ -145,7 +145,10 @@ public final class DaemonCalls implements AutoCloseable {
         }
     }
 
-    /** True for a change that may move messages by a span, and twice if it is made twice; {@code target} as {@link ApiTarget} encodes it. */
+    /**
+     * True for a change that may move messages by a span, twice if made twice; {@code target} as {@link ApiTarget} encodes
+     * it.
+     */
     static boolean isOnce(String method, String target) {
         return method.equals("POST") && target.split("\\?", 2)[0].endsWith(RESCHEDULE);
     }
@@ -158,7 +161,7 @@ public final class DaemonCalls implements AutoCloseable {
         return method.equals("POST") ? "it may be done or not; ask again, which is safe" : "ask again";
     }
 
-    /** For a request that was sent: a change may be done, and 503 would say that nothing was. */
+    /** The error for a request that was sent: a change may be done, and 503 would deny that. */
     private static ProblemException unanswered(Frame.HttpRequest request, String why) {
         String detail = why + ": " + again(request.method(), request.target());
         return request.method().equals("POST") ? new ProblemException(504, "Gateway Timeout", detail) : unavailable(detail);

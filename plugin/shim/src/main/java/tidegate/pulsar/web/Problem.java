@@ -6,7 +6,7 @@ import java.util.TreeMap;
 import tidegate.pulsar.wire.JsonText;
 
 /**
- * An error as RFC 9457 has it ({@code application/problem+json}); the daemon's own have the same members.
+ * An error as in RFC 9457 ({@code application/problem+json}); the daemon's own have the same members.
  *
  * @param detail one line that says what to do
  * @param more further members: numbers and texts

@@ -1,6 +1,6 @@
 package tidegate.pulsar.web;
 
-/** A request is refused, with the answer that says why. */
+/** A refused request, with the answer that says why. */
 public final class ProblemException extends Exception {
     private static final long serialVersionUID = 1L;
     private final transient Problem problem;

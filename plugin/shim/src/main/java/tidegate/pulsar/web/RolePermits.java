@@ -7,8 +7,8 @@ import java.util.Map;
 /**
  * Permits of each role among the requests under way, so that none can take them all.
  *
- * <p>Without authentication nobody can tell one client from another, and one bound for all would only lower what they can do
- * together: the empty role has none.
+ * <p>Without authentication nobody can tell one client from another, and one bound for all would only lower their total: the
+ * empty role has none.
  */
 final class RolePermits {
     static final int MAX_PER_ROLE = 8;

@@ -7,7 +7,7 @@ import java.util.List;
 /**
  * The frames of docs/protocol.md, one record for each type; the fields are in the payload's order.
  *
- * <p>QUERY, REPLY and INGEST are missing, as no broker sends or gets them. The broker's servlet, a control client, sends
+ * <p>QUERY, REPLY and INGEST are missing: no broker sends or gets them. The broker's servlet, a control client, sends
  * HTTP_REQUEST.
  *
  * <p>{@code stream} and {@code seq} belong to the envelope ({@link Envelope}), not to the frame.
@@ -82,10 +82,10 @@ public sealed interface Frame {
     }
 
     /**
-     * Opens a stream: one subscription. {@code generation} = the cursor's seal, 0 if it has none; {@code inFlight} = near tier
-     * and handed-out positions; {@code logHome} = where to keep the index log, empty for nowhere; {@code logPointer} = where it
-     * is; {@code claims} = those of the last epochs, 64 at most, that of {@code epoch} last; {@code end} = the topic's last
-     * position when the epoch was claimed, -1:-1 if unknown.
+     * Opens a stream: one subscription. {@code generation} = the cursor's seal, 0 without one; {@code inFlight} = near tier
+     * and handed-out positions; {@code logHome} = the place for the index log, empty for nowhere; {@code logPointer} = its
+     * present place; {@code claims} = those of the last epochs, 64 at most, that of {@code epoch} last; {@code end} = the
+     * topic's last position when the epoch was claimed, -1:-1 if unknown.
      */
     record Open(Incarnation incarnation, long epoch, long generation, int horizonMs, int credit, long markDeleteLedgerId,
                 long markDeleteEntryId, String topic, String subscription, PositionBitmaps inFlight, String logHome,
@@ -237,8 +237,8 @@ public sealed interface Frame {
     }
 
     /**
-     * Answers CANCEL, with the same seq. {@code cancelled}: taken back, or would be; {@code tooLate}: handed out. A position of
-     * the request that is in no set is no waiting message.
+     * Answers CANCEL, with the same seq. {@code cancelled}: taken back, or would be; {@code tooLate}: handed out. A position
+     * of the request in no set is no waiting message.
      */
     record Cancelled(Standing standing, PositionBitmaps cancelled, PositionBitmaps tooLate, PositionBitmaps acknowledged)
             implements Frame {
@@ -276,8 +276,8 @@ public sealed interface Frame {
     }
 
     /**
-     * Answers RESCHEDULE, with the same seq. {@code moved}: due at their new times, or would be; {@code tooLate}: handed out. A
-     * position of the request that is in no set is no waiting message.
+     * Answers RESCHEDULE, with the same seq. {@code moved}: due at their new times, or would be; {@code tooLate}: handed out.
+     * A position of the request in no set is no waiting message.
      */
     record Rescheduled(Standing standing, PositionBitmaps moved, PositionBitmaps tooLate, PositionBitmaps acknowledged)
             implements Frame {
@@ -314,7 +314,7 @@ public sealed interface Frame {
         }
     }
 
-    /** The pace at which due entries are to leave from now on; {@code ask}: only report the one in force. */
+    /** The pace of due entries from now on; {@code ask}: only report the one in force. */
     record Pace(boolean ask, ReleasePace pace) implements Frame {
         static final int TYPE = 0x44;
         static final int ASK = 1;
@@ -332,8 +332,8 @@ public sealed interface Frame {
 
     /**
      * Answers PACE, with the same seq; with seq 0 it brings the stored pace to a new stream. {@code pace}: the one in force,
-     * which the cursor's record has. {@code heldBack}: due entries of the near tier that wait for nothing else. {@code why}:
-     * the reason why the requested pace is not in force; empty if it is.
+     * in the cursor's record. {@code heldBack}: due entries of the near tier that wait for nothing else. {@code why}: the
+     * reason why the requested pace is not in force; empty if it is.
      */
     record Paced(ReleasePace pace, int heldBack, String why) implements Frame {
         static final int TYPE = 0x45;
@@ -344,7 +344,7 @@ public sealed interface Frame {
         }
     }
 
-    /** The daemon has so many due entries that it has no credit for. */
+    /** The number of the daemon's due entries beyond its credit. */
     record Behind(long entries) implements Frame {
         static final int TYPE = 0x46;
 
@@ -355,8 +355,8 @@ public sealed interface Frame {
     }
 
     /**
-     * The daemon wants to know of stored messages: which have a key ({@code value}) or a property ({@code property} with {@code value}),
-     * or, with {@link #ANY}, what is in one.
+     * Asks about stored messages: which have a key ({@code value}) or a property ({@code property} with {@code value}), or,
+     * with {@link #ANY}, for the content of one.
      */
     record Peek(int kind, String property, String value, PositionBitmaps positions) implements Frame {
         static final int TYPE = 0x47;
@@ -371,8 +371,8 @@ public sealed interface Frame {
     }
 
     /**
-     * Answers PEEK, with the same seq. {@code unread}: not readable now; a position in none of the two sets is another message, or
-     * its ledger is gone. {@code content}: of one message, as JSON, if any is sought.
+     * Answers PEEK, with the same seq. {@code unread}: not readable now; a position in none of the two sets is another
+     * message, or its ledger is gone. {@code content}: of one message, as JSON, if any is sought.
      */
     record Peeked(PositionBitmaps matching, PositionBitmaps unread, long readBytes, ByteBuffer content) implements Frame {
         static final int TYPE = 0x48;
@@ -402,8 +402,8 @@ public sealed interface Frame {
     }
 
     /**
-     * The dispatchers that bypass Tidegate at this broker, complete each time: the number of dispatchers with delayed messages
-     * that no tracker of ours has, and the first of them by name.
+     * All dispatchers that bypass Tidegate at this broker: the number of dispatchers with delayed messages outside our
+     * trackers, and the first of them by name.
      */
     record Bypassed(int dispatchers, List<Dispatcher> named) implements Frame {
         static final int TYPE = 0x1e;
@@ -425,8 +425,8 @@ public sealed interface Frame {
     }
 
     /**
-     * A request of the broker's web service, which the daemon answers as its own HTTP side would. {@code target}: path and query.
-     * {@code clientRole}: the authenticated role, empty without authentication.
+     * A request of the broker's web service, for the daemon to answer as its own HTTP side would. {@code target}: path and
+     * query. {@code clientRole}: the authenticated role, empty without authentication.
      */
     record HttpRequest(String method, String target, String clientRole, ByteBuffer body) implements Frame {
         static final int TYPE = 0x23;

@@ -8,14 +8,14 @@ import tidegate.pulsar.wire.Frame.Envelope;
 
 /** The frame codec: bytes to frames and back, without I/O; {@link FramePayload} has the fields. The grammar is docs/protocol.md. */
 public final class FrameCodec {
-    /** The newest and the oldest protocol that the shim speaks. */
+    /** The newest and the oldest protocol of the shim. */
     public static final int VERSION = 7;
     public static final int VERSION_MIN = 3;
-    /** A daemon that speaks an older version than this takes no BYPASSED. */
+    /** An older daemon takes no BYPASSED. */
     public static final int VERSION_WITH_BYPASSED = 4;
-    /** A daemon that speaks an older version than this asks for no RESCHEDULE, and takes no MOVE. */
+    /** An older daemon asks for no RESCHEDULE, and takes no MOVE. */
     public static final int VERSION_WITH_MOVE = 6;
-    /** A daemon that speaks an older version than this takes no PACED. */
+    /** An older daemon takes no PACED. */
     public static final int VERSION_WITH_PACE = 6;
     static final int MAX_LENGTH = 4 * 1024 * 1024;
     static final int MIN_LENGTH = 20;

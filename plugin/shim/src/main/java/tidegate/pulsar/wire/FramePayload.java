@@ -396,7 +396,7 @@ final class FramePayload {
         return records;
     }
 
-    /** Records whose times count for a long while: a time before 1970 is refused. */
+    /** Records whose times count for long: a time before 1970 is refused. */
     private static Records readTimes(ByteBuffer in) throws ProtocolException {
         Records records = readRecords(in);
         for (int i = 0; i < records.size(); i++) {

@@ -8,7 +8,7 @@ import java.util.random.RandomGenerator;
  * The life of a subscription: 16 random bytes in the cursor's properties.
  *
  * <p>A subscription that was deleted and made again has a cursor without the property, hence another incarnation, and the
- * daemon forgets what it knew of the former one.
+ * daemon forgets the former one.
  */
 public record Incarnation(byte[] bytes) {
     static final int SIZE = 16;

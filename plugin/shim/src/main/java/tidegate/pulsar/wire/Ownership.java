@@ -14,14 +14,14 @@ import java.util.random.RandomGenerator;
  *
  * @param epoch counts the trackers; 0 before the first one has written it
  * @param sealed true if the cursor's acknowledgements are stored with a {@code Seal}: those without are a reset's
- * @param claims of the epochs up to this one without a gap, the latest last; fewer than epochs where an earlier Tidegate counted
- *     them
+ * @param claims of the epochs up to this one without a gap, the latest last; fewer than epochs where an earlier Tidegate
+ *     counted them
  */
 public record Ownership(Incarnation incarnation, long epoch, boolean sealed, List<Integer> claims) {
     public static final int MAX_CLAIMS = 64;
 
     private static final String BORDER = ":";
-    /** Stands before the epoch, where brokers that know of no seals still read a number: brokers are upgraded one by one. */
+    /** Before the epoch, where brokers that know of no seals still read a number: brokers are upgraded one by one. */
     private static final String SEALED = "+";
     private static final int CLAIM_DIGITS = 8;
 
@@ -37,7 +37,7 @@ public record Ownership(Incarnation incarnation, long epoch, boolean sealed, Lis
         return new Ownership(Incarnation.random(random), 0, false, List.of());
     }
 
-    /** Reads the text that {@link #toString} wrote, or one from before there were claims; null if it is anything else. */
+    /** Reads a text of {@link #toString}, or one from before claims; null for anything else. */
     public static Ownership parse(String text) {
         String[] parts = text.split(BORDER, -1);
         if (parts.length != 2 && parts.length != 3) {
@@ -75,7 +75,7 @@ public record Ownership(Incarnation incarnation, long epoch, boolean sealed, Lis
         return new Ownership(incarnation, epoch + 1, sealed || storesSealed, next);
     }
 
-    /** True if it is that of the next tracker after the other's. */
+    /** True if this is the next tracker's after the other. */
     public boolean follows(Ownership other) {
         return epoch == other.epoch + 1 && incarnation.equals(other.incarnation);
     }

@@ -5,7 +5,7 @@ import java.util.Arrays;
 /**
  * A growing list of entries, three longs each: ledger id, entry id, deliver_at in ms since the epoch.
  *
- * <p>Primitive on purpose: the dispatcher's thread appends to one of these for every delayed message it reads.
+ * <p>Primitive on purpose: the dispatcher's thread appends one for every delayed message that it reads.
  */
 public final class Records {
     public static final int WIDTH = 3;

@@ -3,7 +3,7 @@ package tidegate.pulsar.wire;
 /**
  * The pace at which due entries leave: as they come, not at all, some a second, or a burst spread over a time.
  *
- * <p>{@code amount} is the entries a second of a {@link Kind#RATE}, the milliseconds of a {@link Kind#SPREAD}, and 0 of the others.
+ * <p>{@code amount} is the entries a second of a {@link Kind#RATE}, the milliseconds of a {@link Kind#SPREAD}, else 0.
  */
 public record ReleasePace(Kind kind, int amount) {
     /** The kinds, in the order of their numbers on the wire. */
@@ -41,7 +41,7 @@ public record ReleasePace(Kind kind, int amount) {
         return kind == Kind.PAUSED;
     }
 
-    /** The pace that {@link #text} gave. @throws IllegalArgumentException for any other text */
+    /** The pace of a {@link #text}. @throws IllegalArgumentException for any other text */
     public static ReleasePace parse(String text) {
         String[] parts = text.split(SEPARATOR, -1);
         if (parts.length != 2) {

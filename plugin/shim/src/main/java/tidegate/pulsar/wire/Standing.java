@@ -1,6 +1,6 @@
 package tidegate.pulsar.wire;
 
-/** How far an answer to CANCEL or RESCHEDULE is to be relied upon. */
+/** The reliability of an answer to CANCEL or RESCHEDULE. */
 public enum Standing {
     /** The answer is stored; asked with ASK, it may not be. */
     SETTLED(0),
@@ -8,7 +8,7 @@ public enum Standing {
     UNDECIDED(1),
     /** It may not be stored: ask again. */
     UNSTORED(2),
-    /** There is no room for it: CANCELLED is as UNSTORED then, RESCHEDULED has moved nothing. */
+    /** There is no room for it: CANCELLED is then as UNSTORED, RESCHEDULED has moved nothing. */
     NO_ROOM(4);
 
     static final int FLAGS = 7;
