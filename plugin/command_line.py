@@ -25,15 +25,14 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Example: tidegate serve --data /var/lib/tidegate --socket /run/tidegate/tidegate.sock",
 )
-# Typer brings its own click or uses the installed one: only the class that it exports is surely the right
-# one.
+# Typer brings its own click or uses the installed one: only its exported class is surely right.
 _ClickError: type[Exception] = next(
     one for one in typer.BadParameter.__mro__ if one.__name__ == "ClickException"
 )
 
 
 _COMPLETES = "_TIDEGATE_COMPLETE"
-"""Set by the script of a shell that completes what is typed."""
+"""Set by the script of a shell that completes typed words."""
 
 
 class _Command(NamedTuple):
@@ -47,7 +46,7 @@ class _Command(NamedTuple):
     summary: str
 
 
-# By name only: a command's module is imported when the command is asked for.
+# By name only: a command's module is imported on demand.
 _COMMANDS = {
     "serve": _Command(
         "tidegate.plugin.commands.serve", "Run the daemon beside a broker until SIGTERM or Ctrl-C."
@@ -141,7 +140,7 @@ def _typed() -> list[str]:
 
 
 def _unreached() -> None:
-    """The body of a command that was not asked for."""
+    """The body of an unrequested command."""
 
 
 def _usage_line(error: Any) -> str:

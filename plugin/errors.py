@@ -34,7 +34,7 @@ class TidegateError(Exception):
 
 
 class UserError(TidegateError):
-    """A mistake that a person can put right; the message says how."""
+    """A mistake that a person can repair; the message says how."""
 
     exit_code = 1
 
@@ -54,7 +54,7 @@ class DaemonAwayError(UserError):
 class UnknownNameError(UserError):
     """There is no topic or subscription of this name.
 
-    bare: the line without the names of others, for those who may not see them.
+    bare: the line without the names of others, for readers who may not see them.
     """
 
     def __init__(self, said: str, bare: str | None = None) -> None:
@@ -66,7 +66,7 @@ class NotNowError(UserError):
     """The daemon cannot do this now, and may be able to soon."""
 
     may_repeat = True
-    """False if a part may be done, and the same request again would do it twice."""
+    """False if a part may be done, and the same request again would repeat it."""
 
 
 class SocketInUseError(UserError):

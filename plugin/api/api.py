@@ -1,4 +1,4 @@
-"""Serves ``/tidegate/v1``, whoever has read the request: asks the daemon's queries, answers.
+"""Serves ``/tidegate/v1`` for the reader of a request: asks the daemon's queries, answers.
 
 The daemon's HTTP side calls it (``over_http``), and for the broker's web service the daemon's socket. Both
 have checked the client. Invariants:
@@ -6,8 +6,8 @@ have checked the client. Invariants:
 - a request is read and checked in full before anything is changed;
 - every error is a problem document, a bug one without its details, and without others' names over the broker;
 - at most ``AT_ONCE`` requests run at a time, the others wait, and are refused after ``REQUEST_SECONDS``;
-- a change begins no query after ``REQUEST_SECONDS``, and answers before the servlet's 40 s: a query takes
-  10 s if no broker decides.
+- a change begins no query after ``REQUEST_SECONDS``, and answers before the servlet's 40 s: a query takes 10
+  s if no broker decides.
 """
 
 from __future__ import annotations
@@ -59,8 +59,7 @@ REQUEST_SECONDS = 15.0
 class Request:
     """A request. read: its body, raises ``ProblemError``. role: the client, for the audit log.
 
-    hints: an error may name subscriptions beyond the one that was asked for. contents: the client may read
-    messages.
+    hints: an error may name subscriptions beyond the requested one. contents: the client may read messages.
     """
 
     method: str
@@ -150,7 +149,7 @@ class Api:
         return await (self._status[sort]() if containing is None else self._status_among(sort, containing))
 
     async def _take_turn(self, until_s: float) -> None:
-        """Raises ``ProblemError`` if there is none in time."""
+        """Wait for a turn. Raises ``ProblemError`` if there is none in time."""
         try:
             async with asyncio.timeout_at(until_s):
                 await self._at_once.acquire()
@@ -178,7 +177,7 @@ class Api:
         return await ask(query)
 
     def _change(self, query: Query, over: Over) -> Course:
-        """The course that a body asks for. Raises ``UserError`` before anything is asked."""
+        """The course for a body. Raises ``UserError`` before anything is asked."""
         ids, due, after = query.pop("ids", None), query.pop("due", None), query.pop("after", None)
         query.pop("all", None)
         total = Total(dry_run=query.setdefault("dry_run", False))

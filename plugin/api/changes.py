@@ -1,7 +1,7 @@
 """The course of a change of many messages, as queries one after the other.
 
 A course is a generator: it yields a QUERY (``docs/waiting.md``), takes the answer, and returns the sum. The
-daemon's HTTP side, the commands and the clients share it, whatever they ask through. Invariants:
+daemon's HTTP side, the commands and the clients share it, over any transport. Invariants:
 
 - every id is read and checked before the first query;
 - a query has at most ``POSITIONS_MAX`` positions and fits into a frame;
@@ -43,7 +43,7 @@ _SET_BYTES_MAX = 45_000  # in base64 a frame's worth
 _BEGINNING = "0:0:0"
 _MARK = "\ufeff"
 Over = Callable[[], bool]
-"""True once a course has to end: it asks one query at least."""
+"""True once a course must end: it asks at least one query."""
 
 
 def _never() -> bool:
@@ -58,12 +58,12 @@ class Total:
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(OUTCOMES, 0))
     ids: dict[str, list[str]] = field(default_factory=dict)
     why: str = ""
-    """Why some are undecided."""
+    """The reason that some are undecided."""
     stopped: bool = False
-    """The course ended early, as nothing can be decided now."""
+    """True if the course ended early, because nothing can be decided now."""
 
     def add(self, answer: Answer) -> None:
-        """Raises ``UserError`` for an answer of another form."""
+        """Add an answer. Raises ``UserError`` for another form."""
         with known_form():
             for name in OUTCOMES:
                 self.counts[name] += int(answer[name])
@@ -74,11 +74,11 @@ class Total:
             self.stopped = self.stopped or bool(answer.get("stopped"))
 
     def leave(self, partition: int | None, positions: PositionSet) -> None:
-        """These are undecided."""
+        """Count these as undecided."""
         self._leave(len(positions), (message_id(partition, *one) for one in positions))
 
     def leave_ids(self, ids: list[str]) -> None:
-        """As ``leave``, of ids as they are."""
+        """As ``leave``, for ids in text form."""
         self._leave(len(ids), ids)
 
     def _leave(self, count: int, ids: Iterable[str]) -> None:
@@ -135,8 +135,8 @@ def check_span(query: Query, positions: Positions) -> None:
 def change_of(query: Query, positions: Positions, total: Total, *, over: Over = _never) -> Course:
     """Ask `query` of all positions. `total` has the sum so far, also if it ends early.
 
-    The first query names all partitions, so that one that is none of the topic's is refused before a change.
-    Once `over`, or if a query fails after a change, the rest is undecided.
+    The first query names all partitions: one outside the topic is refused before a change. Once `over`, or if
+    a query fails after a change, the rest is undecided.
     """
     check_span(query, positions)
     if query["what"] != "cancel" and all(len(some) <= WHOLE_MAX for some in positions.values()):
@@ -148,7 +148,7 @@ def change_of(query: Query, positions: Positions, total: Total, *, over: Over = 
 def _ask_of(
     query: Query, positions: Positions, total: Total, over: Over, stuck: set[int | None]
 ) -> Asking[bool]:
-    """Ask `query` of all positions but those of `stuck` partitions, and note which partitions are.
+    """Ask `query` of all positions but those of `stuck` partitions, and add newly stuck ones there.
 
     They are undecided, as is the rest after a failure or once `over`. False after a failure.
     """
@@ -177,12 +177,12 @@ def _ask_of(
 
 
 def _partitions_text(partitions: Iterable[int | None]) -> str:
-    """Numbers of partitions in a query, which has no lists; the first of them, as its length is bounded."""
+    """Numbers of partitions for a query, which has no lists; the first of them, as its length is bounded."""
     return ",".join(str(one) for one in sorted(one for one in partitions if one is not None)[:PARTITIONS_MAX])
 
 
 def raise_unless_late(error: UserError, total: Total) -> None:
-    """Raise an error unless something was changed before, or perhaps was, which is to be told."""
+    """Raise an error unless a change that may be done comes before it, and must be told."""
     is_late = total.counts["done"] or total.counts["undecided"]
     if isinstance(error, DaemonAwayError) or not is_late:
         raise error
@@ -199,13 +199,12 @@ def change_of_due(
     entries_max: int | None = None,
     over: Over = _never,
 ) -> Course:
-    """Ask `query` of all that waits and is due in [from_ms, to_ms), a page at a time.
+    """Ask `query` of all waiting messages due in [from_ms, to_ms), a page at a time.
 
-    A release leaves alone messages that are due, and a change to a time those that have it: so neither meets
-    its own. The answer's `next` is the cursor at which a further course begins, null at the end: there is
-    one once `entries_max` entries were read, or it was `over`. If nobody can decide about a page
-    and no other partition has more, or a query fails after a change, the course is `stopped`, and `next` is
-    before that page.
+    A release leaves due messages alone, and a change to a time those that have it: so neither meets its own.
+    The answer's `next` is the cursor for a further course, null at the end: there is one once `entries_max`
+    entries were read, or it was `over`. If nobody can decide about a page and no other partition has more, or
+    a query fails after a change, the course is `stopped`, and `next` is before that page.
     """
     left = entries_max
     kept = {name: query[name] for name in FILTERS if query.get(name) is not None}
@@ -248,13 +247,13 @@ def change_of_due(
 
 
 def require_read(kept: Query, page: Answer) -> None:
-    """The page is of a daemon that knows the filter. Raises ``UserError``."""
+    """Require a page of a daemon that knows the filter. Raises ``UserError``."""
     if kept and "read" not in page:
         raise UserError(f"the daemon knows no {' and no '.join(kept)}: upgrade it; nothing was changed")
 
 
 def _others_wait(asked: Query, after: str | None, stuck: set[int | None]) -> Generator[Query, Answer, bool]:
-    """True if other partitions than the `stuck` ones have messages behind the cursor."""
+    """True if partitions other than the `stuck` ones have messages behind the cursor."""
     if after is None or None in stuck:
         return False
     page = yield asked | {"after": after, "limit": 1, "without": _partitions_text(stuck)}
@@ -262,12 +261,12 @@ def _others_wait(asked: Query, after: str | None, stuck: set[int | None]) -> Gen
 
 
 def _before(entry: dict[str, Any]) -> str:
-    """A cursor before the first of the entries that were listed."""
+    """A cursor before the first of the listed entries."""
     return f"{max(0, int(entry['deliver_at_ms']) - 1)}:0:0"
 
 
 async def run(course: Generator[AskedT, SaidT, T], ask: Callable[[AskedT], Awaitable[SaidT]]) -> T:
-    """Follow a course to its end. Raises what it raises; an error of `ask` is raised in it."""
+    """Follow a course to its end. Raises its errors; an error of `ask` is raised in it."""
     try:
         query = next(course)
         while True:

@@ -10,12 +10,12 @@ from typing import Any
 TIME_MAX = (1 << 63) - 1
 _DIGITS = re.compile(r"\d{1,19}", re.ASCII)
 Reader = Callable[[object], Any]
-"""Makes a value of what JSON has. Raises ``ValueError`` that says what it must be."""
+"""Makes a value from JSON. Raises ``ValueError`` with the requirement."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """A value that a request may have. `text` reads it where it stands in a query string."""
+    """A value that a request may have. `text` reads it from a query string."""
 
     schema: Mapping[str, Any]
     read: Reader
@@ -68,7 +68,7 @@ def truth(description: str) -> Field:
 
 
 def only_true(description: str) -> Field:
-    """True, where it stands."""
+    """True, if present."""
 
     def read(value: object) -> bool:
         if value is not True:

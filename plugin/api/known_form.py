@@ -1,4 +1,4 @@
-"""Answers of another form than this version reads, as of another version's daemon."""
+"""Answers of a form unknown to this version, as of another version's daemon."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidegate.plugin.errors import UserError
 
 @contextmanager
 def known_form() -> Iterator[None]:
-    """Raise ``UserError`` where the body does not find in an answer what it reads."""
+    """Raise ``UserError`` where the body does not find an expected part of an answer."""
     try:
         yield
     except UnicodeError:  # a terminal that cannot show it

@@ -11,7 +11,7 @@ CONTENT_TYPE = "application/problem+json"
 
 
 class ProblemError(TidegateError):
-    """A request ends with an error; `detail` is one line for whoever sent it."""
+    """A request ends with an error; `detail` is one line for its sender."""
 
     def __init__(self, status: HTTPStatus, detail: str, **headers: str) -> None:
         super().__init__(detail)

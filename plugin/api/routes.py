@@ -1,8 +1,8 @@
 """The operations of ``/tidegate/v1``: one table of paths, parameters and bodies.
 
 The broker's web service and the daemon's HTTP side serve the same paths. A name is one segment of the path,
-percent-encoded, and data: a slash in a topic is ``%2F``, and a star is a star. Invariant: what the table does
-not name is refused, so that a misspelt ``dry_run`` changes nothing.
+percent-encoded, and data: a slash in a topic is ``%2F``, and a star is a star. Invariant: anything outside
+the table is refused, so that a misspelt ``dry_run`` changes nothing.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ DOMAINS: Mapping[str, tuple[str, ...]] = {
     "segment": ("tenant", "namespace", "topic", "segment"),
     "topic": ("tenant", "namespace", "topic"),
 }
-"""The names of a topic by its domain; ``topic``: a scalable one, all of its segments. A partition is a topic,
-``orders-partition-3``."""
+"""The names of a topic by its domain; ``topic``: a scalable one, with all its segments. A partition is a
+topic, ``orders-partition-3``.
+"""
 NAMESPACE_DOMAIN = "persistent"
 """The domain in the path of a namespace, whose topics may be of any."""
 LIMIT_MAX = 10_000
@@ -53,9 +54,9 @@ class Scope(Enum):
 class Operation:
     """A row of the table.
 
-    what: the query that it asks, with `fixed` besides a request's values. name: its own, where others ask the
-    same. path: below the scope; ``{id}`` takes any one segment. body: None for none. one_of: a body has
-    exactly one of these.
+    what: its query, with `fixed` besides a request's values. name: its own, where others have the same query.
+    path: below the scope; ``{id}`` takes any one segment. body: None for none. one_of: a body has exactly one
+    of these.
     """
 
     what: str
@@ -104,7 +105,7 @@ _CHOICE = {
     "dry_run": fields.truth("Only count."),
 }
 CHOSEN = ("ids", "due", "all")
-"""The ways to choose messages; with one of ``FILTERS`` alone all that wait."""
+"""The ways to choose messages; with one of ``FILTERS`` alone all waiting ones."""
 _WHEN = {
     "at_ms": fields.number("The new time, in ms since 1970.", AT_MS_MIN, AT_MS_MAX),
     "by_ms": fields.number(
@@ -302,7 +303,7 @@ def _decoded(segment: str) -> str:
 
 
 def path_of(operation: Operation, names: Mapping[str, str]) -> str:
-    """The path of an operation for these names. Raises ``ValueError`` for a topic that has no place in it."""
+    """The path of an operation for these names. Raises ``ValueError`` for a topic that does not fit in."""
     segments: list[str] = []
     if operation.scope is Scope.NAMESPACE:
         segments += [NAMESPACE_DOMAIN, *names["namespace"].split("/")]

@@ -1,4 +1,4 @@
-"""The attachment of a Pulsar home as it is: its jar, its conf files, and the record of the last attach."""
+"""The present attachment of a Pulsar home: its jar, its conf files, and the record of the last attach."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ INDEX_LOG_KEY = "tidegateIndexLog"
 NO_INDEX_LOG = "none"
 BOOKKEEPER_LOG = "bookkeeper"
 AUTO_INDEX_LOG = "auto"
-"""In BookKeeper where the conf file is of a broker of a cluster, and none elsewhere."""
+"""In BookKeeper if the conf file is of a cluster's broker, else none."""
 _INDEX_LOGS = (AUTO_INDEX_LOG, BOOKKEEPER_LOG, NO_INDEX_LOG)
 METADATA_KEYS = ("metadataStoreUrl", "zookeeperServers")
 _OF_ONE_BROKER = ("rocksdb:", "memory:")
@@ -33,7 +33,7 @@ ACK_RANGES = 1_000_000
 ACK_LONG_ARRAY_KEY = "managedLedgerPersistIndividualAckAsLongArray"
 _ACK_DEFAULTS = (10_000, "false")
 _ACK_DEFAULTS_5 = (200_000, "true")
-"""What Pulsar takes for the two keys where a conf file does not have them, up to 4.2 and from 5.0 on."""
+"""Pulsar's values for the two keys if a conf file lacks them, up to 4.2 and from 5.0 on."""
 HORIZON_MS_DEFAULT = 2_000
 
 
@@ -116,8 +116,9 @@ def _ack_defaults(version: str) -> tuple[int, str]:
 
 
 def _ack_keys(values: Mapping[str, str], version: str, at_least: int) -> dict[str, str]:
-    """The cursor settings that keep ``at_least`` ranges of acknowledgements: those keys for which ``values``,
-    or the defaults of this version of Pulsar, have less.
+    """The cursor settings that keep ``at_least`` ranges of acknowledgements.
+
+    These are the keys for which ``values``, or the defaults of this version of Pulsar, have less.
     """
     default_ranges, default_long_array = _ack_defaults(version)
     keys = {}

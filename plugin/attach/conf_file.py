@@ -68,7 +68,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class Undone:
-    """The text without an edit; ``kept`` names the keys that stay because somebody has changed them since."""
+    """The text without an edit; ``kept`` names the keys that stay because they were changed since."""
 
     text: str
     kept: tuple[str, ...]

@@ -5,7 +5,7 @@ Root attaches homes of other users, who may replace a file by a link at any inst
 - below the home no link is followed, in reading or in writing;
 - only files of the home's owner are read, replaced or removed, so that no hard link opens another user's
   file;
-- the file that was checked is the file that is used: one look-up for each name, in an open directory;
+- the checked file is the used one: one look-up for each name, in an open directory;
 - a file is replaced whole: a new one beside it, then a rename.
 """
 

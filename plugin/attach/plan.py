@@ -3,15 +3,15 @@
 ``plan_attach`` and ``plan_detach`` only read; a ``Plan`` lists files with their bytes before and after, so
 that ``--dry-run`` shows exactly the changes. Invariants:
 
-- attach, then detach: every conf file is byte for byte as it was, and none of our files remains. If somebody
-  has edited a conf file in between, the edits stay and only our keys go;
+- attach, then detach: every conf file is byte for byte as before, and none of our files remains. Edits in
+  between stay, and only our keys go;
 - attaching again with the same settings changes nothing; with others, it starts from the original file;
 - a file is replaced whole (temporary file, then rename) and keeps its mode and owner; the copy of a conf file
   has the mode and owner of the conf file, which may hold a password;
 - no link is followed and no other user's file is touched, even if the home's owner interferes: see
   ``folder``;
-- the copies of the originals and the record of the changes are written before the first conf file, and know
-  the file that it was until then: whenever attach is interrupted, the original is found;
+- the copies of the originals and the record of the changes are written before the first conf file, with the
+  present conf file in the record until then: whenever attach is interrupted, the original is found;
 - temporary files of a killed attach or detach go with the next one, as they may contain passwords.
 """
 
@@ -208,7 +208,7 @@ def _place(home: PulsarHome, values: Mapping[str, str]) -> Place | None:
 
 
 def _nars(home: PulsarHome, record: Record | None, places: Mapping[str, Place | None]) -> list[Change]:
-    """The archives that the conf files need, and those that they need no more."""
+    """The archives that the conf files need, and those no longer needed."""
     wanted = {home.nar(place.folder if place else OWN_FOLDER) for place in places.values()}
     paths = sorted({*wanted, *_known_nars(home, record)})
     return [
@@ -260,7 +260,7 @@ def _conf_record(
     found = sha256(current)
     if found not in {made.original_sha256, made.attached_sha256}:
         return replace(made, former_sha256=(found,))
-    # The same attachment once more: its record stays as it is.
+    # The same attachment once more: its record stays unchanged.
     return known if known is not None and replace(known, former_sha256=()) == made else made
 
 

@@ -24,8 +24,7 @@ class AttachedSettings:
     """The settings of an attached broker.
 
     horizon_ms: how far ahead due entries are pushed to the broker. index_log: the home of index logs;
-    ``auto``: chosen by the conf file of each broker. servlet: the broker's
-    web service has Tidegate's.
+        ``auto``: chosen by the conf file of each broker. servlet: the broker's web service has Tidegate's.
     """
 
     socket: str
@@ -40,8 +39,8 @@ class AttachedSettings:
 class ConfRecord:
     """One conf file: SHA-256 (hex) before and after, and the changes.
 
-    former_sha256: of the file that attach was about to replace: an interrupted attach leaves that one, and
-    the copy is its original, too. An older Tidegate ignores it.
+    former_sha256: of the file that attach was about to replace: an interrupted attach leaves that file, and
+        the copy is its original, too. An older Tidegate ignores it.
     """
 
     original_sha256: str

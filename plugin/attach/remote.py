@@ -1,7 +1,7 @@
-"""The machines of a cluster's brokers, reached by ssh, or by a command of the user's.
+"""The machines of a cluster's brokers, reached by ssh, or by the user's command.
 
 Invariants: no shell of this machine sees an argument, and the other machine's gets every one quoted; a
-command that has begun may end, whatever this process is asked to do meanwhile.
+command that has begun may end, whatever this process must do meanwhile.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class OverSsh:
         self._run(broker, self._root([self.tidegate, "detach", self.home, "--json"]))
 
     def restart(self, broker: str) -> None:
-        """Have systemd restart it: that goes on there if this process or the connection ends."""
+        """Have systemd restart it, even if this process or the connection ends."""
         self._run(broker, self._root(self._restart()))
 
     def _restart(self) -> list[str]:
@@ -97,7 +97,7 @@ def words_of(option: str, text: str) -> list[str]:
 
 
 def _finish(command: Sequence[str], broker: str, shown: Sequence[str]) -> None:
-    """Run a command to its end. Raises ``AttachError`` with the last line that it said."""
+    """Run a command to its end. Raises ``AttachError`` with its last line of output."""
     what = " ".join(shown)
     # Files, not pipes: a broker that a hook starts in the background may hold them open for ever.
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:

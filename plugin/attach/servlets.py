@@ -37,7 +37,7 @@ def place(values: Mapping[str, str], home: Path) -> Place | None:
 
 
 def folder_of(values: Mapping[str, str], home: Path) -> str | None:
-    """The folder in which a conf file has its servlets looked for; None if it is not right in the home."""
+    """The folder where a conf file has its servlets looked for; None if it is not right in the home."""
     directory = home / directory_of(values)
     if directory.parent != home or directory.name in {"", ".", "..", "conf"}:
         return None
@@ -50,7 +50,7 @@ def directory_of(values: Mapping[str, str]) -> str:
 
 
 def without(values: Mapping[str, str]) -> Mapping[str, str]:
-    """The keys, and their values, of a broker that is to lose our servlet; a value of "" goes."""
+    """The keys, with values, of a broker that must lose our servlet; a value of "" goes."""
     if SERVLET not in _names(values):
         return {}
     others = _others(values)

@@ -1,13 +1,12 @@
 """A running cluster back to Pulsar's own tracker, one broker after the other.
 
-This module chooses the order, looks at each broker before and after, and stops at the first that is not as it
-should be; a ``Machines`` detaches and restarts. Invariants:
+This module chooses the order, looks at each broker before and after, and stops at the first one with a fault;
+a ``Machines`` detaches and restarts. Invariants:
 
 - nothing is changed before every machine has been checked;
 - at most one broker is away at a time, and the next one's turn comes when that one is healthy again;
 - conf files are changed before the restart, so the cluster works at whatever point this ends;
-- nothing is remembered: brokers tell themselves which tracker they run, so the same command again does the
-  rest.
+- nothing is remembered: brokers tell their tracker themselves, so the same command again does the rest.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ _BROKER = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}|\[[0-9A-Fa-f:.]{2,45
 
 
 class Machines(Protocol):
-    """The machines of the brokers; every call returns when it is done, and raises ``UserError`` if not."""
+    """The machines of the brokers; every call returns once done, and raises ``UserError`` if it fails."""
 
     def check(self, broker: str) -> None:
-        """See that the other two calls could be done there; changes nothing."""
+        """Check that the other two calls are possible there; changes nothing."""
         ...
 
     def detach(self, broker: str) -> None:
@@ -51,7 +50,7 @@ class Machines(Protocol):
 
 
 class _IllError(UserError):
-    """A broker's web service answers, and cannot do what is asked."""
+    """A broker's web service answers, but cannot serve the request."""
 
 
 class State(StrEnum):
@@ -184,9 +183,9 @@ class WayBack:
         self._pause = pause
         self._wait_s = wait_s
         self.brokers: list[Broker] = []
-        """The latest that is known of each."""
+        """The latest look at each."""
         self.restarting: str | None = None
-        """The broker that has been restarted and was not seen healthy since."""
+        """The broker that was restarted and not seen healthy since."""
 
     def check(self, names: Sequence[str] = ()) -> None:
         """Look at the brokers and at their machines; changes nothing. Raises ``UserError``."""
@@ -212,7 +211,7 @@ class WayBack:
             turn = f"{place + 1}/{many} {one.name}"
             self._machines.detach(one.name)
             self._say(f"{turn}: its conf files have nothing of Tidegate")
-            # It may have been restarted since by somebody else.
+            # Somebody else may have restarted it since.
             now = self._admin.look(one.name)
             if now.state is not State.OTHER:
                 self._pause(0)

@@ -1,8 +1,9 @@
 """Queries as HTTP calls, without I/O: a path for each, the error in each answer, redirects, retries.
 
-Invariants: a redirect keeps method and body, and is followed to the same scheme only, because the token goes
-with it; a call may be sent again, since the same change twice is that change, but for one by a span; a change
-of what is due, whose first answer would tell of messages that the second cannot know, after a refusal only.
+Invariants: a redirect keeps method and body, and goes to the same scheme only, because the token goes with
+it; a call may be sent again, since the same change twice is that change. Exceptions: a change by a span is
+not repeated, and a change of due messages only after a refusal, because its lost first answer would name
+messages unknown to the second.
 """
 
 from __future__ import annotations
@@ -87,17 +88,17 @@ class Reply:
 
 @dataclass(frozen=True)
 class Pause:
-    """Wait so long, then go on."""
+    """Wait so long, then continue."""
 
     seconds: float
 
 
 Talk = Generator[Call | Pause, Reply | DaemonAwayError | None, Answer]
-"""Yields a call, takes its reply or the reason why there is none; yields a pause, takes None."""
+"""Yields a call, takes its reply or the reason for a missing one; yields a pause, takes None."""
 
 
 def base_of(url: str) -> str:
-    """The URL to which paths are added. Raises ``ConfigError``."""
+    """The base for paths. Raises ``ConfigError``."""
     base = (url if "://" in url else f"http://{url}").rstrip("/")
     try:
         parts = urlsplit(base)
@@ -166,7 +167,7 @@ def _scope(what: str, given: dict[str, Any]) -> Scope:
 
 
 def _namespace(topic: str) -> str:
-    """The namespace of which a pattern means all topics, as in ``a/b/*``; empty for another one."""
+    """The namespace if a pattern means all its topics, as in ``a/b/*``; else empty."""
     found = _ALL_OF_NAMESPACE.fullmatch(topic)
     return "" if found is None else found[1]
 
@@ -226,7 +227,7 @@ def _redirected(call: Call, reply: Reply, redirects: int) -> Call:
         raise UserError(
             f"a redirect from {before.scheme} leads to {shown!r}: the token stays with its scheme"
         )
-    # Its query is that of the call already.
+    # It has the call's query already.
     return Call(call.method, there, {} if parts.query else call.parameters, call.body)
 
 
@@ -282,10 +283,10 @@ def change_of(query: Query, positions: Positions, total: Total) -> Course:
 
 
 def change_of_due(query: Query, due: str | None, total: Total) -> Course:
-    """Ask `query` of all that is due in `due`, None for all that waits.
+    """Ask `query` of all messages due in `due`, None for all waiting ones.
 
     due: with times that mean the same in each request. The server goes through them, but for a change by a
-    span: that one takes ids. Ends when the server does, as nothing can be decided now.
+    span: that one takes ids. Ends when the server does, because nothing can be decided now.
     """
     if query.get("by_ms") is not None:
         return (yield from _change_of_listed(query, due, total))

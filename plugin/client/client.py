@@ -60,7 +60,7 @@ class _Connected(Generic[ReachT]):
 
 
 def _document(method: Any, call: Callable[..., Any]) -> None:
-    """Have ``help`` show `method` with name, text, parameters and result of `call`."""
+    """Let ``help`` show `method` with name, text, parameters and result of `call`."""
     said = signature(call)
     result = str(said.return_annotation).removeprefix("Asking[").removesuffix("]")
     method.__name__, method.__doc__ = call.__name__, call.__doc__

@@ -27,7 +27,7 @@ class Described:
         span_ms: int | None = None,
         step_ms: int | None = None,
     ) -> Asking[Tide]:
-        """How many messages come due when; ``*`` in a name is anything, without a name it is all."""
+        """The number of messages coming due, by time; ``*`` in a name is anything, no name is all."""
         query = _named("tide", topic or "*", subscription or "*")
         return Tide.of((yield query | {"span_ms": span_ms, "step_ms": step_ms}))
 

@@ -65,7 +65,7 @@ class Bucket:
 class Tide:
     """Messages by due time. inexact_entries: as many may be in a bucket nearby, or acknowledged.
 
-    drain_per_second: as many did consumers take, in their fastest minute of the last day; None: unknown.
+    drain_per_second: taken by consumers in their fastest minute of the last day; None: unknown.
     """
 
     now_ms: int
@@ -100,7 +100,9 @@ class Tide:
 
 @dataclass(frozen=True)
 class Changed:
-    """Messages by outcome. ids: up to 1,000 of each outcome but `done`. why: some are undecided."""
+    """Messages by outcome. ids: up to 1,000 of each outcome but `done`. why: the reason that some are
+    undecided.
+    """
 
     done: int
     too_late: int
@@ -111,7 +113,7 @@ class Changed:
     ids: Mapping[str, list[str]] = field(default_factory=dict)
     why: str = ""
     stopped: bool = False
-    """It ended early, as nothing can be decided now: more may wait."""
+    """True if it ended early, because nothing can be decided now: more may wait."""
 
     @property
     def all_done(self) -> bool:
@@ -137,7 +139,7 @@ class Changed:
 
 @dataclass(frozen=True)
 class SubscriptionPace:
-    """The pace of one subscription, of each partition one; None where nobody has told it."""
+    """The pace of one subscription, or of one partition; None where unknown."""
 
     topic: str
     subscription: str
@@ -148,7 +150,7 @@ class SubscriptionPace:
     held_back: int
     """Messages that are due and may not leave yet."""
     why: str
-    """Why it is not in force; empty if it is."""
+    """The reason why it is not in force; empty if it is."""
 
 
 @dataclass(frozen=True)

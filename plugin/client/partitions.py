@@ -1,13 +1,13 @@
-"""One answer about a partitioned topic, whose partitions may be on many brokers.
+"""One answer about a partitioned topic, with partitions perhaps on many brokers.
 
-A broker that is asked for a partitioned topic by its own name tells how many partitions it has. Then each is
-asked at its owner, one after the other. Invariants:
+A broker asked for a partitioned topic by its own name tells the number of partitions. Then each is asked at
+its owner, one after the other. Invariants:
 
 - a message is in one partition, a ledger too: ids, cursors and times of partitions do not meet;
 - a partition without an index at its owner may have messages: it has just moved, or nobody consumes there. No
   answer takes it for an empty one, unless Pulsar counts no backlog; if all are so, the name is unknown;
-- a partition whose broker can do nothing now is named by a change, and the others are changed;
-- a page has the first messages of all partitions, and its cursor is good for each of them.
+- a change names a partition whose broker can do nothing now, and changes the others;
+- a page has the first messages of all partitions, and its cursor fits each of them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _STEP_LEAST_MS = 1_000
 BACKLOG = "backlog"
 """The query for Pulsar's own statistics of a topic, which only a broker answers."""
 _STATES = ("waiting", "handed_out", "acknowledged", "unknown")
-"""Of a message: one partition has it, and others may have acknowledged beyond its id."""
+"""States of a message: one partition has it, and others may have acknowledged beyond its id."""
 _SHORT = "persistent://public/default/"
 _LEFT_OUT = (UnknownNameError, NotNowError)
 """Errors of one partition that keep no change from the others."""
@@ -52,19 +52,19 @@ class PartitionedError(UserError):
 
 
 def full_topic(topic: str) -> str:
-    """A topic with what Pulsar's tools leave out."""
+    """A topic with the parts that Pulsar's tools omit."""
     if "://" in topic:
         return topic
     return f"persistent://{topic}" if topic.count("/") == 2 else f"{_SHORT}{topic}"
 
 
 def name_of(topic: str, partition: int) -> str:
-    """The topic that a partition is."""
+    """The topic of a partition."""
     return f"{topic}-partition-{partition}"
 
 
 def looked(query: Query) -> Course:
-    """Ask a query, of each partition where there are some. A change is asked as it is."""
+    """Ask a query, of each partition if there are any. A change is asked unchanged."""
     try:
         return (yield query)
     except PartitionedError as error:
@@ -79,7 +79,7 @@ def looked(query: Query) -> Course:
 
 
 _Without = dict[int, UserError]
-"""Why partitions have no answer, each by its number."""
+"""The reasons why partitions have no answer, by their numbers."""
 
 
 @dataclass
@@ -115,7 +115,7 @@ def _of_each(
 
 
 def _without_empty(query: Query, without: _Without) -> Asking[_Without]:
-    """Those where something may wait, as far as Pulsar knows."""
+    """The partitions where something may wait, as far as Pulsar knows."""
     left: _Without = {}
     for one, error in without.items():
         if not isinstance(error, UnknownNameError) or not (yield from _is_empty(query, one)):
@@ -124,7 +124,7 @@ def _without_empty(query: Query, without: _Without) -> Asking[_Without]:
 
 
 def _is_empty(query: Query, partition: int) -> Asking[bool]:
-    """True if Pulsar's statistics of a partition count no message that is not acknowledged."""
+    """True if Pulsar's statistics of a partition count no unacknowledged message."""
     name, subscription = name_of(query["topic"], partition), query.get("subscription") or "*"
     try:
         found = (yield {"what": BACKLOG, "topic": name})["subscriptions"]
@@ -161,7 +161,7 @@ def _step_ms(answer: Answer) -> int:
 
 
 def tides_added(answers: list[Answer]) -> Answer:
-    """The sum of tides of one step. A bucket that not all have is among `later`."""
+    """The sum of tides of one step. A bucket missing in some is among `later`."""
     end_ms = min(one["buckets"][-1]["until_ms"] for one in answers)
     buckets: dict[int, dict[str, int]] = {}
     later = sum(one["later"] for one in answers)
@@ -202,7 +202,7 @@ def pages_merged(answers: list[Answer], limit: int) -> Answer:
     entries = sorted((one for answer in answers for one in answer["entries"]), key=_key)
     ends = [_cursor_key(answer["next"]) for answer in answers if answer["next"] is not None]
     if ends:
-        # Behind its end a page has more, that may come before what others have there.
+        # Behind its end a page has more, perhaps before the others' messages there.
         entries = [one for one in entries if _key(one) <= min(ends)]
     page = entries[:limit]
     # With a filter a page may be empty, and have others behind it.
@@ -257,7 +257,7 @@ _MERGES = {"tide": _tide, "waiting": _waiting, "show": _show, "pace": _pace}
 
 
 def _raise_unless_of_one(error: UserError, total: Total) -> None:
-    """Raise an error unless it leaves out one partition, or comes after a change, which is to be told."""
+    """Raise an error unless it leaves out one partition, or comes after a change that must be told."""
     if not isinstance(error, _LEFT_OUT):
         raise_unless_late(error, total)
 
@@ -304,7 +304,7 @@ def _all(outcome: str, ids: list[str]) -> Answer:
 
 
 def _change_anywhere(query: Query, ids: list[str], partitions: int, total: Total) -> Asking[None]:
-    """The change of a few ids that name no partition: a partition that does not know one is not its own.
+    """The change of a few ids without partitions: one that does not know an id is not its own.
 
     `total` has each answer as it comes, also if a later one is an error.
     """
@@ -347,7 +347,7 @@ def _decided(ids: dict[str, list[str]]) -> dict[str, list[str]]:
 
 
 def change_of_due(query: Query, chosen: dict[str, Any], total: Total, partitions: int) -> Course:
-    """Ask `query` of the `chosen` messages, partition by partition; one that stops is passed over."""
+    """Ask `query` of the `chosen` messages, partition by partition, past one that stops."""
     known = False
     without: _Without = {}
     for one in range(partitions):

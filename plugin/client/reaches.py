@@ -22,7 +22,7 @@ class Cutting(Protocol):
         ...
 
     def change_of_due(self, query: Query, due: str | None, total: Total) -> Course:
-        """Ask `query` of all that waits and is due in `due`; None: of all that waits."""
+        """Ask `query` of all waiting messages due in `due`; None: of all waiting ones."""
         ...
 
 
@@ -51,7 +51,7 @@ class AsyncReach(Cutting, Protocol):
 
 
 def fixed(due: str | None) -> str | None:
-    """A range that means the same in each of several requests. Raises ``UserError``."""
+    """A range with the same meaning in each of several requests. Raises ``UserError``."""
     try:
         return None if due is None else fixed_range(due, time.time_ns() // 1_000_000)
     except ValueError as error:

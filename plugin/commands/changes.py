@@ -1,7 +1,7 @@
-"""Shared by the commands that change messages: their choice, the counts of what became of them, and the end.
+"""Shared by the commands that change messages: the choice of messages, the counts by outcome, and the end.
 
-Invariants: every id is read and checked before anything is changed; a command that ends
-early can be run again for the rest.
+Invariants: every id is read and checked before anything is changed; a command that ends early can be run
+again for the rest.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Choice:
 
 
 def change(asked: Asked, query: Query, choice: Choice, kept: Filter, done: str) -> None:
-    """Ask `query` of the chosen messages; `done` says what happened, as in ``cancelled``.
+    """Ask `query` of the chosen messages; `done` says the outcome, as in ``cancelled``.
 
     Raises ``UserError``, ``typer.BadParameter``, and ``typer.Exit`` unless all were done.
     """

@@ -1,6 +1,6 @@
 """``tidegate completion``: the script by which a shell completes commands and options.
 
-The script calls ``tidegate`` with ``_TIDEGATE_COMPLETE`` and the words typed so far. Each shell passes these
+The script calls ``tidegate`` with ``_TIDEGATE_COMPLETE`` and the words typed so far, which each shell passes
 in variables of its own, as Typer has it.
 """
 

@@ -40,7 +40,7 @@ _FORMER_NAMES = {"pulsar": "in-memory"}
 
 @dataclass(frozen=True)
 class _Output:
-    """Where the report goes, besides the screen."""
+    """The places of the report, besides the screen."""
 
     json_file: str | None
     plain: bool
@@ -140,7 +140,7 @@ def _check_values(messages: int, seconds: float, far: int, tracker: str) -> None
 
 
 def _check_json(json_file: str | None) -> None:
-    """Before the run, not after it; opening nothing, which would disturb a pipe's reader."""
+    """Check before the run; without opening anything, which would disturb a pipe's reader."""
     if json_file is None or json_file == "-":
         return
     path = Path(json_file)

@@ -1,6 +1,6 @@
-"""The choice of messages by key or property, and its cost, which is told before messages are read.
+"""The choice of messages by key or property, and its cost, told before messages are read.
 
-Invariant: with a filter the broker reads each message that waits in the range; nobody learns of that later.
+Invariant: with a filter the broker reads each waiting message of the range; nobody learns of that later.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KIB = 1_024
 
 @dataclass(frozen=True, kw_only=True)
 class Filter:
-    """The messages that are kept of those chosen otherwise: a group of ``groups``."""
+    """A further choice among the chosen messages: a group of ``groups``."""
 
     key: Annotated[
         str | None, typer.Option(metavar="KEY", help="Only messages with this key; the broker reads them.")
@@ -53,7 +53,7 @@ class Filter:
 
 
 def tell_cost(reach: Reach, asked: Query) -> None:
-    """Say on standard error how many messages are read at most for `asked`, and what that takes.
+    """Say on standard error the largest number of messages to be read for `asked`, and the time.
 
     asked: a query `waiting` with a filter; its first messages are read as a sample. Raises ``UserError``.
     """

@@ -40,7 +40,7 @@ _DETAIL_MAX = 200
 class Row:
     """A broker and the daemon beside it. Counts are None where no daemon answers.
 
-    state: ``ready``, or what is wrong, as a line. daemon: its id. overdue: listed subscriptions that are.
+    state: ``ready``, or the fault, as a line. daemon: its id. overdue: listed subscriptions that are.
     overdue_ms: the longest.
     """
 

@@ -1,4 +1,4 @@
-"""Times and spans as arguments: what ``plugin.moments`` refuses is an error of usage."""
+"""Times and spans as arguments: a refusal of ``plugin.moments`` is an error of usage."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def shim(
 
 
 def _replace(directory: Path, name: str, content: bytes) -> str:
-    """The path of the file, whole or not there: a broker may be reading the former one."""
+    """The path of the file, whole or absent: a broker may be reading the former one."""
     path = directory / name
     part: Path | None = None
     try:

@@ -129,7 +129,7 @@ def _run(place: _Place, *, json_output: bool) -> None:
 
 
 def _serve(place: _Place, guard: Guard, stop: Stop, *, json_output: bool) -> None:
-    """Raises ``InterruptedRunError`` when the end was requested, ``UserError`` if a process ended."""
+    """Serve. Raises ``InterruptedRunError`` when the end was requested, ``UserError`` if a process ended."""
     from tidegate.plugin.local.broker import Broker, BrokerPorts  # noqa: PLC0415
     from tidegate.plugin.local.daemon import Daemon  # noqa: PLC0415
     from tidegate.plugin.local.process import free_ports  # noqa: PLC0415
@@ -154,7 +154,7 @@ def _serve(place: _Place, guard: Guard, stop: Stop, *, json_output: bool) -> Non
     )
     with contextlib.ExitStack() as ends:
         for one in (daemon, broker):
-            # Killed: nothing that they store is needed again.
+            # Killed: nobody needs their data again.
             ends.callback(one.kill)
             print(f"tidegate: starting the {one.name}", file=sys.stderr)
             one.start()

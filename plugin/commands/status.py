@@ -1,7 +1,7 @@
 """``tidegate status``: the state of a running daemon, as text for people and JSON for programs.
 
-The JSON is the daemon's own answer (``report``, described in ``docs/operations.md``) plus ``attached`` when a
-Pulsar home was given. Invariant: the command prints nothing as known that the daemon did not say.
+The JSON is the daemon's own answer (``report``, described in ``docs/operations.md``) plus ``attached`` for a
+given Pulsar home. Invariant: the command prints nothing as known that the daemon did not say.
 """
 
 from __future__ import annotations
@@ -36,9 +36,7 @@ if TYPE_CHECKING:
 
 
 def attachment(pulsar_home: Path) -> dict[str, Any]:
-    """The attachment of a Pulsar installation, from its files. Raises ``UserError`` if ``pulsar_home`` is
-    none.
-    """
+    """The attachment of a Pulsar installation, from its files. Raises ``UserError`` for any other folder."""
     found = inspect(pulsar_home)
     return {
         "pulsar_home": str(found.home),

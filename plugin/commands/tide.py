@@ -84,9 +84,10 @@ def _span(text: str | None, option: str) -> int | None:
 
 
 def forecast(answer: dict[str, Any], drain_per_second: float) -> dict[str, Any]:
-    """The lateness of due messages at ``drain_per_second``: an upper bound, as if a whole bucket were due
-    with its first message, and as if what is overdue were due now: nobody knows since when it is. It
-    does without the messages after the last bucket, ``later``.
+    """The lateness of due messages at ``drain_per_second``, as an upper bound.
+
+    It takes a whole bucket as due with its first message, and overdue messages as due now, because nobody
+    knows since when they are. Without the messages after the last bucket, ``later``.
     """
     queued = float(answer["overdue"])
     now_ms = last_ms = answer["now_ms"]

@@ -1,8 +1,8 @@
 """Checks of clocks, whose answers are exact to a granularity only. Pure.
 
 A clock is asked at ``asked_ms`` and answers by ``answered_ms``, both by this machine's clock. It showed
-``told_ms`` to ``told_ms + granularity_ms`` at some moment between; so it is ahead by something within known
-bounds, and only what these exclude is said.
+``told_ms`` to ``told_ms + granularity_ms`` at some moment between; so its lead is within known bounds, and
+only a lead outside these is reported.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Reading:
 
     @property
     def ahead_ms(self) -> tuple[int, int]:
-        """The bounds of how far it is ahead of this machine's."""
+        """The bounds of its lead over this machine's clock."""
         return self.told_ms - self.answered_ms, self.told_ms + self.granularity_ms - self.asked_ms
 
 

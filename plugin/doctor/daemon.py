@@ -1,6 +1,6 @@
-"""Checks of the daemon's own answers: its status, and the tide of all that waits. Pure.
+"""Checks of the daemon's own answers: its status, and the tide of all waiting messages. Pure.
 
-``status`` is the answer that ``docs/operations.md`` describes; anything else raises ``KeyError`` or
+``status`` is the answer described by ``docs/operations.md``; anything else raises ``KeyError`` or
 ``TypeError``.
 """
 
@@ -48,7 +48,7 @@ def far_findings(tide: Mapping[str, Any]) -> list[Finding]:
 
 
 def surely_later(tide: Mapping[str, Any]) -> int:
-    """The messages that are due after a tide's end, less those that may be acknowledged or due before."""
+    """The messages due after a tide's end, less those that may be acknowledged or due before."""
     return max(0, int(tide["later"]) - int(tide["inexact_entries"]))
 
 

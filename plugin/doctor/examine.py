@@ -1,7 +1,7 @@
 """The examination: asks home, machine, daemon and broker, and hands their answers to the checks.
 
-Invariants: nothing is changed anywhere; each question is bounded in time, and those about topics in number;
-a question without an answer is a finding, and the others are asked all the same.
+Invariants: nothing is changed anywhere; each question is bounded in time, and those about topics in number; a
+question without an answer is a finding, and the others are still asked.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Places:
 
 @dataclass
 class Report:
-    """The findings, and the versions that were met."""
+    """The findings, and the versions met."""
 
     findings: list[Finding] = field(default_factory=list)
     versions: dict[str, Any] = field(default_factory=dict)
@@ -168,8 +168,9 @@ def _about_broker(
 
 
 class _Topics:
-    """The topics of which the daemon holds messages, the fullest first. ack_ranges_max: if the broker hides
-    it.
+    """The topics of which the daemon holds messages, the fullest first.
+
+    ack_ranges_max: if the broker hides it.
     """
 
     def __init__(

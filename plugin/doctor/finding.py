@@ -1,7 +1,7 @@
 """A finding: the verdict of one check, and the remedy.
 
-Invariant: ``says`` and ``do`` are for people and hold no name that a client chose, except where a broker or
-daemon said so; names have fields of their own, as they are.
+Invariant: ``says`` and ``do`` are for people and hold no name chosen by a client, except from a broker or
+daemon; names have fields of their own, unescaped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ORDER = {verdict: number for number, verdict in enumerate(Verdict)}
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One line, and one of what to do ("" for nothing).
+    """One line, and one with the remedy ("" for none).
 
     check: a word, the same in each release. topic, subscription: names, if it is about one.
     """

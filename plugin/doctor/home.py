@@ -32,10 +32,10 @@ def home_findings(facts: HomeFacts, wheel_version: str) -> list[Finding]:
 
 
 def restart_findings(facts: HomeFacts, brokers: Mapping[str, tuple[str, int]]) -> list[Finding]:
-    """The brokers that run something else than the home has: by name the version of Pulsar, and the time of
-    the connection in ms.
+    """The brokers that run something else than the home has.
 
-    A broker of another home may be connected, so this is no fault.
+    brokers: by name the version of Pulsar, and the time of the connection in ms. A broker of another home may
+    be connected, so this is no fault.
     """
     found = []
     for version, connected_ms in brokers.values():

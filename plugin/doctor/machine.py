@@ -133,7 +133,7 @@ def _memory(facts: DataFacts, totals: Mapping[str, Any]) -> list[Finding]:
 
 
 def _room(free_bytes: int, used_bytes: int, held: int) -> str:
-    """The forecast: how many more messages fit at the bytes that each takes now."""
+    """The forecast: the number of further messages that fit at the bytes that each takes now."""
     if held < _FORECAST_HELD:
         return ""
     each = max(used_bytes / held, 1.0)

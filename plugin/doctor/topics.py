@@ -1,7 +1,7 @@
-"""Checks of topics: what Pulsar may delete before it is due, and what keeps ledgers. Pure.
+"""Checks of topics: messages that Pulsar may delete before they are due, and ledgers kept. Pure.
 
-Pulsar counts a TTL from publication, and deletes all that is older, delayed or not. A remaining wait is
-shorter than the whole delay: a limit that the remaining wait exceeds is surely too short.
+Pulsar counts a TTL from publication, and deletes everything older, delayed or not. A remaining wait is
+shorter than the whole delay: a limit shorter than the remaining wait is surely too short.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class Quota:
 class Waiting:
     """The messages that wait in all indexes of the topic.
 
-    longest_ms: the last is due after at least so long. beyond: by limit in ms, how many surely wait longer.
+    longest_ms: the last is due after at least so long. beyond: by limit in ms, the number that surely waits
+    longer.
     """
 
     entries: int
@@ -66,7 +67,7 @@ class TopicFacts:
 
     ttl_ms, age, space, expiry_ms: the TTL, both backlog quotas (age: limit in ms) and the time after which a
     subscription without consumers goes; 0 for none. ack_ranges_max: of the broker, 0 if unknown. kept: by
-    subscription the messages that wait, and the quota of `tidegate policy`, None for none.
+    subscription the waiting messages, and the quota of `tidegate policy`, None for none.
     """
 
     name: str

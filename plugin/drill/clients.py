@@ -1,9 +1,9 @@
 """The producer and consumers of a round: the real pulsar-client, made to survive faults.
 
-When there has been no connection for a second, the client is dropped, and a new one is opened as soon as the
-broker's port answers (see ``local.clients``). The verdict tells messages sent twice for that reason from a
-tracker's repeats. Invariant: silence is no reason to replace a client: that would hide a tracker that has
-fallen asleep.
+After a second without a connection the client is dropped, and a new one is opened as soon as the broker's
+port answers (see ``local.clients``). The verdict tells messages sent twice for that reason from a tracker's
+repeats. Invariant: silence is no reason to replace a client: that would hide a tracker that has fallen
+asleep.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ClientError(UserError):
 
 
 class RefusedError(ClientError):
-    """The broker refuses us: another try would not help."""
+    """The broker refuses us: another try is in vain."""
 
 
 class Clients:
@@ -105,7 +105,7 @@ class Clients:
             logger=logger,
         )
         with self._lock:
-            # Set at once, so that dropping it ends a call that waits for the broker.
+            # Set at once, so that dropping the client ends a call that waits for the broker.
             self._client = client
         try:
             if self._workers.closed.is_set():
@@ -175,7 +175,7 @@ class Clients:
         """True if a thread is still inside the client's library; call it after ``close``."""
         return self._workers.stuck
 
-    # Used by faults
+    # ---- for faults
 
     @property
     def consumers(self) -> int:
@@ -213,10 +213,10 @@ class Clients:
         (self._receiving.set if on else self._receiving.clear)()
 
     def working(self, each_s: float) -> None:
-        """Have each consumer spend ``each_s`` on a message before it takes the next one."""
+        """Let each consumer spend ``each_s`` on a message before it takes the next one."""
         self._work_s = each_s
 
-    # Inside
+    # ---- inside
 
     def _guard(self, work: Callable[[], None]) -> None:
         try:

@@ -7,7 +7,7 @@ Invariants:
 - a fault that could not be done, or was not seen done, fails the round with its own words; so does every
   other error that a person could repair. Only an interrupt ends the run;
 - a burst that this machine stored too slowly says nothing of the tracker: it starts again with more time
-  (``TooFastError``), and counts as it is when that has not helped.
+  (``TooFastError``), and counts as it is if that does not help.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ _MS_US = 1_000
 class Progress:
     """The run's progress, for a view. Only the run writes it, one field at a time.
 
-    ``began_us``: when its set-up began; ``start_us``: when the round did. ``marks_s``: when faults are
-    planned; ``strikes``: those done, with their times. ``down``: the present fault, until messages can come
+    ``began_us``: begin of its set-up; ``start_us``: of the round. ``marks_s``: times of planned faults;
+    ``strikes``: the faults done, with their times. ``down``: the present fault, until messages can come
     again.
     """
 
@@ -80,7 +80,7 @@ class Progress:
 class Job:
     """One round to run. ``seed`` makes the plan; ``run`` marks its messages.
 
-    ``sends_per_s``: how fast they are stored; with ``again`` a slower burst may start again.
+    ``sends_per_s``: rate at which they are stored; with ``again`` a slower burst may start again.
     """
 
     drill: Drill
@@ -102,7 +102,7 @@ class TooFastError(UserError):
 
 
 class Course:
-    """One round on a stand; ``stuck``, after ``run``: a thread is still inside the client's library."""
+    """One round on a stand. ``stuck``, after ``run``: a thread is still inside the client's library."""
 
     def __init__(
         self, job: Job, stand: Stand, stop: Stop, progress: Progress, now_us: Callable[[], int]
@@ -353,10 +353,10 @@ class Course:
         if counts is not None:
             ledger.event("reads", counts=counts)
 
-    # Small things
+    # ---- small things
 
     def _whole_ms_us(self) -> int:
-        """Now; deliver_at is in whole milliseconds, and must not differ from the plan by a fraction."""
+        """Now, in whole milliseconds, as deliver_at: no fraction may come between it and the plan."""
         return self._now_us() // _MS_US * _MS_US
 
     def _pause_until_ms(self, moment_ms: float, clients: Clients) -> None:
@@ -374,10 +374,10 @@ class Course:
 
 
 def given_up(now_us: int, *happened_us: int) -> bool:
-    """True if missing messages are lost, which the verdict will then say.
+    """True if missing messages are lost, as the verdict will then say.
 
     ``happened_us``: the last receipt, the due time of the last message, and the moment at which deliveries
-    were possible again after the last fault, since a broker may take longer to start than ``_PATIENCE_S``.
+    were possible again after the last fault: a broker may take longer than ``_PATIENCE_S`` to start.
     """
     return now_us - max(happened_us) > _PATIENCE_S * 1e6
 

@@ -1,4 +1,4 @@
-"""A drill: data, with the faults that it does."""
+"""A drill: data, with its faults."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidegate.plugin.drill.plan import Load
 from tidegate.plugin.drill.verdict import Cause
 
 UNAVOIDABLE = frozenset({Cause.IN_FLIGHT, Cause.UNPERSISTED, Cause.PLAIN})
-"""Delivery is at least once: what was not stored as acknowledged when a process died has to come again."""
+"""Delivery is at least once: messages not stored as acknowledged when a process died must come again."""
 
 
 @dataclass(frozen=True)
@@ -18,11 +18,10 @@ class Drill:
     """One drill. ``at_s``: seconds after the first message is due; ``hold_s``: from a fault to its undoing.
 
     The faults follow one another, ``times`` times with ``between_s`` in between. With ``apart_s`` each begins
-    so long after the one before it began, or later: once all that was due by then has come.
-    ``recovers``: deliveries continue before the fault is undone, since another broker takes over.
-    ``drained``: it first waits until everything due by then has come and the broker has its
-    acknowledgements. ``early_ms``: how early messages may come since the first fault, under a tracker of
-    Pulsar's.
+    so long after the begin of the one before, or later: once everything due by then has come. ``recovers``:
+    deliveries continue before the fault is undone, because another broker takes over. ``drained``: it first
+    waits until everything due by then has come and the broker has its acknowledgements. ``early_ms``: how
+    early messages may come after the first fault, under a tracker of Pulsar's.
     """
 
     name: str

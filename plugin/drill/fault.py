@@ -173,7 +173,7 @@ class Stand(Protocol):
         ...
 
     def clock_ahead_s(self, name: str) -> float | None:
-        """How far ahead the process says its clock is, to about a second; None without an answer."""
+        """The lead of the process's clock by its own account, to about a second; None without an answer."""
         ...
 
     def fill_disk(self, *, full: bool) -> int:
@@ -209,7 +209,7 @@ class Stand(Protocol):
         ...
 
     def release(self, topic: str, subscription: str) -> None:
-        """The round is over: leave no load on the user's cluster."""
+        """End the round: leave no load on the user's cluster."""
         ...
 
     def entries_read(self, topic: str) -> dict[str, int] | None:
@@ -256,7 +256,7 @@ class Fault(Protocol):
 
     @property
     def forgets(self) -> Forgets:
-        """The acknowledgements that may be forgotten over it."""
+        """The acknowledgements that may be forgotten because of it."""
         ...
 
     @property

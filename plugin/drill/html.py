@@ -26,7 +26,7 @@ _WRONG = frozenset({_COLUMNS.index("lost"), _COLUMNS.index("early")})
 def write_report(results: Sequence[Result], directory: Path, made: str = "") -> Path:
     """Write ``index.html`` and ``report.json`` into ``directory``; returns the page's path.
 
-    made: by which version, where and with which options, as a line.
+    made: version, place and options of the run, as a line.
     """
     index = directory / "index.html"
     write_whole(directory / "report.json", json.dumps([as_json(one) for one in results], indent=2) + "\n")
@@ -97,7 +97,7 @@ def _figure(page: Page, verdict: Verdict, number: int, salt: str) -> None:
 
 
 def _dates(results: Sequence[Result]) -> str:
-    """When the first and the last round began, in UTC; empty without a round."""
+    """The begin of the first and the last round, in UTC; empty without a round."""
     starts_us = [verdict.start_us for one in results for verdict in one.verdicts]
     if not starts_us:
         return ""

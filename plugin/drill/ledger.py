@@ -4,7 +4,7 @@ Each event is written as it happens, straight to the operating system, so that i
 drill itself; the verdict uses only the files. Invariants:
 
 - every record is one ``write`` to a file opened for appending: threads do not mix theirs, and the reader
-  ignores a record that a crash cut off;
+  ignores a record cut off by a crash;
 - a round without an ``end`` among its events was not finished;
 - times are microseconds since the epoch of this machine's clock; ``NEVER`` stands for an event that did not
   happen.
@@ -52,10 +52,8 @@ class Round:
     """Identity and rules of the round.
 
     ``start_us``: the event *start* tells it anew, once the messages before it are stored.
-    ``repeats_allowed``: the causes (by name) for which messages may come again.
-
-    ``burst``: all of it must be stored before it is due. ``early_ms``: how early messages may come since the
-    first fault.
+    ``repeats_allowed``: the causes (by name) for which messages may come again. ``burst``: all of it must be
+    stored before it is due. ``early_ms``: how early messages may come after the first fault.
     """
 
     drill: str
@@ -72,12 +70,12 @@ class Round:
 
 
 class Forgets(StrEnum):
-    """The acknowledgements that may be forgotten over a fault, whatever the tracker does.
+    """The acknowledgements that a fault may make forgotten, whatever the tracker.
 
     NOTHING: none; consumers stay connected to the same broker. UNDER_WAY: those that had not reached the
-    broker, since consumers are disconnected. ORDERLY: the same; the broker stores its cursors first, so that
-    of the others only those that do not fit into a cursor's record can be missing. UNSTORED: also those that
-    the broker had not stored yet, since it dies or is replaced.
+    broker, because consumers are disconnected. ORDERLY: the same; the broker stores its cursors first, so
+    that of the others only those beyond the room of a cursor's record can be missing. UNSTORED: also those
+    that the broker had not stored yet, because it dies or is replaced.
     """
 
     NOTHING = "nothing"
@@ -90,8 +88,8 @@ class Forgets(StrEnum):
 class Strike:
     """One fault: its beginning, the evidence, its undoing, and the moment when deliveries are possible again.
 
-    ``rewinds``: the cursor was reset on purpose; ``rewind_us``: when the last attempt at that began, the
-    one that a broker accepted. Older ledgers have ``begin_us`` there.
+    ``rewinds``: the cursor was reset on purpose; ``rewind_us``: begin of the last attempt, the one accepted
+    by a broker. Older ledgers have ``begin_us`` there.
     """
 
     what: str
@@ -107,9 +105,9 @@ class Strike:
 
 @dataclass(frozen=True)
 class Record:
-    """A ledger read back. ``clock``: (from when, how far the broker's clock is ahead), ascending.
+    """A ledger read back. ``clock``: (from when, lead of the broker's clock), ascending.
 
-    ``reads``: (when, the entries that each run of a broker had read from storage by then), ascending.
+    ``reads``: (when, entries read from storage by each run of a broker until then), ascending.
     """
 
     round: Round
@@ -151,7 +149,7 @@ class Ledger:
             raise LedgerError(f"cannot write the ledger in {directory}: {error.strerror or error}") from error
 
     def confirmed(self, number: int) -> None:
-        """The broker has stored message ``number``."""
+        """Note that the broker has stored message ``number``."""
         self._write(self._confirmations, _CONFIRMATION.pack(number, self._now_us()))
 
     def received(
@@ -164,7 +162,7 @@ class Ledger:
         received_us: int,
         acked_us: int,
     ) -> None:
-        """A consumer received message ``number``, stored at ``place``, and acknowledged it."""
+        """Note that a consumer received message ``number``, stored at ``place``, and acknowledged it."""
         counted = min(max(redeliveries, 0), _U16_MAX)
         self._write(
             self._receipts, _RECEIPT.pack(number, consumer & _U16_MAX, counted, *place, received_us, acked_us)

@@ -1,13 +1,13 @@
 """The messages of a drill: each with its kind, its sending time and its due time.
 
-The plan is made, and written to disk, before the first message goes out, so that the verdict knows the truth
-without the broker. Invariants:
+The plan is made, and written to disk, before the first message goes out: the verdict knows the truth without
+the broker. Invariants:
 
 - a message's number is its index in the plan's arrays, and travels in its payload;
 - all times are milliseconds after the start of the round; messages stand in sending order;
 - messages due tomorrow (``Kind.FAR``) are sent before the start, at full speed: the round begins with a
-  backlog. They are not waited for, and must stay where they are;
-- messages sent at once are due only when there was time to send all of them.
+  backlog. Nobody waits for them, and they must stay where they are;
+- messages sent at once are due only after the time that sending all of them takes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FAR_SPREAD_MS = 120_000
 _DELAYS_MS = (500, 3_000)
 
 RETRY_LEVELS_MS = (1_000, 5_000, 10_000, 30_000)
-# Shares of a mixed load, whose rest has no delay; and its burst: sent until, due at a share of the span.
+# Shares of a mixed load, the rest without a delay; and its burst: sent until, due at, as shares of the span.
 _RETRIES, _TIMEOUTS, _BURST = 0.45, 0.40, 0.10
 _BURST_SENT, _BURST_DUE = 0.3, 0.9
 # Nothing is due in the last moments of the span, so that the last message shows the end.
@@ -73,7 +73,7 @@ _TITLES = {
 
 
 class Shape(StrEnum):
-    """When the messages are due.
+    """The due times of the messages.
 
     EVEN: evenly over the span; half of them are sent at its beginning, half on the way. BURST: at one
     instant. HOLES: every other one at the beginning, the others at the end of the span. MIXED: 45 % retries
@@ -98,7 +98,7 @@ class Load:
 
     @property
     def far_messages(self) -> int:
-        """How many messages are due tomorrow."""
+        """The number of messages due tomorrow."""
         return round(self.messages * self.far)
 
 
@@ -142,7 +142,7 @@ class Plan:
         return np.arange(len(self), dtype=np.int64) % KEYS
 
     def count(self, kind: Kind) -> int:
-        """How many messages are of a kind."""
+        """The number of messages of a kind."""
         return int(np.count_nonzero(self.kind == kind))
 
 

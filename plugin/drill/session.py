@@ -39,11 +39,11 @@ _BURST_ATTEMPTS = 4
 
 @dataclass(frozen=True)
 class Options:
-    """The user's choices; directories are absolute. ``messages``: None means each drill's own number.
+    """The user's choices; directories are absolute. ``messages``: None for each drill's own number.
 
     The ``rounds`` of a drill are consecutive and give one result; the whole is repeated ``passes`` times, on
-    the same stands where they can be reused. ``newer_home``: the Pulsar of drills that upgrade.
-    ``watched``: the daemon's status is asked for all the time, for the view and the picture.
+    the same stands where they can be reused. ``newer_home``: the Pulsar of drills that upgrade. ``watched``:
+    ask for the daemon's status all the time, for the view and the picture.
     """
 
     drills: Sequence[Drill]
@@ -63,7 +63,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Result:
-    """A drill on one tracker: the verdict on each round, and why there are fewer than requested."""
+    """A drill on one tracker: the verdict on each round, and the reason for missing rounds."""
 
     drill: str
     does: str
@@ -236,7 +236,7 @@ class Session:
                 self.progress.watch.close()
             stand.end()
             if self._stand_dir is not None and not self._told_wrong:
-                # Logs and data are for whoever looks for a failure's cause.
+                # Logs and data stay for a search for a failure's cause.
                 shutil.rmtree(self._stand_dir, ignore_errors=True)
 
 

@@ -1,4 +1,4 @@
-"""Live counts of a round, for the view and for the course, counted as receipts come."""
+"""Live counts of a round, for the view and for the course."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Tally:
         self._due_order = np.sort(self._due_us[plan.expected & plan.delayed])
 
     def confirmed(self, number: int) -> bool:
-        """The broker has stored message ``number``; True if that is news."""
+        """Note that the broker has stored message ``number``; True if that is news."""
         with self._lock:
             if self._confirmed[number]:
                 return False
@@ -64,7 +64,7 @@ class Tally:
         return bool(self._confirmed[number])
 
     def delivered(self, number: int, at_us: int) -> None:
-        """A consumer received message ``number``."""
+        """Note that a consumer received message ``number``."""
         with self._lock:
             self.receipts += 1
             self.last_us = at_us
@@ -89,7 +89,7 @@ class Tally:
             self.worst_ms[bucket] = late_us / 1000 if worst_ms is None else max(worst_ms, late_us / 1000)
 
     def rewinding(self) -> None:
-        """A reset of the cursor is about to begin: stored messages come again."""
+        """Note that a reset of the cursor is about to begin: stored messages come again."""
         with self._lock:
             self._again = bytearray(self._confirmed)
             expected, seen, again = (
@@ -98,24 +98,24 @@ class Tally:
             self._missing = int(np.count_nonzero(expected & (~seen | again)))
 
     def due(self, now_us: int) -> int:
-        """How many messages are due at ``now_us``."""
+        """The number of messages due at ``now_us``."""
         return int(np.searchsorted(self._due_order, now_us, side="right"))
 
     @property
     def delivered_due(self) -> int:
-        """How many delayed messages were received."""
+        """The number of delayed messages received."""
         return self.received - self.undelayed
 
     @property
     def missing(self) -> int:
-        """How many messages of the round are missing, or missing again since the cursor's reset.
+        """The number of messages of the round that are missing, or missing again since the cursor's reset.
 
         Counted as receipts come: the drill asks all the time, and there may be millions.
         """
         return self._missing
 
     def recent(self, now_us: int) -> Recent:
-        """The lateness of what came last."""
+        """The lateness of the last receipts."""
         with self._lock:
             self._forget(now_us)
             late_us = np.fromiter((one for _, one in self._recent), np.int64, len(self._recent))

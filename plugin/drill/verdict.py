@@ -1,16 +1,16 @@
 """The fate of every message of a round: a pure function of its ledger.
 
 ``tidegate.plugin.checks`` has the questions that fit any deliveries; this module adds a drill's knowledge:
-the faults between two receipts, and how far the broker's clock was ahead. Words:
+the faults between two receipts, and the lead of the broker's clock. Words:
 
 - *early*: received before the broker's clock had ever shown its deliver_at. *Lost*: confirmed, due in the
   round, and never received, or not again after the cursor was reset.
 - *repeated*: one position of the topic received again; *by cause*, see ``Cause``. *Sent twice*: one message
-  at two positions, since a fault took the confirmation and the producer sent it again; no tracker can know.
+  at two positions, because a fault took the confirmation and the producer sent it again; no tracker can know.
 - *gap*: a time in which a message was due and none was received.
-- *wait*: why a message may be late, see ``Wait``.
-- *first due*: from the moment at which a fault was done to the first receipt of a message due after it.
-  Messages already on their way to a consumer before or during the fault do not count.
+- *wait*: the reason why a message may be late, see ``Wait``.
+- *first due*: from the moment of a fault to the first receipt of a message due after it. Messages already on
+  their way to a consumer before or during the fault do not count.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ _CURSOR_WRITTEN_US = 1_000_000
 # Shorter waits are lateness, not an outage.
 _GAP_MIN_US = 50_000
 _OVERDUE_US = 10_000_000
-"""What was due within so long before the end of a round that was broken off may only have been late."""
+"""Messages due so long before the end of an aborted round may only have been late."""
 
 
 class Cause(StrEnum):
-    """Why a message came again.
+    """The cause of a repeat.
 
     Each cause is exact about its excuse; everything else is TRACKER: no fault in between explains it.
     IN_FLIGHT: over a fault that disconnects consumers: unacknowledged, or acknowledged only in the client's
@@ -70,11 +70,11 @@ class Cause(StrEnum):
 
 
 class Wait(StrEnum):
-    """Why a message may be late.
+    """The reason why a message may be late.
 
-    FAULT: a fault overlaps the time from its due time to the receipt. CATCHING_UP: it came due while the
-    messages that had waited for a fault were still being delivered. STORED_LATE: the broker confirmed it
-    after its due time. None of them: USUAL.
+    FAULT: a fault overlaps the time from its due time to the receipt. CATCHING_UP: it came due during the
+    delivery of messages that had waited for a fault. STORED_LATE: the broker confirmed it after its due time.
+    USUAL: none of these.
     """
 
     USUAL = "usual"
@@ -90,9 +90,9 @@ _WAITS = tuple(Wait)
 class Recovery:
     """The time after one fault; counts are messages.
 
-    ``first_due_s``: from when it was done to the first receipt of a message due after that; None without
-    one. ``due_afterwards``: since it began; ``due_meanwhile``, ``received_meanwhile``: while it lasted.
-    ``waited``: lateness of those that waited for its end.
+    ``first_due_s``: from the fault to the first receipt of a message due after it; None without one.
+    ``due_afterwards``: since its begin; ``due_meanwhile``, ``received_meanwhile``: while it lasted.
+    ``waited``: lateness of messages that waited for its end.
     """
 
     strike: Strike
@@ -120,9 +120,9 @@ class Verdict:
 
     Times in the unit that ends their name; None for an event that did not happen.
 
-    ``waits`` and ``kinds`` split lateness; ``steady`` is of the usual ones but bursts.
-    ``aborted``: it did not reach its end; ``lost`` counts what was overdue by then. ``too_early``: of the
-    early ones those that the drill does not permit.
+    ``waits`` and ``kinds`` split lateness; ``steady`` is that of the usual ones without bursts. ``aborted``:
+    it did not reach its end; ``lost`` counts the overdue ones by then. ``too_early``: early ones that the
+    drill does not permit.
     """
 
     passed: bool
@@ -240,7 +240,9 @@ def judge(record: Record) -> Verdict:
 def waits_of(
     due_us: Int64, confirmed_us: Int64, received_us: Int64, strikes: list[Strike]
 ) -> tuple[npt.NDArray[np.int8], Int64]:
-    """Why each message may be late (index in ``Wait``), and the fault that it waited for (else ``NEVER``)."""
+    """The reason why each message may be late (index in ``Wait``), and the fault it waited for (else
+    ``NEVER``).
+    """
     waits = np.full(len(due_us), _WAITS.index(Wait.USUAL), np.int8)
     strike_of = np.full(len(due_us), NEVER, np.int64)
     waits[(confirmed_us != NEVER) & (confirmed_us > due_us)] = _WAITS.index(Wait.STORED_LATE)
@@ -259,7 +261,7 @@ def _end_us(strike: Strike) -> int:
 
 
 def _due_us(record: Record) -> Int64:
-    """When each message was due by the broker's clock; ``NEVER`` for one without a delay."""
+    """The due time of each message by the broker's clock; ``NEVER`` without one."""
     deliver_at_us = record.round.start_us + record.plan.due_ms * 1000
     due_us: Int64 = np.where(record.plan.delayed, reached_us(deliver_at_us, record.clock), NEVER)
     return due_us
@@ -273,7 +275,7 @@ def _last_us(record: Record) -> int:
 
 
 def stored_late(record: Record) -> int:
-    """The number of a burst's messages that were stored only after they were due."""
+    """The number of a burst's messages stored only after they were due."""
     if not record.round.burst:
         return 0
     deliver_at_us = record.round.start_us + record.plan.due_ms * 1000
@@ -281,10 +283,10 @@ def stored_late(record: Record) -> int:
 
 
 def reached_us(deliver_at_us: Int64, clock: list[tuple[int, int]]) -> Int64:
-    """When the broker's clock first showed each moment, by this machine's clock.
+    """The time at which the broker's clock first showed each moment, by this machine's clock.
 
     ``clock``: (from when, how far ahead, both µs), ascending; before the first it is not ahead. After a step
-    back it shows moments again: the first time counts, since a message that left then was not early.
+    back it shows moments again: the first time counts, because a message that left then was not early.
     """
     reached: Int64 = deliver_at_us.copy()
     if not clock:
@@ -328,7 +330,7 @@ def _reasons(verdict: Verdict, record: Record) -> list[str]:
 def _proves_nothing(verdict: Verdict, record: Record) -> bool:
     """True if the fault came after everything had been received.
 
-    A burst's round lasts until after the instant at which all is due; an aborted round has its own words.
+    A burst's round lasts beyond the instant at which all is due; an aborted round has its own words.
     """
     over = bool(record.strikes) and verdict.first_due_s is None
     return over and not record.round.burst and not verdict.aborted
@@ -365,7 +367,7 @@ def _repeat_causes(record: Record) -> tuple[npt.NDArray[np.int8], int]:
         # It may come only after a later fault: a client drops a repeat of a message that it has just
         # acknowledged.
         settled |= under_way & (acknowledged_us != NEVER)
-        # Of two faults, only the first after the acknowledgement can have forgotten it.
+        # Of two faults, only the first after the acknowledgement can have lost it.
         if strike.forgets is Forgets.UNDER_WAY:
             continue
         forgotten = between & ~under_way
@@ -439,7 +441,7 @@ def _down_s(strikes: list[Strike]) -> float | None:
 def _entries_read(record: Record) -> int | None:
     """Entries that all brokers have read from storage since the first fault (without one: in the round).
 
-    A count that falls has started anew.
+    A falling count has started anew.
     """
     if not record.reads:
         return None

@@ -1,7 +1,7 @@
 """The view while drills run: a live screen on a terminal, lines elsewhere.
 
 Rendering is a pure function of ``Progress`` and the time; the two views only decide when. The scale of
-lateness is logarithmic, since both a millisecond and an outage matter.
+lateness is logarithmic, because both a millisecond and an outage matter.
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ class IndexState:
             for one in subscription["slices"]
             if one["state"] == "active"
         )
-        # A slice's count keeps its entries until the slice is gone: those handed out are not in memory any
-        # more.
+        # A slice's count keeps its entries until the slice is gone: entries handed out are no longer in
+        # memory.
         held, in_flight = totals["held"], totals["in_flight"]
         in_memory = min(max(totals["staged"] + active - in_flight, 0), held - in_flight)
         return cls(

@@ -5,7 +5,7 @@ distribution that is fetched anyway. A stand-in for trying a version, not the re
 ``docs/decisions/assembled-homes.md``. Invariants:
 
 - no jar enters a home unless its SHA-256 is the locked one;
-- the home appears under its name only when it is complete;
+- the home appears under its name only when complete;
 - Maven resolves nothing by itself: each jar is requested by its coordinates, and has a pom without parent or
   dependencies in a local repository of this set-up, so that poms missing from Central, and version conflicts,
   do not matter. A jar's own pom would: `dependency:copy` reads it, and fails if Central lacks its parent.
@@ -42,7 +42,7 @@ from tidegate.plugin.local.distribution import (
 
 VARIABLE = "TIDEGATE_PULSAR"
 JAVA_MIN = {"5": 21}
-"""By major version of Pulsar, what its class files need."""
+"""The Java needed by the class files, by major version of Pulsar."""
 _LOCKS = Path(__file__).parent / "homes"
 _FIELDS = 3
 # Keys of 4.0's conf files with other defaults in 5.0, or unknown there.
@@ -200,7 +200,7 @@ def write_poms(jars: list[LockedJar], repository: Path) -> None:
 def conf_of(text: str) -> str:
     """A conf file of 4.0 without the keys that have other defaults in 5.0, or are unknown there.
 
-    A 4.2 takes its own defaults for them.
+    A 4.2 uses its own defaults for them.
     """
     lines = text.splitlines(keepends=True)
     return "".join(line for line in lines if line.partition("=")[0].strip() not in _GONE_IN_5)
@@ -235,8 +235,8 @@ def copy_jars(
 ) -> None:
     """Have Maven copy the jars of ``name`` ("Pulsar 5.0.1") to ``to``, each checked, and named as in a home.
 
-    Downloads are below ``directory`` meanwhile, stay there if it is interrupted, and go at the end.
-    Raises ``SetupError`` if Maven, the network, the disk or a jar fails.
+    Downloads are below ``directory`` meanwhile, stay there after an interruption, and go at the end. Raises
+    ``SetupError`` if Maven, the network, the disk or a jar fails.
     """
     total = sum(jar.size_bytes for jar in jars)
     require_disk(directory, 3 * total)

@@ -28,7 +28,7 @@ from tidegate.plugin.local.pulsar_process import Jvm, PulsarProcess, http_client
 from tidegate.plugin.local.stale_bookie import forget_bookies
 
 NAMESPACES = {"public": "public/default", "pulsar": "pulsar/system"}
-"""What a standalone makes after it calls itself healthy, by tenant, in this order."""
+"""The namespaces that a standalone makes after it calls itself healthy, by tenant, in this order."""
 
 
 @dataclass(frozen=True)

@@ -24,14 +24,14 @@ import pulsar
 from tidegate.plugin.checks import NEVER
 
 UNCONFIRMED_MAX = 5_000
-"""So few are under way that a kill -9 finds the sender at work, and so many that it waits for no answer."""
+"""Few enough that a kill -9 finds the sender at work, and so many that it waits for no answer."""
 PRODUCER: Mapping[str, Any] = {
     "send_timeout_millis": 0,
     "max_pending_messages": 4 * UNCONFIRMED_MAX,
     # A delayed message is never batched; without batches a position is one message's.
     "batching_enabled": False,
 }
-"""How a producer is made whose confirmations are waited for."""
+"""The settings of a producer with awaited confirmations."""
 _RECEIVE_MS = 250
 _JOIN_TIMEOUT_S = 5.0
 
@@ -69,7 +69,7 @@ class Receipt(Protocol):
     """A listener for each message."""
 
     def __call__(self, message: pulsar.Message, received_at: int, acked_at: int) -> None:
-        """The message came, and was acknowledged at ``acked_at``; ``NEVER`` if that failed."""
+        """Take a message that came, and was acknowledged at ``acked_at``; ``NEVER`` if that failed."""
         ...
 
 
@@ -103,7 +103,7 @@ def receive(
 
 
 Answered = Callable[[object, object], None]
-"""What the library calls with the result of a send, and the message's id."""
+"""Called by the library with the result of a send, and the message's id."""
 
 
 class Messages(Protocol):
@@ -114,7 +114,7 @@ class Messages(Protocol):
         ...
 
     def confirmed(self, number: int) -> None:
-        """A broker has stored the message. Runs on the library's own thread and must not raise."""
+        """Note that a broker has stored the message. Runs on the library's own thread and must not raise."""
         ...
 
     def is_confirmed(self, number: int) -> bool:
@@ -146,7 +146,7 @@ class Sender:
             self._producer = producer
 
     def end(self) -> None:
-        """The producer has been closed."""
+        """Note that the producer is closed."""
         with self._lock:
             self._producer = None
             self._generation += 1
@@ -165,7 +165,7 @@ class Sender:
         return producer is not None and bool(producer.is_connected())
 
     def send_up_to(self, until: int) -> None:
-        """Send first the messages to be resent, then new ones below ``until``, while there is room."""
+        """Send the messages to be resent first, then new ones below ``until``, while there is room."""
         with self._lock:
             room = UNCONFIRMED_MAX - len(self._unconfirmed)
             again = [self._again.popleft() for _ in range(min(room, len(self._again)))]

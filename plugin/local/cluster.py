@@ -103,7 +103,7 @@ class Node:
     broker: ClusterBroker
     daemon: Daemon
     counters_port: int | None = None
-    """Where the broker's counters can be read (``local.counters``), if it was asked to count."""
+    """The port for the broker's counters (``local.counters``), if it counts."""
 
 
 class LocalCluster:
@@ -111,10 +111,9 @@ class LocalCluster:
 
     ``jar`` is the shim; without one the brokers run Pulsar's own tracker and there are no daemons. ``conf``
     overrides keys of the distribution's ``broker.conf`` for every broker, ``bookie_conf`` of its
-    ``bookkeeper.conf``. The daemons' sockets are in
-    ``socket_dir``, whose path must be short; they get ``daemon_settings``. With ``counters`` the brokers
-    count their reads. ``metadata_url`` names a running metadata store (``oxia://…``), and ZooKeeper stays
-    away. Errors are ``LocalProcessError``.
+    ``bookkeeper.conf``. The daemons' sockets are in ``socket_dir``, whose path must be short; they get
+    ``daemon_settings``. With ``counters`` the brokers count their reads. ``metadata_url`` names a running
+    metadata store (``oxia://…``), which replaces ZooKeeper. Errors are ``LocalProcessError``.
     """
 
     def __init__(
@@ -232,7 +231,7 @@ class LocalCluster:
             raise
 
     def end(self) -> None:
-        """Kill everything: the data are not needed again."""
+        """Kill everything: nobody needs the data again."""
         for node in self.nodes:
             node.broker.kill()
             node.daemon.kill()

@@ -30,7 +30,7 @@ class Daemon(LocalProcess):
 
     name = "daemon"
     program: Sequence[str] = ("-m", "tidegate.plugin.cli")
-    """What Python is told to run."""
+    """The arguments of Python."""
 
     def __init__(
         self,

@@ -2,12 +2,12 @@
 
 Invariants:
 
-- the unpacked directory gets its name only when it is complete (a temporary directory, then a rename), so
-  that its existence proves the work done;
+- the unpacked directory gets its name only when complete (a temporary directory, then a rename), so that its
+  existence proves the work done;
 - an archive is unpacked only if its SHA-256 is the pinned one;
 - of two processes one works and the other waits, by a lock file;
-- an interrupted fetch continues: Maven keeps the part that it has and asks for the rest (a repository without
-  ranges sends all of it again), and a checked archive is unpacked without the network.
+- an interrupted fetch continues: Maven keeps its part and asks for the rest (a repository without ranges
+  sends all of it again), and a checked archive is unpacked without the network.
 
 The caller passes in the distribution, the target and the progress report.
 """
@@ -37,7 +37,7 @@ TEMPORARY = ".unpacking-"
 _PROXY_VARIABLES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 
 Report = Callable[[str, int, int], None]
-"""Called with what is being done, how many bytes of it are done, and of how many."""
+"""Called with the present work, its bytes done, and its bytes in all."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def fetch(
 def maven_repository(environment: Mapping[str, str]) -> Path:
     """Maven's local repository, according to the environment and the user's settings.
 
-    It serves to find an existing archive and to watch one grow: a wrong answer does no other harm.
+    It serves to find an existing archive and to watch one grow: a wrong answer is otherwise harmless.
     """
     for name in ("MAVEN_ARGS", "MAVEN_OPTS"):
         if match := re.search(r"-Dmaven\.repo\.local=(\S+)", environment.get(name, "")):

@@ -43,7 +43,7 @@ class Guard:
         )
 
     def announce(self) -> None:
-        """Called in a new process before its program: kill it if the demo dies.
+        """Ask to be killed if the demo dies. Called in a new process before its program.
 
         The demo would know its id later, and may die before. The process has inherited an end of the pipe,
         which stays open until its program runs.
@@ -55,7 +55,7 @@ class Guard:
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
     def forget(self, pid: int) -> None:
-        """``pid`` has ended."""
+        """Forget ``pid``, which has ended."""
         self._write(f"- {pid}\n")
 
     def close(self) -> None:

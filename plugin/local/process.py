@@ -176,7 +176,7 @@ class LocalProcess(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Kill on exit: the data are not needed again."""
+        """Kill on exit: nobody needs the data again."""
         self.kill()
 
     def _started(self) -> subprocess.Popen[bytes]:
@@ -188,7 +188,7 @@ class LocalProcess(ABC):
 def free_ports(count: int) -> list[int]:
     """Loopback ports that are free now, all held open together so that they differ.
 
-    None is in the system's range for outgoing connections. A server that is away for a while could find such
+    None is in the system's range for outgoing connections: a server that is away for a while could find such
     a port taken, even by a client that tries to reach it and so connects to itself.
     """
     candidates = list(_server_ports())

@@ -46,9 +46,9 @@ def pulsars_rocksdb(directory: Path) -> Iterator[Rdict]:
 
 
 def forget_bookies(metadata_dir: Path) -> int:
-    """Delete the ephemeral registrations of bookies; returns how many there were.
+    """Delete the ephemeral registrations of bookies; returns their number.
 
-    The standalone of this ``metadata_dir`` must not be running. A directory without metadata stays as it is.
+    The standalone of this ``metadata_dir`` must not be running. A directory without metadata stays unchanged.
     Raises rocksdict's exceptions if the database cannot be opened.
     """
     if not (metadata_dir / "CURRENT").exists():

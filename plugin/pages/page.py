@@ -123,7 +123,7 @@ def write_whole(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(path)
     except OSError as error:
-        # Where the folder is a file there is nothing to remove either.
+        # If the folder is a file there is nothing to remove either.
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise PageError(

@@ -28,7 +28,7 @@ _KEY = re.compile(r"tidegate\.(\w+)(?:\[(.+)\])?", re.ASCII)
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule as it is stored. subscriptions: the pattern of names that it is for. key: of the property."""
+    """A stored rule. subscriptions: the pattern of its names. key: of the property."""
 
     policy: str
     subscriptions: str
@@ -67,7 +67,7 @@ POLICIES: Mapping[str, Callable[[str], str]] = {"levels": _levels, "quota": _quo
 
 
 def value_of(policy: str, text: str) -> str:
-    """The value as it is stored. Raises ``ValueError`` that says what a value is."""
+    """The stored form of a value. Raises ``ValueError`` with the requirement."""
     text = text.strip()
     return text if text == NOTHING else POLICIES[policy](text)
 
@@ -83,7 +83,7 @@ def key_of(policy: str, subscriptions: str) -> str:
 
 
 def quota_for(places: Sequence[Mapping[str, str]], subscription: str) -> int | None:
-    """The quota of a subscription by the properties of its topic, then its namespace, as the shim has it.
+    """The quota of a subscription by the properties of its topic, then its namespace, as in the shim.
 
     None for no quota, and for a rule that the shim cannot read.
     """
@@ -114,7 +114,7 @@ def _fits(rule: Rule, subscription: str) -> bool:
 
 
 def rules_of(properties: Mapping[str, str]) -> list[Rule]:
-    """The rules among the properties, by name; one that the shim cannot read, too."""
+    """The rules among the properties, by name; also unreadable ones."""
     found = [(_KEY.fullmatch(key), value) for key, value in sorted(properties.items())]
     return [
         Rule(match[1], match[2] or EVERY, value, match[0])

@@ -2,7 +2,7 @@
 
 Invariants: the default socket does not depend on the current directory, so that the daemon and its clients
 agree, and no other user can write to its directory; a variable that is nearly one of ours is refused, because
-ignoring it would run with a default that nobody asked for.
+ignoring it would run with an unwanted default.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SETTINGS = (
     "storage_retry_ms",
     "write_buffer_bytes",
 )
-"""The names of the daemon's settings: here so that a command need not load all that checks them."""
+"""The names of the daemon's settings: here so that a command need not load all their checks."""
 _OTHERS = (
     "TIDEGATE_ADMIN_URL",
     "TIDEGATE_CACHE_DIR",

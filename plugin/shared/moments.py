@@ -1,7 +1,7 @@
 """Times and spans as users write them: milliseconds since 1970, ISO 8601, or a duration from now.
 
-Invariant: no number is read in another unit than its own: a time that would fall in 1970 is refused, and the
-error says which unit was probably meant.
+Invariant: no number is read in another unit than its own: a time in 1970 is refused, and the error names the
+probable unit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ AT_MS_MAX = 253_402_300_799_999
 
 
 AT_ONCE_MS = 0
-"""The time of a released message, which is due whatever a clock says."""
+"""The time of a released message, due by any clock."""
 OVERDUE_MS = 1_000
 """Below it a message is on its way."""
 

@@ -1,8 +1,8 @@
 """Requests to a Pulsar's admin interface: redirects are followed with the token, and answers are bounded.
 
 With the standard library: loading an HTTP library takes as long as all calls of a small job. Invariants: the
-token goes to the given URL, and where its answers redirect within one scheme; a request that changes
-something is sent once to each of these places.
+token goes to the given URL, and to redirects within one scheme; a request that changes something is sent once
+to each of these places.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RedirectError(RestError):
 
 
 class NoAnswerOfPulsarError(RestError):
-    """An answer of Pulsar does not look like that: too large, or a redirect to nowhere."""
+    """An answer unlike Pulsar's: too large, or a redirect to nowhere."""
 
 
 @dataclass(frozen=True)

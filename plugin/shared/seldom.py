@@ -47,7 +47,7 @@ class Seldom:
 
 
 def kind_of(error: BaseException | None) -> Hashable:
-    """The key by which a log reader calls two exceptions the same: their type, and the line that raised."""
+    """The key by which a log reader calls two exceptions the same: their type, and the raising line."""
     if error is None:
         return None
     frames = traceback.extract_tb(error.__traceback__)

@@ -1,6 +1,6 @@
 """Names and messages in the form people see: on a terminal, in a log line, as a metric's label.
 
-A client chooses its names: they may hold escape codes, line ends and characters that turn the writing
+Clients choose their names, perhaps with escape codes, line ends and characters that turn the writing
 direction. Invariants: the result is one line of printable characters; two different names never look the
 same.
 """

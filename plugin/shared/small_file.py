@@ -1,4 +1,4 @@
-"""Files named by a user that have to be small: an endless one must not fill the memory."""
+"""Small files named by a user: an endless one must not fill the memory."""
 
 from __future__ import annotations
 

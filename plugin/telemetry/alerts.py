@@ -21,7 +21,7 @@ _WHERE = "by (job, instance)"
 
 @dataclass(frozen=True)
 class Alert:
-    """One rule. for_s: it fires when ``expr`` has held for so long. summary: a template of Prometheus."""
+    """One rule. for_s: it fires once ``expr`` has held so long. summary: a template of Prometheus."""
 
     name: str
     expr: str

@@ -1,7 +1,7 @@
 """The reasons why the daemon is not ready, in words: the state behind ``/readyz``.
 
-Invariants: ready means that no reason stands. A reason has a name, by which its setter takes it back; it is
-one line, whatever text an error or a client has put into it.
+Invariants: ready means that no reason stands. Its setter takes a reason back by its name; a reason is one
+line, whatever text an error or a client has put into it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Health:
         return list(self._reasons.values())
 
     def block(self, name: str, reason: str) -> None:
-        """Not ready because of ``reason``, until ``clear(name)``."""
+        """Let ``reason`` stand, so not ready, until ``clear(name)``."""
         self._reasons[name] = one_line(reason)
 
     def clear(self, name: str) -> None:
-        """The reason ``name`` does not stand any more."""
+        """Take the reason ``name`` back."""
         self._reasons.pop(name, None)

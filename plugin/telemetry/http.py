@@ -9,8 +9,8 @@ Invariants:
   of a container's host have no secret, and yes or no is none;
 - a request gets an answer only if it names an address, ``localhost`` or one of ``hosts``: a page in a browser
   of this machine could have its own name lead here (DNS rebinding), and could then read the answer;
-- an expensive answer is made once for all who ask at about the same time: with a thousand subscriptions it is
-  a megabyte, and a client that asks without end would make the brokers wait;
+- an expensive answer is made once for all callers of about the same time: with a thousand subscriptions it is
+  a megabyte, and a client in an endless loop would make the brokers wait;
 - no log has the bytes of a request: a malformed header may be the one with the token.
 """
 

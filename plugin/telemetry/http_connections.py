@@ -43,7 +43,7 @@ class HttpConnections:
         self._log = log
         self._seldom = Seldom()
         self._transports: set[asyncio.BaseTransport] = set()
-        # The time until which each may wait for a request. All get as long, so the first is the oldest.
+        # The time until which each may wait for a request. All get the same time, so the first is the oldest.
         self._waiting: dict[asyncio.BaseTransport, float] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._bodies: dict[asyncio.BaseTransport, StreamReader] = {}
@@ -57,7 +57,9 @@ class HttpConnections:
 
     @contextmanager
     def answering(self, transport: asyncio.BaseTransport | None) -> Iterator[None]:
-        """A whole request has come over ``transport``; its time to wait begins anew after the answer."""
+        """Mark that a whole request has come over ``transport``; its time to wait begins anew after the
+        answer.
+        """
         if transport is not None:
             self._waiting.pop(transport, None)
         try:
@@ -68,7 +70,7 @@ class HttpConnections:
 
     @contextmanager
     def reading(self, transport: asyncio.BaseTransport | None, body: StreamReader) -> Iterator[None]:
-        """Somebody may wait for the rest of a body."""
+        """Mark that somebody may wait for the rest of a body."""
         if transport is None:
             yield
             return
@@ -79,7 +81,7 @@ class HttpConnections:
             self._bodies.pop(transport, None)
 
     def ended(self, transport: asyncio.BaseTransport | None) -> bool:
-        """The peer sends no more; true if its request is told so, and is to be answered."""
+        """Note that the peer sends no more; true if its request hears so, and must be answered."""
         body = None if transport is None else self._bodies.get(transport)
         if body is None or body.is_eof():
             return False
@@ -95,7 +97,7 @@ class HttpConnections:
             self._cut(transport)
 
     def made(self, transport: asyncio.BaseTransport) -> None:
-        """One more connection."""
+        """Add a connection."""
         self._transports.add(transport)
         self._wait(transport)
         if len(self._transports) > self._connections_max:
@@ -110,7 +112,7 @@ class HttpConnections:
                 )
 
     def lost(self, transport: asyncio.BaseTransport) -> None:
-        """A connection has ended."""
+        """Remove a connection that has ended."""
         self._transports.discard(transport)
         self._waiting.pop(transport, None)
 
@@ -134,7 +136,7 @@ class HttpConnections:
 
 
 class _Watched(asyncio.Protocol):
-    """Passes everything to ``inner``, and tells ``watch`` of the connection's beginning and end."""
+    """Forwards everything to ``inner``, and tells ``watch`` of the connection's beginning and end."""
 
     def __init__(self, inner: asyncio.Protocol, watch: HttpConnections) -> None:
         self._inner = inner

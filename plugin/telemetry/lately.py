@@ -1,10 +1,9 @@
-"""A recent result, shared by all who ask: even endless questions cost little.
+"""A recent result, shared by all callers: even endless questions cost little.
 
 Invariants:
 
-- a caller who asks during a search gets its result, and one who gives up does not end it for the others;
-- a result is good for ``GOOD_FOR`` times as long as it took, at most ``GOOD_FOR_MAX_S``: exact where it is
-  cheap.
+- a caller during a search gets its result, and one that gives up does not end it for the others;
+- a result is good for ``GOOD_FOR`` times its duration, at most ``GOOD_FOR_MAX_S``: exact where it is cheap.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ GOOD_FOR_MAX_S = 1.0
 
 
 class Lately(Generic[T]):
-    """Asks ``find``, which returns its result and the seconds of work that it took."""
+    """Asks ``find``, which returns its result and the seconds of its work."""
 
     def __init__(self, find: Callable[[], Awaitable[tuple[T, float]]]) -> None:
         self._find = find
@@ -40,7 +39,7 @@ class Lately(Generic[T]):
     def _found(self, finding: asyncio.Task[T]) -> None:
         self._finding = None
         if not finding.cancelled():
-            finding.exception()  # the callers have seen it; if all have given up, nobody needs to
+            finding.exception()  # the callers have seen it, or all have given up
 
     async def _refresh(self) -> T:
         found, took_s = await self._find()

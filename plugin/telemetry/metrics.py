@@ -409,10 +409,9 @@ class Metrics:
     def observe_due(
         self, deliver_at_ms: npt.NDArray[np.int64], now_ms: int, excused_until_ms: float = -math.inf
     ) -> None:
-        """Entries with these times were handed out at ``now_ms``.
+        """Count entries with these times as handed out at ``now_ms``.
 
-        excused_until_ms: late ones that were due by then are not counted as late. Released ones have no time
-        to be late by.
+        excused_until_ms: entries due by then do not count as late. Released ones have no time to be late by.
         """
         self.entries_due.inc(len(deliver_at_ms))
         deliver_at_ms = deliver_at_ms[deliver_at_ms != AT_ONCE_MS]

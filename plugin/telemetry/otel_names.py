@@ -1,4 +1,4 @@
-"""The names of OpenTelemetry for the metrics that Prometheus gets.
+"""The names of OpenTelemetry for the metrics of Prometheus.
 
 A figure that Pulsar has, too, has Pulsar's name and attributes (``OpenTelemetryTopicStats`` of 4.0 and
 newer); others are below ``tidegate.``, in the same style: dots between nouns, ``count`` for numbers, units as
@@ -16,11 +16,11 @@ DELAYED = "pulsar.broker.topic.subscription.delayed.entry.count"
 
 
 class Kind(StrEnum):
-    """The instrument that a value would come from."""
+    """The instrument behind a value."""
 
     COUNTER = "counter"
     UP_DOWN = "up-down counter"
-    """A sum that may fall: of several daemons it can be added up."""
+    """A sum that may fall: sums of several daemons add up."""
     GAUGE = "gauge"
     HISTOGRAM = "histogram"
 

@@ -1,8 +1,8 @@
 """Pushes the metrics to a collector of OpenTelemetry, by OTLP over HTTP. Needs the extra ``otel``.
 
 Invariants: a push is made of the same state and the same series as a scrape; one push runs at a time, in a
-thread of its own, so that a slow collector holds up nothing; a collector that fails is counted, and logged
-when that begins and when it ends.
+thread of its own, so that a slow collector holds up nothing; a failing collector is counted, and logged at
+the begin and the end of its failure.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class OtlpPush:
         self._task = self._loop.create_task(self._run())
 
     async def stop(self) -> None:
-        """Push no more; nobody waits for one on its way."""
+        """Push no more; nobody waits for a push on its way."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -122,7 +122,7 @@ class OtlpPush:
             await asyncio.sleep(max(0.0, began_s + self._interval_s - self._loop.time()))
 
     async def _beside(self, work: Callable[[], None]) -> None:
-        """Do it in a thread that does not keep the daemon from ending."""
+        """Do the work in a thread that does not keep the daemon from ending."""
         done: asyncio.Future[None] = self._loop.create_future()
 
         def tell(error: Exception | None) -> None:
@@ -146,7 +146,7 @@ class OtlpPush:
         await done
 
     def _push(self, moment: Moment, now_ns: int) -> None:
-        """Raises ``ConnectionError`` if the collector has not accepted it."""
+        """Push. Raises ``ConnectionError`` if the collector has not accepted it."""
         from opentelemetry.sdk.metrics.export import MetricExportResult  # noqa: PLC0415
 
         data = metrics_data(

@@ -1,7 +1,7 @@
-"""The page of ``GET /``: one file, with a policy that lets nothing in it load or run but itself.
+"""The page of ``GET /``: one file, with a policy that lets it load and run nothing but itself.
 
-Invariants: the policy names the page's style and script by hash, so markup that a client's name might bring
-has no effect; the page holds no data and needs no token, its requests do.
+Invariants: the policy names the page's style and script by hash, so markup in a client's name has no effect;
+the page holds no data and needs no token, its requests do.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Invariants:
 
 - one turn of the loop gives it ``TURN_S`` and one subscription more; another thread looks at the files on
   disk;
-- a caller who asks during a walk, or soon after it (``lately``), gets its result;
+- a caller during a walk, or soon after it (``lately``), gets its result;
 - the result leaves out a subscription removed meanwhile, and counts none twice.
 """
 
@@ -50,7 +50,7 @@ class ScalableSum(NamedTuple):
 
 
 class Worst(NamedTuple):
-    """The subscriptions that need somebody, the worst first.
+    """The subscriptions that need attention, the worst first.
 
     overdue: the number of all served ones with an overdue message, overdue_ms: the longest time of these.
     """
@@ -173,7 +173,7 @@ def worst(
 ) -> Worst:
     """At most ``most`` names: those overdue longest, then with a pace, then served, then others; the fullest.
 
-    The order of healthy ones is that of their fullness: it changes slowly, and so do the series of a scrape.
+    Healthy ones are ordered by their fullness, which changes slowly, and so do the series of a scrape.
     """
     ranked = []
     overdue = overdue_ms = 0

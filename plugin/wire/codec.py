@@ -2,7 +2,7 @@
 
 ``docs/protocol.md`` has the layout. Invariants:
 
-- ``decode`` raises ``ProtocolError`` and nothing else, whatever the bytes are;
+- ``decode`` raises ``ProtocolError`` and nothing else, whatever the bytes;
 - a payload is used up to its last byte, ids and times are in range, sets are ascending and never hold an
   empty bitmap;
 - ``encode`` returns the bytes of a decoded frame.

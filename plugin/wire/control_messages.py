@@ -45,9 +45,9 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Ingest:
-    """Entries of a subscription that do not come from its broker, packed like a block of the index.
+    """Entries of a subscription from another source than its broker, packed like a block of the index.
 
-    disown: the index is not to answer for their positions any more.
+    disown: the index must not answer for their positions any more.
     """
 
     type: ClassVar[FrameType] = FrameType.INGEST

@@ -26,8 +26,8 @@ LENGTH_MIN = 20
 LENGTH_MAX = 4 * 1024 * 1024
 FLAG_LAST = 0x01  # HELD: the last frame of the answer to OPEN
 FLAG_NEAR = 0x01  # ADD, MOVE: the broker's near tier has these already
-FLAG_DISOWN = 0x01  # INGEST: the index is not to answer for these any more
-FLAG_ASK = 0x01  # CANCEL, RESCHEDULE: only say how they stand; PACE: only tell the one in force
+FLAG_DISOWN = 0x01  # INGEST: the index must not answer for these any more
+FLAG_ASK = 0x01  # CANCEL, RESCHEDULE: only tell the states; PACE: only tell the one in force
 FLAGS_STANDING = 0x07  # CANCELLED, RESCHEDULED: one of messages.Standing
 
 _LENGTH = struct.Struct("<I")

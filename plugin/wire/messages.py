@@ -197,7 +197,7 @@ class Unheld:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Positions that no consumer is to get, unless one has. ask: only how they stand."""
+    """Positions to keep from consumers, unless one has them. ask: only tell their states."""
 
     type: ClassVar[FrameType] = FrameType.CANCEL
     positions: PositionSet
@@ -205,7 +205,7 @@ class Cancel:
 
 
 class Standing(IntEnum):
-    """How far an answer to CANCEL or RESCHEDULE is to be relied upon; the flags of the answer."""
+    """The reliability of an answer to CANCEL or RESCHEDULE; the flags of the answer."""
 
     SETTLED = 0
     """The answer is stored; asked with ASK, it may not be."""
@@ -214,14 +214,14 @@ class Standing(IntEnum):
     UNSTORED = 2
     """It may not be stored: ask again."""
     NO_ROOM = 4
-    """There is no room for it: CANCELLED is as UNSTORED then, RESCHEDULED has moved nothing."""
+    """There is no room for it: CANCELLED is then as UNSTORED, RESCHEDULED has moved nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """A broker's decision about messages; a position in none of the sets is no message that waits.
+    """A broker's decision about messages; a position in none of the sets is no waiting message.
 
-    changed: done as the request asks, or with `ask` to be done.
+    changed: done as requested, or with `ask` to be done.
     """
 
     changed: PositionSet
@@ -239,7 +239,7 @@ class Cancelled(Decided):
 
 @dataclass(frozen=True, slots=True)
 class Reschedule:
-    """Messages to be due at these times, unless a consumer has them. ask: only how they stand."""
+    """Messages to be due at these times, unless a consumer has them. ask: only tell their states."""
 
     type: ClassVar[FrameType] = FrameType.RESCHEDULE
     entries: Entries
@@ -275,9 +275,9 @@ class Pace:
 class Paced:
     """The answer to the PACE of the same seq; with seq 0 the pace from before the stream.
 
-    pace: the one in force, which the cursor's record has.
+    pace: the one in force, in the cursor's record.
     held_back: due entries in the broker's near tier that wait for nothing else.
-    why: the reason why it is not the one asked for; empty if it is.
+    why: the reason why it is not the requested one; empty if it is.
     """
 
     type: ClassVar[FrameType] = FrameType.PACED
@@ -329,7 +329,7 @@ class Peeked:
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """So many due entries wait with the daemon for credit; a spread counts them, too."""
+    """The number of due entries that wait with the daemon for credit; a spread counts them, too."""
 
     type: ClassVar[FrameType] = FrameType.BEHIND
     entries: int
@@ -337,7 +337,7 @@ class Behind:
 
 @dataclass(frozen=True, slots=True)
 class BypassedDispatcher:
-    """A dispatcher with ``delayed`` messages that no tracker of the shim has, and the reason."""
+    """A dispatcher with ``delayed`` messages outside the shim's trackers, and the reason."""
 
     topic: str
     subscription: str

@@ -24,7 +24,7 @@ class Churn:
         return "a consumer was closed and another one subscribed"
 
     def undo(self, scene: Scene) -> None:
-        """The new one stays."""
+        """Nothing: the new one stays."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class SlowConsumers:
         return "the consumers take nothing"
 
     def do(self, scene: Scene) -> str:
-        """Stop taking, and see that no more receipts come although messages are due."""
+        """Stop taking, and see no more receipts although messages are due."""
         scene.drivers.receiving(on=False)
         scene.pause(1.0)
         before = scene.drivers.received
@@ -84,5 +84,5 @@ class BusyConsumers:
         return f"{taken:,} were taken within {self.for_s:.0f} s"
 
     def undo(self, scene: Scene) -> None:
-        """Let them take what there is."""
+        """Let them take the rest."""
         scene.drivers.working(0.0)

@@ -14,9 +14,7 @@ _NEAR_S = 1.9
 
 @dataclass(frozen=True)
 class StepClock:
-    """The clock of a part is set to ``ahead_s`` seconds ahead of this machine's (negative: behind), and
-    back.
-    """
+    """The clock of a part, ``ahead_s`` seconds ahead of this machine's (negative: behind), and back."""
 
     name: str
     ahead_s: float
@@ -46,7 +44,7 @@ class StepClock:
 
     def _set(self, scene: Scene, ahead_s: float, *, forward: bool) -> None:
         # The broker's clock alone decides what is early, and the verdict reads it from the ledger. The event
-        # comes before a step forward and after one back: a message has the benefit of that instant's doubt.
+        # comes before a step forward and after one back: in doubt at that instant, a message is not early.
         if forward:
             self._note(scene, ahead_s)
         scene.stand.set_clock(self.name, ahead_s)

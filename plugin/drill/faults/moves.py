@@ -1,4 +1,4 @@
-"""A topic that changes its owner, and a cursor that is reset meanwhile."""
+"""A topic that changes its owner, and a cursor reset meanwhile."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Move:
         return scene.stand.move(scene.topic)
 
     def undo(self, scene: Scene) -> None:
-        """It stays where it is."""
+        """Nothing: it stays where it is."""
 
 
 @dataclass(frozen=True)
@@ -68,4 +68,4 @@ class SeekWhileMoving:
         return f"{moved[0]}, and the cursor was set back"
 
     def undo(self, scene: Scene) -> None:
-        """Messages behind the reset cursor are delivered again."""
+        """Nothing: messages behind the reset cursor are delivered again."""

@@ -103,13 +103,13 @@ class DamageBlocks:
         return f"{count} blocks were damaged, and the daemon has noticed {noticed} so far"
 
     def undo(self, scene: Scene) -> None:
-        """The damaged part is read from the topic again."""
+        """Nothing: the damaged part is read from the topic again."""
         scene.bring_back("daemon")
 
 
 @dataclass(frozen=True)
 class FillDisk:
-    """The daemon's disk is full when the daemon is restarted: it stays away until there is room."""
+    """The daemon's disk is full at a restart: the daemon stays away until there is room."""
 
     what: str = "the daemon's disk is full, and the daemon is started on it"
     forgets: Forgets = Forgets.NOTHING
@@ -172,7 +172,7 @@ class DiskFillsUp:
 
 @dataclass(frozen=True)
 class PreviousFormat:
-    """The daemon is stopped, its directory put into the previous format, and it is started: an upgrade."""
+    """The daemon is stopped, its directory put into the previous format, and started: an upgrade."""
 
     what: str = "the data directory is of the previous format"
     forgets: Forgets = Forgets.NOTHING

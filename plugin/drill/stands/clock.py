@@ -1,6 +1,6 @@
 """A settable clock for one process: the preloaded ``clock.c`` reads how far it is ahead.
 
-libfaketime does this too, but under it a broker had not started after two minutes: it takes a global lock at
+Under libfaketime, which does this too, a broker had not started after two minutes: it takes a global lock at
 each look at a clock.
 """
 

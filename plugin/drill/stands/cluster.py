@@ -3,7 +3,7 @@
 It is a typical set-up: its daemons keep index logs in BookKeeper, unless the tracker says otherwise.
 
 Invariants: everything started here has ended when ``end`` returns; with a guard, even if this process is
-killed. A process that a fault has killed or paused gets no requests.
+killed. A process killed or paused by a fault gets no requests.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _POLL_S = 0.02
 class ClusterStand:
     """Two brokers with ``tracker``; ``jar`` is the shim.
 
-    ``newer_home``: a Pulsar that its brokers can be upgraded to, one by one. ``attached``: each broker has a
+    ``newer_home``: a Pulsar to which its brokers can be upgraded, one by one. ``attached``: each broker has a
     Pulsar home of its own, attached as by ``tidegate attach``, instead of a conf file with our keys.
     """
 

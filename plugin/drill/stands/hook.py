@@ -1,8 +1,8 @@
 """The user's hook: a command of theirs that kills, stops, pauses and starts processes not ours.
 
-Invariants: a hook's success counts only once it has been seen from outside; a part that the hook was asked to
-take away it is asked to bring back, even if it was never seen away. A running hook may finish (for five
-minutes), since an interrupted one may have done half of its work.
+Invariants: a hook's success counts only once seen from outside; a hook asked to take a part away is also
+asked to bring it back, even if the part was never seen away. A running hook may finish (for five minutes),
+because an interrupted one may have done half of its work.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The user's own cluster: a test topic of it, and the faults that its owner permits.
 
 We start and kill nothing here: the user's hook does (``hook``). Invariants: only the test topic and our own
-subscriptions on it are touched; the subscriptions are deleted, and so is the topic if we made it. ``left``
-lists what could not be restored.
+subscriptions on it are touched; the subscriptions are deleted, and so is a topic made by us. ``left`` lists
+everything that could not be restored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tidegate.plugin.shared.rest import Answer
 
 OWN = "own"
 _SEEN_TIMEOUT_S = 30.0
-# A broker that is busy, or loads the topic first, is no wrong address.
+# A busy broker, or one that loads the topic first, is no wrong address.
 _OPERATION_TIMEOUT_S = 15
 _POLL_S = 0.1
 _CONNECTED, _RECONNECTS = (
@@ -150,7 +150,7 @@ class OwnStand:
             raise ConfigError(f"{own.topic} is partitioned: name one partition as --topic, {partitions[0]}")
 
     def end(self) -> None:
-        """Nothing was started; a topic made here is deleted."""
+        """End: nothing was started; a topic made here is deleted."""
         for name, part in self._parts.items():
             if part.state() is not State.RUNNING:
                 self.left.append(f"the {name} is {part.state()}: it was not brought back")
@@ -168,7 +168,7 @@ class OwnStand:
         return self._parts.setdefault(name, part)
 
     def move(self, topic: str) -> str:
-        """Unload the topic, and that one alone: its bundle, with other people's topics, stays where it is.
+        """Unload the topic alone: its bundle, with other people's topics, stays where it is.
 
         So the same broker loads it again, unless the cluster moves the bundle just then.
         """
@@ -287,7 +287,7 @@ class OwnStand:
             logger=pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(self._log_path.with_name("client.log"))),
         )
 
-    # Effects of a hook, seen from outside
+    # ---- effects of a hook, seen from outside
 
     def trace(self, name: str) -> frozenset[str] | float | None:
         """For the broker the connections of its consumers, for the daemon its number of reconnects.
@@ -351,7 +351,9 @@ class OwnStand:
         return min(found) > 0 if found else None
 
     def _reconnects(self) -> float | None:
-        """How often the shim has lost and regained its daemon; None if its metrics lack the topic."""
+        """The number of times that the shim has lost and regained its daemon; None if its metrics lack the
+        topic.
+        """
         return max(self._figures(_RECONNECTS), default=None)
 
     def _figures(self, figure: re.Pattern[str]) -> list[float]:

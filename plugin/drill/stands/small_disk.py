@@ -1,7 +1,7 @@
 """A small file system in memory that can be filled: for the daemon's data directory.
 
 It is mounted in the mount namespace of a process of ours, and vanishes with that process, which reads its
-standard input until we end, however that happens. Run as a program: DIRECTORY SIZE_BYTES.
+standard input until our end, however we end. Run as a program: DIRECTORY SIZE_BYTES.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SmallDisk:
 
     @property
     def prefix(self) -> list[str]:
-        """The prefix of a command that is to see it."""
+        """The prefix of a command that must see it."""
         return ["nsenter", f"--mount=/proc/{self._holder.pid}/ns/mnt", "--"]
 
     @property

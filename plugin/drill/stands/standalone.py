@@ -65,9 +65,9 @@ class _Daemon(Daemon):
 class Standalone:
     """A Pulsar standalone with ``tracker``, and for Tidegate's the daemon; ``jar`` is the shim.
 
-    ``newer_home``: a Pulsar that its broker can be upgraded to.
-    ``clocks``: the clocks of both can be set; ``small_disk``: the daemon's disk can be filled. Either only if
-    this machine supports it: ``lacking`` says why not.
+    ``newer_home``: a Pulsar to which its broker can be upgraded. ``clocks``: the clocks of both can be set;
+    ``small_disk``: the daemon's disk can be filled. Either only with this machine's support: ``lacking`` has
+    the reason.
     """
 
     name = "standalone"
@@ -310,7 +310,7 @@ def home_for(own: Path, newer_home: Path | None, *, newer: bool) -> Path:
 
 
 def counted_reads(run: str, counters_port: int, admin_url: str, topic: str) -> dict[str, int]:
-    """The entries of a topic that one run of a broker read from storage, by its cursors and ahead of them."""
+    """The entries of a topic read from storage by one run of a broker, by its cursors and ahead of them."""
     counts = {run: entries_read(counters_port, topic.rpartition("/")[2])}
     ahead = StandAdmin(lambda: admin_url).gauge(_READ_AHEAD, topic)
     return counts if ahead is None else counts | {f"{run}, ahead": ahead}
