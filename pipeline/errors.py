@@ -24,7 +24,7 @@ class OptionError(PipelineError):
 
 
 class TopicError(PipelineError):
-    """A topic is unreadable: it, the permission or its data is missing."""
+    """A topic is unreadable: the topic, the permission or its data is missing."""
 
 
 class NoTopicError(TopicError):

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from tidegate.pipeline.errors import OptionError
 
 FIRST_COLUMN = "wrong"
-"""Of offending messages, and of no record of what was sent or received."""
+"""Of offending messages, and of no record of sent or received ones."""
 DATA = "part-"
 BY_SPARK = re.compile(r"part-.+|_SUCCESS|_temporary|\.(part-.+|_SUCCESS)\.crc")
 

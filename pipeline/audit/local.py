@@ -1,6 +1,6 @@
 """An audit of small records in this process: starting Spark would take longer than all of it.
 
-Invariant: figures, report and offending messages are those that ``tables`` finds with Spark.
+Invariant: figures, report and offending messages equal those of ``tables`` with Spark.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class LocalRecords(NamedTuple):
     of_received: Counted
 
     def subscriptions(self) -> list[str]:
-        """Those that have received anything."""
+        """The subscriptions that have received anything."""
         return [str(one) for one in pc.unique(self.received["subscription"]).to_pylist()]
 
 
 def read_records(wanted: AuditOptions) -> LocalRecords | None:
-    """The records, if they are small and on this machine; None if Spark has to read them.
+    """The records, if small and on this machine; None if Spark has to read them.
 
     Raises ``TraceError``.
     """

@@ -93,7 +93,7 @@ def read_stream(spark: SparkSession, record: Record, columns: Columns, pulsar: P
         source = spark.readStream.format(FORMAT).options(**_topic(spark, record, pulsar))
         return _of_topic(source.load(), columns)
     try:
-        # A stream must know its columns before it reads a file: they come from the files that are there.
+        # A stream must know its columns before it reads a file: they come from the present files.
         match record.format:
             case Format.CSV:
                 schema = spark.read.option("header", "true").csv(record.where).schema
@@ -134,8 +134,10 @@ def count(frame: DataFrame, columns: Columns, record: Record) -> Counted:
 
 
 def checked(row: Mapping[str, Any], columns: Columns, record: Record) -> Counted:
-    """The count of a record by its `rows`, `broken` ones with a `sample`, and for each column what `no_`,
-    `least_` and `most_` say. Raises ``TraceError``.
+    """The count of a record by its `rows`, `broken` ones with a `sample`, and by column `no_`, `least_`,
+    `most_`.
+
+    Raises ``TraceError``.
     """
     if row["broken"]:
         raise TraceError(
@@ -186,7 +188,7 @@ def _typed(found: DataFrame, columns: Columns, record: Record) -> DataFrame:
 
 
 def check_names(names: Sequence[str], columns: Columns, record: Record) -> None:
-    """The record has all columns but optional ones. Raises ``TraceError``."""
+    """Require all columns but optional ones. Raises ``TraceError``."""
     missing = [name for name in columns.types if name not in names and name not in columns.optional]
     if missing:
         has = ", ".join(name[:40] for name in names[:20]) or "none"

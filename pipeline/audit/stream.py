@@ -1,8 +1,8 @@
 """The audit beside production: a Structured Streaming query, a round (`rounds.py`) for each of its batches.
 
-    checkpoint/spark        Spark's own: how far both records have been read
-    checkpoint/rounds/N     what round N has left: open messages, receipts, the furthest of each key, totals
-    offending/round=N       what was wrong in round N
+    checkpoint/spark        Spark's own: the progress of reading both records
+    checkpoint/rounds/N     the rest of round N: open messages, receipts, the furthest of each key, totals
+    offending/round=N       the offences of round N
 
 Invariants: a round depends on the previous one and on one batch, and on nothing else; it counts once its
 totals, the last file, are written. So a batch that Spark repeats after a crash gives the same round, and

@@ -101,8 +101,9 @@ def all_gaps(rows: DataFrame, gap_ms: int) -> dict[str, Gaps]:
 
 
 def gaps_by_subscription(table: pa.Table, gap_ms: int) -> dict[str, Gaps]:
-    """The gaps of each subscription, from the ``first`` and ``last`` receipt of each of its seconds, and the
-    earliest time at which one of these was ``due``.
+    """The gaps of each subscription, by second.
+
+    From the ``first`` and ``last`` receipt of each second, and the earliest ``due`` time of these.
     """
     found = {}
     for name, part in _by_subscription(table):

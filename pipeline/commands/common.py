@@ -87,7 +87,7 @@ def print_json(result: dict[str, Any]) -> None:
 
 
 def engine_words(result: dict[str, Any]) -> str:
-    """The engine that did the work, to be put behind the time that it took."""
+    """The engine that did the work, for output behind the duration."""
     return {SPARK: ", on Spark", HERE: ", without Spark"}.get(str(result.get("engine")), "")
 
 

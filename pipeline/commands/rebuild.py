@@ -32,7 +32,7 @@ PerTask = Annotated[int, typer.Option(help="How many entries one task reads, abo
 
 @dataclass(frozen=True, kw_only=True)
 class Backlog:
-    """How a backlog is read, and where its parts go: a group of ``plugin.commands.groups``."""
+    """The way to read a backlog, and the place of its parts: a group of ``plugin.commands.groups``."""
 
     service_url: Annotated[
         str | None, typer.Option(help="pulsar://HOST:6650 [default: the admin API says it].")
@@ -147,7 +147,7 @@ def say(text: str) -> None:
 
 
 def show_plan(result: dict[str, Any]) -> None:
-    """Print what would be read, and for which subscriptions."""
+    """Print the planned reads, and their subscriptions."""
     for one in result["subscriptions"]:
         say(f"{one['topic']} {one['subscription']}")
     say(f"{result['entries']:,} entries would be read, by {result['tasks']:,} tasks")

@@ -25,7 +25,7 @@ from tidegate.plugin.wire.client import ask_socket
 _MIB = 1 << 20
 _SCALE_MAX = 1_000
 TRACE = "trace.csv"
-"""What was recorded from a daemon, beside the report."""
+"""The recording of a daemon, beside the report."""
 
 
 def register(app: typer.Typer) -> None:

@@ -1,7 +1,6 @@
-"""A job's failure in one line, for the person who started it.
+"""A job's failure in one line, for its user.
 
-Pure. Spark wraps a worker's or a planner's error in its own with a traceback: the original is extracted from
-there.
+Pure. Spark wraps a worker's or a planner's error in its own with a traceback; the original is extracted.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from tidegate.plugin.shared.shown import without_passwords
 
 _FULL = r"No space left on device|Disk quota exceeded|File too large"
 _WRITTEN_TO = re.compile(rf"FSError: java\.io\.IOException: (?:{_FULL})")
-"""Where Spark writes what it was told to. Its own temporary files are not written through Hadoop's layer."""
+"""Spark's target of a write. Its own temporary files are not written through Hadoop's layer."""
 _OURS = re.compile(r"^tidegate\.(?:\w+\.)*errors\.(\w+): (.+)$", re.MULTILINE)
 _KNOWN = (
     (
@@ -51,7 +50,7 @@ _LINE_MAX = 500
 def explained(error: BaseException) -> ErrorEvent:
     """The event of a job that ended with ``error``."""
     if isinstance(error, UserError):
-        # 1 is a verdict, which a daemon's refusal is not.
+        # 1 is a verdict, unlike a daemon's refusal.
         exit_code = max(error.exit_code, PipelineError.exit_code)
         return ErrorEvent(message=_line(str(error)), exit_code=exit_code, expected=True)
     text = str(error)

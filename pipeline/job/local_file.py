@@ -1,7 +1,7 @@
 """A record in files of this machine, small enough to be read without Spark.
 
-Invariant: whatever is read here, Spark would read to the same values. Where that is not sure, for an unusual
-file, type or value, nothing is read: Spark then reads it, or says what is wrong.
+Invariant: Spark would read the same values. In doubt, for an unusual file, type or value, nothing is read:
+Spark then reads it, or reports the fault.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MARK = b"\xef\xbb\xbf"
 
 
 class LocalTable(NamedTuple):
-    """A record: the names of all of its columns, and the wanted ones of them, as int64 or string."""
+    """A record: the names of all of its columns, and the wanted columns, as int64 or string."""
 
     names: list[str]
     table: pa.Table
@@ -42,7 +42,7 @@ class _LeftToSparkError(Exception):
 
 
 class _Decimal(str):
-    """A number with a point or an exponent, as JSON has it: Spark would write it in its own form."""
+    """A number with a point or an exponent in JSON: Spark would write it in its own form."""
 
     __slots__ = ()
 

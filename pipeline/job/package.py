@@ -1,7 +1,7 @@
 """The archive that workers on other machines unpack: Tidegate and its dependencies, as installed here.
 
     tidegate-spark.tar.gz     packages at its root, for --archives …#tidegate_env with PYTHONPATH=tidegate_env
-    tidegate_submit.py        what spark-submit starts
+    tidegate_submit.py        started by spark-submit
 
 Invariants: nothing is downloaded; Spark itself is not in it, since the cluster has its own; the same
 installation gives the same bytes; an archive is complete or absent.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 INTERVAL_S = 0.5
 _CALL_SITE = re.compile(r"\A(?:(\w+)|[\w$]+) at \S+:\d+\Z")
-"""Spark's own name of a stage that nobody has named: a method, or one that Scala's compiler has made."""
+"""Spark's own name of an unnamed stage: a method, or one made by Scala's compiler."""
 
 
 @contextlib.contextmanager

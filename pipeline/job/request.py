@@ -24,10 +24,9 @@ HERE, SPARK = "python", "spark"
 class SparkSettings(BaseModel):
     """Spark's place and settings.
 
-    master: in Spark's notation; ``local[*]`` is this machine. asked_for: the user has said where or how Spark
-    is to run, and so wants it even where a job could do without. conf: Spark's own settings. package: the
-    archive of ``tidegate spark-package`` that workers on other machines unpack. files: shipped to every
-    worker.
+    master: in Spark's notation; ``local[*]`` is this machine. asked_for: the user has chosen Spark's place or
+    settings, and so wants Spark even for a job that could do without. conf: Spark's own settings. package:
+    the archive of ``tidegate spark-package`` for workers on other machines. files: shipped to every worker.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -1,8 +1,8 @@
 """The job's process: ``python -m tidegate.pipeline.job.runner EVENTS_FD``, with the request on its input.
 
-Spark starts beside the job, which waits where it needs it: the job looks at a topic, and reads some of its
-backlog, before Spark is up. On this machine, a job starts Spark only if it has enough to do, or the user has
-asked for it.
+Spark starts beside the job, which waits only where it needs Spark: the job looks at a topic, and reads some
+of its backlog, before Spark is up. On this machine, a job starts Spark only for enough work, or at the user's
+wish.
 
 Invariants: it reports one result or one error, then ends; it ends by itself, and Spark with it, when its
 parent is gone (its input is closed); a signal ends Spark before the process.
@@ -71,7 +71,7 @@ class Context(Protocol):
 
     @property
     def wants_spark(self) -> bool:
-        """True if the user has said where or how Spark runs: then it does the work, however little."""
+        """True if the user has chosen Spark's place or settings: then Spark does the work, however little."""
         ...
 
     def start_spark(self) -> None:

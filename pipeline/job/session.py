@@ -1,7 +1,7 @@
 """The Spark session of a job.
 
 Invariants: on this machine everything listens on loopback and there is no web page; times are UTC; the
-workers' Python is the job's, or the one that the shipped package is unpacked for.
+workers' Python is the job's, or that of the shipped package.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def configuration(command: str, settings: SparkSettings) -> dict[str, str]:
     if settings.is_local:
         java_options = [f"-Djava.io.tmpdir={tempfile.gettempdir()}"]
         if command in _PYTHON_DOES_THE_WORK:
-            # The JVM only distributes tasks: this halves its processor time until then, without thorough
-            # compiling.
+            # The JVM only distributes tasks: without thorough compiling it takes half the processor time
+            # until then.
             java_options += _QUICK_START
         found |= {
             "spark.driver.host": "127.0.0.1",

@@ -4,7 +4,7 @@ Spark's start takes seconds of processor and clock, in which a process reads a m
 does not start it, and a larger one does not wait for it. This process does several pieces at a time, in
 threads: sockets, NumPy and the packing release the interpreter. Invariants: each piece is done once, except
 for tasks that Spark retries; results come in rounds, so that the caller can record its progress; a worker
-reports a piece when it is done; no work is left under way at the end, unless the process ends.
+reports a finished piece; no work is left under way at the end, unless the process ends.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tidegate.pipeline.job.request import StageEvent
 from tidegate.pipeline.job.runner import Context
 
 _ROUNDS = 4
-"""Pieces for each core between two times that the caller hears: so much a killed job does again."""
+"""Pieces for each core between two reports to the caller; a killed job repeats as many."""
 _LOOK_S = 0.25
 _THREADS = min(os.cpu_count() or 1, 4)
 _numbers = count(-1, -1)
@@ -76,7 +76,7 @@ def spread(
 
     Raises the exceptions of ``work``; closing it ends the work.
 
-    together: the number of pieces in a task of Spark's, which costs some 30 ms however little there is to do.
+    together: the number of pieces in a task of Spark's, which costs some 30 ms however small.
     """
     progress = _Progress(name, len(pieces))
     waiting = deque(pieces)
@@ -89,7 +89,7 @@ def spread(
 def _here(
     context: Context, waiting: deque[Piece], work: Callable[[Piece], Done], progress: _Progress
 ) -> Iterator[list[Done]]:
-    """Work on pieces until Spark is up, or until one needs a host that only its workers reach."""
+    """Work on pieces until Spark is up, or until one needs a host within reach of its workers only."""
     pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="piece")
     under_way: dict[Future[Done], Piece] = {}
     unreachable = False

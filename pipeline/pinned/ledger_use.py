@@ -14,7 +14,7 @@ from tidegate.index import PositionSet
 from tidegate.pipeline.topic.ranges import Acknowledged, Ledger, acknowledged_positions
 
 SHARE_MAX = 0.1
-"""Up to so large a share of waiting entries a ledger counts as kept by few."""
+"""Up to this share of waiting entries a ledger counts as kept by few."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Cursor:
 class LedgerUse:
     """One ledger.
 
-    waiting: its entries that an index holds, of all subscriptions together. other: at most so many entries
-    that a subscription has not acknowledged, and its index does not hold. subscriptions: they keep it.
+    waiting: its entries that an index holds, of all subscriptions together. other: the largest number of
+    entries unacknowledged by a subscription and not held by its index. subscriptions: they keep it.
     """
 
     ledger_id: int
@@ -66,8 +66,9 @@ class LedgerUse:
 class Saving:
     """The space that a few waiting messages keep.
 
-    ledgers: those at the front that Pulsar could delete without them. free_bytes: their size.
-    waiting, waiting_bytes: these messages.
+    ledgers: those at the front that Pulsar could delete without these messages. free_bytes: their size.
+        waiting,
+    waiting_bytes: these messages.
     """
 
     ledgers: int
@@ -107,7 +108,7 @@ def _use(ledger: Ledger, is_open: bool, cursors: Sequence[Cursor]) -> LedgerUse:
 def saving(found: Sequence[LedgerUse], share_max: float) -> Saving:
     """The ledgers at the front that only a few waiting messages keep, up to the first of another kind.
 
-    It omits those before the first that somebody needs: Pulsar keeps them for other reasons.
+    It omits those before the first needed one: Pulsar keeps them for other reasons.
     """
     ledgers = free_bytes = waiting = waiting_bytes = 0
     for one in dropwhile(lambda each: not each.needed, found):

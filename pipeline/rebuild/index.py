@@ -25,7 +25,7 @@ _BLOCK_ENTRIES = 65_536
 _LOOKS = 20
 _LOOK_S = 0.5
 _SETTLED = 5
-"""So many looks that find the same: what differs now is not what the broker is about to tell."""
+"""After so many equal looks, the difference is not one that the broker is about to report."""
 
 
 class TakenIn(NamedTuple):

@@ -35,12 +35,12 @@ from tidegate.plugin.wire.session import DaemonSession
 PLAN = "plan.json"
 MANIFEST = "manifest.json"
 ENTRIES_HERE = 2_000_000
-"""A process reads so many in little more time than it takes Spark to be of help on the same machine."""
+"""A process reads so many in little more time than Spark takes to be of help on the same machine."""
 SLICE_FILES_A_TASK = 4
-"""A million entries are packed in a tenth of a second: too little for a task of Spark's to be worth it."""
+"""A million entries are packed in a tenth of a second: too little for a task of Spark's to pay."""
 
 OURS = (stages.READ, stages.SLICES, MANIFEST, PLAN)
-"""What a job leaves in its directory. The plan goes last: without it nothing here is a job's."""
+"""A job's files in its directory. The plan goes last: without it no file here is a job's."""
 
 _OTHER_SOCKET = (
     "give the --socket of the daemon that this broker is attached to, or --any-daemon to go on all the same"
@@ -176,7 +176,7 @@ class LeftOut:
 def kept_plan(files: Files) -> Plan | None:
     """The plan of a former job here, None without one.
 
-    Raises ``OptionError`` if a file here has a name of ours and is no job's: it would be removed.
+    Raises ``OptionError`` for a file with a name of ours that is no job's: it would be removed.
     """
     kept = files.read_json(PLAN)
     if kept is None:
@@ -206,7 +206,7 @@ def planned(
 
 
 def served(session: DaemonSession, wanted: RebuildOptions, plan: Plan, left_out: LeftOut) -> list[Numbered]:
-    """The indexes of all subscriptions, if this daemon serves them; with patterns, those that it serves.
+    """The indexes of all subscriptions, if this daemon serves them; with patterns, only those served.
 
     Raises ``PipelineError`` if it is another one's, and no subscription is left.
     """

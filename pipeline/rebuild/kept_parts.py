@@ -20,7 +20,7 @@ from tidegate.pipeline.topic.ranges import EntryRange, Position
 from tidegate.pipeline.topic.reader import EntryReader
 
 TASKS_MAX = 32
-"""So many parts are looked at, of all that there are."""
+"""At most so many parts are looked at."""
 _CANDIDATES = 256
 
 
@@ -31,7 +31,7 @@ class KeptParts:
         self._files = files
 
     def __call__(self, cluster: Cluster, former: Plan, found: Sequence[Sequence[EntryRange]]) -> bool:
-        """True if an entry of each sampled part is due when the part says.
+        """True if an entry of each sampled part is due at the part's time.
 
         Raises ``TopicError``, and ``DamagedError`` for a part, which is then removed.
         """

@@ -1,8 +1,8 @@
 """Ledgers that are no longer needed: their subscription is gone, or its pointer names others.
 
-Those of index logs stay when a daemon is away while a subscription is deleted, those of moved messages' times
-when Pulsar asks no tracker then, both when a broker is killed while it makes one. Each names its owner.
-Invariant: a ledger counts as an orphan only if it looks so twice, a while apart, with the pointer read after
+Ledgers of index logs stay when a daemon is away while a subscription is deleted, ledgers of moved messages'
+times when Pulsar asks no tracker then, both when a broker is killed while making one. Each names its owner.
+Invariant: a ledger counts as an orphan only after two such looks, a while apart, with the pointer read after
 the list: a new ledger is in no pointer for a moment.
 """
 
@@ -38,7 +38,7 @@ _LENGTH_MAX = 0x7F
 
 
 class LogLedger(NamedTuple):
-    """A ledger, its owner by its own metadata, and what it has: an index log, or moved messages' times."""
+    """A ledger, its owner by its own metadata, and its kind: an index log, or moved messages' times."""
 
     home: str
     ledger_id: int
@@ -171,9 +171,12 @@ class Named:
     """The ledgers that are needed, as far as known.
 
     Pulsar up to 4.2 reports a cursor's properties as they were when its topic was loaded. So the admin API
-    says if a subscription exists, and its serving daemon says what the pointer of its index log is. No daemon
-    knows the pointer to moved messages' times. An old one says enough of ledgers older than the one that it
-    names: ids grow, and the pointer never goes back to a ledger that was made before.
+    tells the existence of a subscription, and its serving daemon the pointer of its index log. No daemon
+    knows the pointer to moved messages' times. An old pointer is enough for ledgers older than its own: ids
+    grow, and the pointer never goes back.
+
+    Example: an old pointer names ledger 50. Ledger 40 is an orphan; 60 may be named by a newer pointer, and
+    counts as needed.
     """
 
     def __init__(self, admin: Admin, socket: Path) -> None:
@@ -212,7 +215,7 @@ class Named:
                 TopicName.parse(ledger.topic), ledger.subscription
             )
         except NoTopicError:
-            return True  # it has gone just now
+            return True  # it vanished just now
         named = _NAMED_OVERRIDES.fullmatch(str(properties.get(_OVERRIDES_POINTER, "")))
         if named is None:
             return True  # none was stored when the topic was loaded

@@ -1,8 +1,8 @@
 """The folder of one verification, removed at its end, or by the next one if it was killed.
 
-In a directory, the working process has a lock on a file, and the system releases the lock when that process
-ends, however it does. Invariants: the lock file is never unlocked while a verification works in the folder;
-only a folder with the name, the lock file and the files of a verification is removed.
+In a directory, the working process has a lock on a file, which the system releases at the end of the process,
+however it ends. Invariants: the lock file is never unlocked while a verification works in the folder; only a
+folder with the name, the lock file and the files of a verification is removed.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     directory := (first_deliver_at_ms:i64 offset:u64)* blocks:u32
 
 Little-endian. The blocks are small ones of the index's own packing (docs/format.md), in order; the directory
-says when the first entry of each is due and where the block begins. A slice file takes a little of each part,
-so the cost of a look decides the time of many: two reads, and no unpacking beyond the span.
+has the due time of each block's first entry, and the block's offset. A slice file takes a little of each
+part, so the cost of a look decides the time of many: two reads, and no unpacking beyond the span.
 
 Invariant: content that does not follow this grammar is a ``DamagedError``, and is not used.
 """
@@ -33,7 +33,7 @@ _TAIL_BYTES = 8_192
 
 
 class DamagedError(PipelineError):
-    """A file's content is not as it was written."""
+    """A file's content is not as written."""
 
 
 def encode_part(entries: Entries, block_entries: int = BLOCK_ENTRIES) -> bytes:

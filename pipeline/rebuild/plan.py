@@ -1,9 +1,9 @@
 """A job's input: targets, and ranges of ledgers cut into tasks; saved, so that a killed job can continue.
 
-A target is a topic or a partition with the subscriptions whose indexes are to hold its messages. A resumed
-plan keeps its tasks, since some of them are done, and gets more for new entries. It is not resumed if it left
-out entries that are needed now, after a cursor was reset; nor if the parts do not match the topic: it is
-another one of the same name.
+A target is a topic or a partition with the subscriptions whose indexes will hold its messages. A resumed plan
+keeps its tasks, since some are done, and gets more for new entries. It is not resumed if it left out entries
+that are needed now, after a cursor was reset; nor if the parts do not match the topic, which is then another
+one of the same name.
 """
 
 from __future__ import annotations
@@ -99,7 +99,8 @@ class Plan:
 
 
 StillThere: TypeAlias = Callable[[Cluster, Plan, Sequence[Sequence[EntryRange]]], bool]
-"""Whether what was read by a plan is on the topic, of which there are these ranges now, a row a target."""
+"""True if the entries read by a plan are still on the topic. Arguments: the present ranges, a row a target.
+"""
 
 
 def make_plan(
@@ -179,7 +180,7 @@ def _ranges(planned: Planned, subscriptions: Sequence[str]) -> list[EntryRange]:
 
 
 def _goes_on(former: Plan, now: Sequence[Target], found: Sequence[Sequence[EntryRange]]) -> bool:
-    """True if it is for the same targets, and covers all that is needed now up to its end."""
+    """True if it is for the same targets, and covers everything needed now up to its end."""
     if [(one.topic, one.subscriptions) for one in former.targets] != [
         (one.topic, one.subscriptions) for one in now
     ]:

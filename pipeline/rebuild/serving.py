@@ -1,10 +1,10 @@
-"""A check that a daemon is the one that the topic's broker uses, as far as that can be known.
+"""A check that a daemon is the one used by the topic's broker, as far as that can be known.
 
 Two signs, each known to both sides:
 
 - the *seal*: a random number that the shim puts into the cursor (`docs/decisions/acknowledgement-seal.md`);
   the daemon has it from the last OPEN, the admin API shows it. Different seals mean two cursors, or a cursor
-  that was reset without this daemon's knowledge.
+  reset without this daemon's knowledge.
 - the broker's *name*: to its daemon a broker calls itself by its address, and a look-up gives the topic's
   address. A name chosen by the user says nothing.
 
@@ -30,7 +30,7 @@ from tidegate.plugin.wire.session import DaemonSession
 _ADDRESS = re.compile(r".*:\d{1,5}")
 _LOOKS = 10
 _LOOK_S = 0.5
-"""A cursor that was reset has its new seal so much sooner than the daemon hears of it, on a busy machine."""
+"""On a busy machine, a reset cursor has its new seal this much sooner than the daemon."""
 
 
 class Serving(enum.Enum):

@@ -30,7 +30,7 @@ from tidegate.pipeline.topic.reader import EntryReader
 READ = "read"
 SLICES = "slices"
 PART = ".entries"
-"""How the file of a part is called after its name."""
+"""The ending of a part's file name."""
 _BLOCK_ENTRIES = 65_536
 _QUANTILES = 64
 _LENGTH = struct.Struct("<I")

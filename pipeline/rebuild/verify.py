@@ -3,7 +3,7 @@
 The topic is read as for a rebuild, while broker and daemon run. Positions are compared as bitmaps; times
 slice file by slice file: an entry of the topic without its exact match in the index, though its position is
 held, has another time there. No message is early even then: the broker uses its own time. The files serve
-this one run: they are in a folder of their own, which is removed however the job ends.
+this one run: they are in a folder of their own, removed however the job ends.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from tidegate.plugin.wire.session import DaemonSession
 
 HELD = "held"
 _OURS = (HELD, *OURS)
-"""What a verification leaves in its folder."""
+"""A verification's files in its folder."""
 _LISTED_MAX = 1_000
 _KINDS = ("missing", "extra", "wrong_time", "acknowledged_but_held")
 

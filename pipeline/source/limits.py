@@ -24,7 +24,7 @@ except ImportError:  # before 4.2, where no batch has a limit
             self.max_rows = max_rows
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Notified at the start of a query that is to read the present data and then end."""
+        """Notified at the start of a query that reads the present data and then ends."""
 
 
 __all__ = ["ReadAllAvailable", "ReadLimit", "ReadMaxRows", "SupportsTriggerAvailableNow"]

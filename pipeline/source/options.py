@@ -61,7 +61,7 @@ class Options:
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Options:
-        """Raises ``OptionError``."""
+        """The checked options. Raises ``OptionError``."""
         options = {name.lower(): value for name, value in given.items()}
         for name in _SECRETS:
             if name.lower() in options:

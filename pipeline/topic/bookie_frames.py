@@ -1,15 +1,15 @@
 """The part of BookKeeper's wire protocol, version 2, that reading needs: bytes only, no sockets.
 
 A request asks for one entry, or for as many successive ones as fit into a number of bytes; the bookie answers
-with those it has, so that the reader must know where a ledger ends. Frames are big-endian:
+with those that it has, so the reader must know a ledger's end. Frames are big-endian:
 
     request  := size:u32 header:u32 ledger_id:i64 entry_id:i64 [request_id:i64 count:i32 bytes:i64]
     response := size:u32 header:u32 status:i32 ledger_id:i64 entry_id:i64 [request_id:i64 (size:i32 entry)*]
     header   := version:u8 operation:u8 flags:u16
     entry    := ledger_id:i64 entry_id:i64 last_confirmed:i64 length:i64 digest payload
 
-Pure. Invariants: a frame is bounded before it is read; an entry is passed on only if its digest is right and
-it is the requested one; everything else is a ``WireError``. Entries stay in their frame: with millions of
+Pure. Invariants: a frame is bounded before it is read; an entry is passed on only with the right digest, and
+only the requested one; everything else is a ``WireError``. Entries stay in their frame: with millions of
 small ones, an object for each would dominate the cost of reading.
 """
 

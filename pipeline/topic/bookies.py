@@ -58,7 +58,7 @@ class Bookie:
             raise UnreachableError(f"bookie {name} does not answer: {error.strerror or error}") from error
 
     def send(self, request: bytes) -> None:
-        """Raises ``UnreachableError``."""
+        """Send a request. Raises ``UnreachableError``."""
         try:
             self._socket.sendall(request)
         except OSError as error:
@@ -79,7 +79,7 @@ class Bookie:
         self._socket.close()
 
     def _exactly(self, size: int) -> bytearray:
-        # Grown as bytes arrive: the size that a frame claims is not allocated in advance.
+        # Grown as bytes arrive: the claimed size of a frame is not allocated in advance.
         data = bytearray(min(size, _RECEIVE_BUFFER_BYTES))
         at = 0
         while at < size:

@@ -113,7 +113,7 @@ class BrokerConnection:
             self._socket.close()
 
     def send(self, data: bytes) -> None:
-        """Raises ``UnreachableError``."""
+        """Send bytes. Raises ``UnreachableError``."""
         try:
             self._socket.sendall(data)
         except OSError as error:

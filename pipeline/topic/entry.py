@@ -1,7 +1,7 @@
 """The content of an entry of a topic's ledger: metadata and payload of a message, or of a batch.
 
-Pure. Invariant: bytes that Pulsar would not write raise ``WireError``; no memory is allocated for a size that
-the bytes only claim.
+Pure. Invariant: bytes that Pulsar would not write raise ``WireError``; no memory is allocated for a merely
+claimed size.
 """
 
 from __future__ import annotations

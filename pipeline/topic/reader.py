@@ -1,8 +1,8 @@
 """One reader for a range of entries, for both ways.
 
-Straight from the bookies where they are reachable, through the broker elsewhere; the entries are the same.
-Invariants: markers, acknowledged entries and messages of aborted transactions never appear; after a failure
-in the middle, the other way continues at that entry, if it is allowed.
+Straight from reachable bookies, else through the broker; the entries are the same. Invariants: markers,
+acknowledged entries and messages of aborted transactions never appear; after a failure in the middle, the
+other way continues at that entry, if allowed.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ NOT_SET: Final = {
     "marker_type": -1,
     "chunk_id": -1,
 }
-"""What these fields have when they are not set: reading them costs half of what asking for them does."""
+"""The values of unset fields: reading one costs half of asking for it."""
 
 COMMANDS: Final = {name: number for name, (number, _) in _MESSAGES["BaseCommand"].items() if name != "type"}
 """The types of the commands: in Pulsar a command's type is the number of its field."""

@@ -2,7 +2,7 @@
 
 Generated traces show the cost of blocks, slices, entries and journal records; a part of the user's trace
 shows how its entries pack. Three further runs of that part, at widths unknown to the model, give the error:
-for each time at the places where the trial measured, while users get predictions for the worst.
+for each time at the places of the measurements, while users get predictions for the worst.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _BOUNDARY_AFTER_MS = 60_000
 _A_SECOND = 6
 """Entries of a second in a made trace that has seconds."""
 _OWN_WEIGHT = 4
-"""So many times a run of the user's trace counts: it tells more of it than made ones."""
+"""The weight of a run of the user's trace: it tells more of it than generated ones."""
 RunTrials = Callable[[Path, Sequence[Trial]], list[Measured]]
 NO_COSTS = Costs._make([0.0] * len(Costs._fields))
 

@@ -41,7 +41,7 @@ from tidegate.plugin.shared.durations import duration
 
 REPORT_NAME = "report.html"
 _HISTORY_MAX = 100_000
-"""Slices and spills that are followed of one width; of more, only a part of the slices is looked at."""
+"""Slices and spills of one width that are followed; of more, only a part of the slices."""
 _SHARES = 1_000_000
 _PARTS = 16
 _SECOND_MS = 1_000

@@ -1,6 +1,6 @@
 """A small trace in this process, changed as a what-if requires: starting Spark would take longer.
 
-Invariant: a trace that is not changed gives the figures that `job` finds with Spark.
+Invariant: an unchanged trace gives the figures of `job` with Spark.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ BLOCK_MEMORY_BYTES = 600
 """Of a block's descriptor, as the index counts it."""
 
 TIDY_BYTES = 4 << 20
-"""What is written before the store puts what its log has into tables."""
+"""Bytes written before the store moves its log into tables."""
 
 
 class Activity(NamedTuple):
@@ -171,7 +171,7 @@ def begins(runs: Sequence[float], width_ms: int, block_entries: int) -> Opening:
 
 
 def passes(runs: Sequence[float], share: float, block_entries: int) -> Opening:
-    """A slice with these runs is popped from its beginning, and ``share`` of it is not held any more."""
+    """A slice with these runs is popped from its beginning, and ``share`` of it is no longer held."""
     sizes = np.asarray(runs, np.float64)
     blocks = np.ceil(sizes / block_entries)
     loaded = np.ceil(np.maximum(blocks * share, 1))

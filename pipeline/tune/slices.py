@@ -2,8 +2,8 @@
 
 Pure. Spills fill a slice, each with a run of blocks; at the index's limit of runs, small ones become one (by
 the index's rule, `choose_runs`), when there is time: between two spills, the most crowded slice first, and
-where spills are consecutive, as much as the index's own pace gives (`CompactionPace`). So runs pile up in a
-rush, as in the index, and each compaction merges more of them. After its end a slice is dropped. Slices share
+during consecutive spills as much as the index's own pace gives (`CompactionPace`). So runs pile up in a rush,
+as in the index, and each compaction merges more of them. After its end a slice is dropped. Slices share
 nothing but time: some of them, with their share of the time, stand for all.
 """
 
@@ -152,10 +152,10 @@ class _Followed:
         self._options = options
         self._runs: dict[int, list[int]] = {}
         self._crowded: list[tuple[int, int]] = []
-        """(-runs, slice), a heap; what is no longer so is passed over."""
+        """(-runs, slice), a heap; stale items are passed over."""
 
     def fill(self, number: int, entries: int, spill: int) -> None:
-        """Spill number ``spill`` puts a run into a slice."""
+        """Put a run into a slice, by spill number ``spill``."""
         self.changes.slices[spill] += number not in self._runs
         runs = self._runs.setdefault(number, [])
         runs.append(entries)
@@ -164,7 +164,7 @@ class _Followed:
         self._rank(number)
 
     def drop(self, number: int, spill: int) -> None:
-        """A slice is over, which shows with spill number ``spill``."""
+        """Note that a slice is over, which shows with spill number ``spill``."""
         runs = self._runs.pop(number)
         self.changes.slices[spill] -= 1
         self.changes.blocks[spill] -= sum(map(self._blocks, runs))

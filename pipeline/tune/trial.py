@@ -8,7 +8,7 @@ their figures as JSON:
   acknowledges due entries, and the index spills when it wants to. Then it ends without closing anything;
 - ``recover`` opens the folder and pops the first due entry, then continues from slice to slice. It does so
   several times, each with a copy of the folder, and with all folders in turn: a disturbance of the machine
-  must not count for one of them only.
+  must not count for one alone.
 
 Everything is as in the daemon, except that a spill's work happens on the spot.
 """
@@ -52,7 +52,7 @@ STEP_MS = 1_000
 _POP = 10_000
 _BOUNDARIES = 40
 _WORTH_A_LOOK = 100
-"""The beginning of a slice that has a hundredth of the fullest one's entries says nothing."""
+"""The beginning of a slice with a hundredth of the fullest one's entries says nothing."""
 _STARTS = 7
 _LEDGER_ENTRIES = 50_000
 _TIMEOUT_S = 300.0
@@ -153,7 +153,7 @@ def _failed(phase: str, folder: Path, why: str) -> PipelineError:
 
 
 class Inline(Executor):
-    """Runs submitted work on the spot, and takes the time."""
+    """Runs submitted work on the spot, and times it."""
 
     def __init__(self) -> None:
         self.jobs = 0
