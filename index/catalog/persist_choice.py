@@ -47,7 +47,7 @@ class PersistChoice:
         self._told_ns = context.clock.monotonic_ns()
         """Time of the last change seen in any index."""
 
-    # ---- what is staged
+    # ---- the staging
 
     @property
     def staged_entries(self) -> int:

@@ -84,7 +84,7 @@ class SubscriptionJournal:
 
     @property
     def oldest_ms(self) -> int | None:
-        """When the oldest such record was appended, None if there is none."""
+        """Time of the oldest such record's append, None without one."""
         return self._oldest_ms
 
     @property

@@ -49,7 +49,7 @@ def named_places(content: Content) -> Places:
 
 
 def named_blocks(content: Content) -> set[bytes]:
-    """The keys of the blocks that the slices name; all blocks of a slice whose record is damaged."""
+    """The keys of the blocks that the slices name; all blocks of a slice with a damaged record."""
     named: set[bytes] = set()
     for key, value in content.of(keys.SLICE).items():
         try:

@@ -25,7 +25,7 @@ NO_POSITION: Position = (-1, -1)
 
 
 class ChangedLedgers(NamedTuple):
-    """Ledgers whose stored values of `held`, `acknowledged` and `moved` are out of date."""
+    """Ledgers with stored values of `held`, `acknowledged` and `moved` that are out of date."""
 
     held: set[int]
     acknowledged: set[int]
@@ -169,11 +169,11 @@ class PositionState(Holding):
         return not (self.held or self.acknowledged or self.moved)
 
     def held_among(self, positions: PositionSet) -> PositionSet:
-        """Those of `positions` that are held. No snapshot: the next change copies nothing."""
+        """The held ones of `positions`. No snapshot: the next change copies nothing."""
         return positions.intersection(self.held)
 
     def acknowledged_among(self, positions: PositionSet) -> PositionSet:
-        """Those of `positions` that are known acknowledged, or up to mark-delete. No snapshot."""
+        """The ones of `positions` known acknowledged, or up to mark-delete. No snapshot."""
         above = positions.snapshot()
         above.discard_up_to(*self.mark)
         known = above.intersection(self.acknowledged)

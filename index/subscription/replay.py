@@ -39,7 +39,7 @@ def replay(records: Iterable[Replayed], changes: Changes[IndexT]) -> None:
 
 
 class _Gathered:
-    """Records whose order does not matter. mark: the mark-delete position before them."""
+    """Records in any order. mark: the mark-delete position before them."""
 
     def __init__(self, mark: Position) -> None:
         self.entries = 0

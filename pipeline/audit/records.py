@@ -61,7 +61,7 @@ RECEIVED = Columns(
 
 
 TIME = {"sent": "sent_at_ms", "received": "received_at_ms"}
-"""When a row was recorded."""
+"""The recording time of a row."""
 _ENDS = {"least": sf.min, "most": sf.max}
 
 

@@ -28,7 +28,7 @@ start_job: Callable[[Request, View], tuple[dict[str, Any], int]] = launch
 
 @dataclass(frozen=True, kw_only=True)
 class Spark:
-    """Where and how Spark runs: a group of ``plugin.commands.groups``."""
+    """Spark's place and settings: a group of ``plugin.commands.groups``."""
 
     master: Annotated[
         str | None,

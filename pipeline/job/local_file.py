@@ -78,7 +78,7 @@ def read_local(
 
 
 def _files(where: str) -> list[Path]:
-    """The files of a place, as Spark takes them: none whose name begins with a dot or an underscore."""
+    """The files of a place, as Spark takes them: without names that begin with a dot or an underscore."""
     path = Path(where)
     if "://" in where or set(str(path.parent)) & _PATTERN or set(path.name) & (_PATTERN - {"*"}):
         raise _LeftToSparkError
@@ -103,7 +103,7 @@ def _content(path: Path) -> bytes:
 
 
 def _together(parts: Iterable[LocalTable]) -> LocalTable:
-    """The rows of all files, whose columns are the same."""
+    """The rows of all files, which have the same columns."""
     found = list(parts)
     if any(one.names != found[0].names or one.table.schema != found[0].table.schema for one in found):
         raise _LeftToSparkError

@@ -44,7 +44,7 @@ Done = TypeVar("Done", bound=Counted)
 
 
 class _Progress:
-    """The progress; the workers' part is what has arrived from them."""
+    """The progress; of the workers' part, the reports that have arrived."""
 
     def __init__(self, name: str, tasks: int) -> None:
         self._stage, self._name, self._tasks = next(_numbers), name, tasks

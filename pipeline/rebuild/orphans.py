@@ -60,7 +60,7 @@ class Ledgers(Protocol):
 
 
 class ObjectLedgers:
-    """Those in an object store. Raises OptionError for a senseless URL."""
+    """The ledgers in an object store. Raises OptionError for a senseless URL."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -102,7 +102,7 @@ class ObjectLedgers:
 
 
 class BookieLedgers:
-    """Those in BookKeeper, from the HTTP server of any bookie (``httpServerEnabled``)."""
+    """The ledgers in BookKeeper, from the HTTP server of any bookie (``httpServerEnabled``)."""
 
     def __init__(self, url: str) -> None:
         import httpx  # noqa: PLC0415 it takes its time

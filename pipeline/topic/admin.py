@@ -66,7 +66,7 @@ class Admin:
         return {str(one) for one in found}
 
     def subscription_properties(self, topic: TopicName, subscription: str) -> dict[str, Any]:
-        """Those of the cursor; up to Pulsar 4.2 as they were when the topic was loaded."""
+        """The cursor's properties; up to Pulsar 4.2 as they were when the topic was loaded."""
         path = f"/persistent/{topic.admin_path}/subscription/{quote(subscription, safe='')}/properties"
         return self._get(path, topic)
 

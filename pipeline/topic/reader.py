@@ -141,7 +141,7 @@ class EntryReader:
         return [one for one in entries if one.entry_id not in hidden and not is_marker(one.metadata)]
 
     def _hidden(self, wanted: EntryRange, suspects: Sequence[int]) -> set[int]:
-        """Those of aborted transactions, which only the broker knows."""
+        """The entries of aborted transactions, which only the broker knows."""
         ledger_id = wanted.ledger.ledger_id
         reader = self._reader(wanted)
         known = reader.entries(Position(ledger_id, suspects[0]), Position(ledger_id, suspects[-1]))

@@ -23,7 +23,7 @@ class Delays(BaseModel):
 
 
 class Topic(BaseModel):
-    """A topic whose messages are the trace."""
+    """A topic with messages for a trace."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -284,7 +284,7 @@ def _without_servlet(text: str) -> str:
 
 
 def _all(home: PulsarHome, changes: list[Change]) -> tuple[Change, ...]:
-    """Those that change something. Temporary files of a killed command go first."""
+    """The changes that change something. Temporary files of a killed command go first."""
     paths = sorted({change.path for change in changes})
     left = (Change(left, b"", None) for path in paths for left in home.leftovers(path))
     return (*left, *(change for change in changes if change.before != change.after))

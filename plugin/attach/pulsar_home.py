@@ -140,7 +140,7 @@ class Folders:
 
     @classmethod
     def open(cls, path: Path, identity: tuple[int, int] | None = None) -> Self:
-        """Those of the Pulsar home ``path``, which must be the directory ``identity`` if that is given.
+        """The directories of the Pulsar home ``path``, which must be the directory ``identity`` if given.
 
         Raises ``AttachError``.
         """

@@ -1,4 +1,4 @@
-"""When each message was received, and which messages came early, never, or more than once.
+"""The first receipt of each message, and the messages received early, never, or more than once.
 
 A message is a number, counted from 0; a receipt is one delivery to one consumer.
 """
@@ -70,7 +70,7 @@ def repeats(identity: Sequence[Ints], received: Int64) -> tuple[Indices, Indices
 
 
 def stored_twice(message: Ints, place: Sequence[Ints]) -> int:
-    """How many messages were received from a second place of their topic, because the producer resent them.
+    """The number of messages received from a second place of their topic, because the producer resent them.
 
     ``place``: columns that together locate the message of a receipt. O(n log n).
     """

@@ -1,8 +1,8 @@
 """``tidegate standalone``: a Pulsar broker and its daemon on this machine, to try programs on.
 
-Invariants: everything listens on loopback; every process started here ends with the command, however it ends;
-what they stored goes with it. Exit codes: 0 ended by Ctrl-C or SIGTERM, 1 broker or daemon ended, 2 a bad
-value or a missing part.
+Invariants: everything listens on loopback; every process started here ends with the command, however it ends,
+and its data with it. Exit codes: 0 ended by Ctrl-C or SIGTERM, 1 broker or daemon ended, 2 a bad value or a
+missing part.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Place:
     page_port: int
 
     def shown(self) -> dict[str, str]:
-        """The addresses, by what is there."""
+        """The addresses, by name."""
         return {
             "broker": f"pulsar://{LOOPBACK}:{self.port}",
             "admin": f"http://{LOOPBACK}:{self.web_port}",

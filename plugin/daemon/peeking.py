@@ -72,7 +72,7 @@ class Peeking:
         return {name: found[name] for name in CONTENT if name in found} if isinstance(found, dict) else {}
 
     async def chunks(self, index: DelayIndex, positions: PositionSet) -> dict[Position, Chunk]:
-        """Those of at most ``PIECE`` messages that are chunks, as far as a broker can tell soon."""
+        """The chunks among at most ``PIECE`` messages, as far as a broker can tell soon."""
         named: dict[Position, Chunk] = {}
         left = positions
         try:

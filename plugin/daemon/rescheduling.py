@@ -28,7 +28,7 @@ from tidegate.plugin.wire.messages import RESCHEDULE_VERSION, Reschedule
 Find = Callable[[DelayIndex, PositionSet], Awaitable[Entries]]
 """The entries of positions in an index, with the times that hold."""
 Chunks = Callable[[DelayIndex, PositionSet], Awaitable[dict[Position, Chunk]]]
-"""Those of some messages that are chunks of larger ones, as far as known."""
+"""The messages that are chunks of larger ones, as far as known."""
 WHY_SPAN = "a span may be added, and is added again if asked again: see each message's time first"
 WHY_WHOLE = (
     "and a consumer throws away a message of which a chunk comes without the others: give the ids of all, "

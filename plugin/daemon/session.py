@@ -244,7 +244,7 @@ class Session:
     def follow(self, index: DelayIndex | None) -> None:
         """Send changes told here to ``index``, the subscription's present one, if it is of the same life.
 
-        For a former stream of a broker whose newer stream got the index from its log.
+        For a broker's former stream, after its newer stream got the index from its log.
         """
         if index is not None and index is not self.index and index.incarnation == self.index.incarnation:
             self.index = index

@@ -114,7 +114,7 @@ class BrokerAdmin:
         return max(0, _or_default(found, runtime, "subscriptionExpirationTimeMinutes")) * _MINUTE_MS
 
     def properties(self, topic: str) -> list[Mapping[str, str]] | None:
-        """Those of the topic, then those of its namespace; None if one of them is unknown."""
+        """The properties of the topic, then of its namespace; None if one of them is unknown."""
         asked = (_path(_PARTITION.sub("", topic)), f"/namespaces/{_namespace(topic)}")
         found = [self._once(f"{path}/properties") for path in asked]
         if any(one is _UNKNOWN for one in found):

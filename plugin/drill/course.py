@@ -252,7 +252,7 @@ class Course:
         while tally is not None and tally.delivered_due < tally.due(now_us):
             self._check(clients)
             if given_up(self._now_us(), tally.last_us, now_us):
-                # The verdict will tell what is missing.
+                # The verdict will tell the missing messages.
                 break
             self._stop.pause(_POLL_S)
         self._stop.pause(_ACKNOWLEDGED_S)

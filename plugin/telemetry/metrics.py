@@ -87,7 +87,7 @@ class SubscriptionGauges:
 
 @dataclass(frozen=True)
 class BypassGauge:
-    """A dispatcher whose delayed messages Tidegate does not have."""
+    """A dispatcher with delayed messages that Tidegate does not have."""
 
     broker: str
     topic: str

@@ -118,7 +118,7 @@ final class BrokerGuard implements Guard {
         }
     }
 
-    /** True if roles are to be checked. */
+    /** True if roles must be checked. */
     private boolean isAuthorizing(Client client) {
         if (!pulsar.getConfiguration().isAuthenticationEnabled() || !pulsar.getBrokerService().isAuthorizationEnabled()) {
             return false;

@@ -13,10 +13,11 @@ import org.apache.pulsar.common.protocol.Commands;
 import tidegate.pulsar.gate.TrackerContext.Readable;
 
 /**
- * The state of a chunk that is not the first of its message: looks back in the topic for the first one, entry by entry.
+ * The state of a later chunk of a message: looks back in the topic for the first one, entry by entry.
  *
- * <p>A producer publishes chunks in order, so the first one is before it, or acknowledged and trimmed. Invariants: one read is under
- * way; at most {@link #MAX_ENTRIES} and about {@link #MAX_BYTES} are read; what is not found so counts as not acknowledged.
+ * <p>A producer publishes chunks in order, so the first one is before it, or acknowledged and trimmed. Invariants: one read
+ * is under way; at most {@link #MAX_ENTRIES} and about {@link #MAX_BYTES} are read; a first chunk not found so counts as not
+ * acknowledged.
  */
 final class LaterChunk {
     static final int MAX_ENTRIES = 256;
@@ -31,7 +32,7 @@ final class LaterChunk {
     private int readEntries;
     private long readBytes;
 
-    /** {@code markDelete}: it and all before it are acknowledged. {@code executor} begins each read. */
+    /** {@code markDelete}: acknowledged, with everything before. {@code executor} begins each read. */
     LaterChunk(ManagedLedger ledger, Predicate<Position> isDeleted, Position markDelete, Executor executor, String uuid,
             Consumer<Readable> done) {
         this.ledger = ledger;
@@ -42,7 +43,7 @@ final class LaterChunk {
         this.done = done;
     }
 
-    /** The UUID of the message that a later chunk is of, null for any other entry. */
+    /** The UUID of the message of a later chunk, null for any other entry. */
     static String uuidOf(Entry entry) {
         MessageMetadata metadata = metadata(entry);
         return metadata != null && isChunk(metadata) && metadata.getChunkId() > 0 ? metadata.getUuid() : null;

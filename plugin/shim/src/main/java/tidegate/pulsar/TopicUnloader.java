@@ -26,7 +26,7 @@ final class TopicUnloader {
 
     private final Executor background;
     private final LongSupplier nanoTime;
-    /** When each topic was closed; the oldest first. */
+    /** The time of each topic's closing; the oldest first. */
     @GuardedBy("this")
     private final Map<String, Long> closedNs = new LinkedHashMap<>();
 

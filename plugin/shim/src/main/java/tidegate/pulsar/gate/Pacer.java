@@ -34,16 +34,16 @@ final class Pacer {
     /** The time of a permit, and the number that the bucket holds. */
     private long permitNs = 1;
     private long permits = 1;
-    /** When the last taken permit came. */
+    /** The time of the last taken permit. */
     private long takenNs;
-    /** When the next permit came, or comes. */
+    /** The time of the next permit. */
     private long permitAtNs;
     /** True while the content of the bucket leaves. */
     private boolean flows;
     /** The begin of the spread, and of its last measurement; {@link NearTier#NONE} if one is due now. */
     private long beganMs;
     private long measuredMs;
-    /** When a spread first met one of the entries that are due at once; {@link NearTier#NONE} without one. */
+    /** The time at which a spread first met one of the entries due at once; {@link NearTier#NONE} without one. */
     private long atOnceMs;
     /** Due entries beyond the daemon's credit. */
     private long behind;

@@ -37,7 +37,7 @@ public final class LogDeletions {
         waiting.put(cursor, new Waiting(log, overrides, lastWord, nanoTime.getAsLong()));
     }
 
-    /** Deletes the logs whose cursors are gone. To be called once a second. */
+    /** Deletes the logs of cursors that are gone. Called once a second. */
     public void look() {
         long nowNs = nanoTime.getAsLong();
         waiting.forEach((cursor, one) -> {

@@ -33,7 +33,7 @@ public final class TrackerTable {
     private final Set<TrackerCore> finished = new LinkedHashSet<>();
     private final Map<TrackerCore, Long> finishedMs = new HashMap<>();
     private final Set<TrackerCore> cores = new LinkedHashSet<>();
-    /** When to open each failed tracker again. */
+    /** The time to open each failed tracker again. */
     private final Map<TrackerCore, Long> restartMs = new LinkedHashMap<>();
     private LinkSession session;
 

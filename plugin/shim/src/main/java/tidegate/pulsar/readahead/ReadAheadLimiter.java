@@ -101,7 +101,7 @@ public final class ReadAheadLimiter {
     /** The speed at which live traffic felt it last. */
     private double feltPerSecond = Double.MAX_VALUE;
     private int quietLooks;
-    /** When the speed allows more, and when the rest after the last piece is over. */
+    /** The time at which the speed allows more, and the end of the rest after the last piece. */
     private long freeAtNs;
     private long restUntilNs;
     private boolean spent;
