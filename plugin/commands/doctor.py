@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import ssl
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -15,15 +14,12 @@ import typer
 
 from tidegate.plugin.api.known_form import known_form
 from tidegate.plugin.client.calls import base_of
-from tidegate.plugin.commands.options import JsonOutput, TlsCaFile, Token, TokenFile, one_of
+from tidegate.plugin.commands.options import JsonOutput, TlsCaFile, Token, TokenFile, rest_client
 from tidegate.plugin.daemon.serve import product_version
-from tidegate.plugin.daemon.settings import read_token
 from tidegate.plugin.doctor.broker import BrokerAdmin
 from tidegate.plugin.doctor.examine import Ask, Places, Report, examine
 from tidegate.plugin.doctor.finding import Finding, Verdict
-from tidegate.plugin.errors import ConfigError
 from tidegate.plugin.shared.environment import SOCKET_DEFAULT_HELP, own_default_socket
-from tidegate.plugin.shared.rest import RestClient
 from tidegate.plugin.shared.shown import one_line, shown
 from tidegate.plugin.wire.client import ask_socket
 
@@ -72,8 +68,8 @@ def doctor(  # noqa: PLR0917 the flags
 
     Changes nothing. Exit code 0: no fault; 1: a fault; 2: wrong usage.
     """
-    token, token_file = one_of(context, "token", token, "token_file", token_file)
-    admin = None if admin_url is None else _admin(admin_url, token, token_file, tls_ca_file)
+    client = rest_client(context, token, token_file, tls_ca_file)
+    admin = None if admin_url is None else BrokerAdmin(base_of(admin_url), client, _now_ms, time.monotonic)
     places = Places(
         home=None if pulsar_home is None else pulsar_home.absolute(),
         socket=socket,
@@ -121,19 +117,6 @@ def _of_finding(finding: Finding) -> Iterator[str]:
 
 def _asking(path: Path) -> Ask:
     return lambda request: ask_socket(path, request, _TIMEOUT_S)
-
-
-def _admin(url: str, token: str | None, token_file: Path | None, tls_ca_file: Path | None) -> BrokerAdmin:
-    if token_file is not None:
-        token = read_token(token_file, "--token-file")
-    if token is not None and not (token and token.isascii() and token.isprintable()):
-        raise ConfigError("the token must be one line of printable ASCII")
-    base = base_of(url)
-    try:
-        tls = ssl.create_default_context(cafile=None if tls_ca_file is None else str(tls_ca_file))
-    except OSError as error:
-        raise ConfigError(f"cannot read certificates from {tls_ca_file}: {error.strerror}") from error
-    return BrokerAdmin(base, RestClient(lambda: token, tls), _now_ms, time.monotonic)
 
 
 def _now_ms() -> int:

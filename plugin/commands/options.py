@@ -13,6 +13,7 @@ from tidegate.plugin.shared.environment import SOCKET_DEFAULT_HELP, own_default_
 
 if TYPE_CHECKING:
     from tidegate.plugin.client.reaches import Reach
+    from tidegate.plugin.shared.rest import RestClient
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -101,6 +102,27 @@ class Asked:
             TIMEOUT_S,
             self.tls_ca_file,
         )
+
+
+def rest_client(
+    context: typer.Context, token: str | None, token_file: Path | None, tls_ca_file: Path | None
+) -> RestClient:
+    """A client of a web service with the credentials of these options. Raises ``ConfigError``."""
+    import ssl  # noqa: PLC0415
+
+    from tidegate.plugin.daemon.settings import read_token  # noqa: PLC0415
+    from tidegate.plugin.shared.rest import RestClient  # noqa: PLC0415
+
+    token, token_file = one_of(context, "token", token, "token_file", token_file)
+    if token_file is not None:
+        token = read_token(token_file, "--token-file")
+    if token is not None and not (token and token.isascii() and token.isprintable()):
+        raise ConfigError("the token must be one line of printable ASCII")
+    try:
+        trusted = None if tls_ca_file is None else str(tls_ca_file)
+        return RestClient(lambda: token, ssl.create_default_context(cafile=trusted))
+    except OSError as error:
+        raise ConfigError(f"cannot read certificates from {tls_ca_file}: {error.strerror}") from error
 
 
 def one_of(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import ssl
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -17,11 +16,10 @@ import typer
 
 from tidegate.plugin.client.calls import base_of
 from tidegate.plugin.commands.groups import with_groups
-from tidegate.plugin.commands.options import JsonOutput, TlsCaFile, Token, TokenFile, one_of
-from tidegate.plugin.daemon.settings import read_token
+from tidegate.plugin.commands.options import JsonOutput, TlsCaFile, Token, TokenFile, rest_client
 from tidegate.plugin.errors import ConfigError, DaemonAwayError, UnknownNameError, UserError
 from tidegate.plugin.shared.delay_policies import EVERY, POLICIES, Rule, key_of, rules_of, value_of
-from tidegate.plugin.shared.rest import Answer, RestClient, RestError
+from tidegate.plugin.shared.rest import Answer, RestError
 from tidegate.plugin.shared.shown import one_line
 
 SCHEMA = 1
@@ -67,20 +65,10 @@ class Broker:
 
     def ask(self, method: str, path: str, body: object = None) -> Answer:
         """Its answer, a refusal too. Raises ``UserError``."""
-        token, token_file = one_of(self.context, "token", self.token, "token_file", self.token_file)
-        if token_file is not None:
-            token = read_token(token_file, "--token-file")
-        if token is not None and not (token and token.isascii() and token.isprintable()):
-            raise ConfigError("the token must be one line of printable ASCII")
         base = base_of(self.admin_url)
+        client = rest_client(self.context, self.token, self.token_file, self.tls_ca_file)
         try:
-            trusted = None if self.tls_ca_file is None else str(self.tls_ca_file)
-            client = RestClient(lambda: token, ssl.create_default_context(cafile=trusted))
             return client.request(method, f"{base}/admin/v2/{path}", body)
-        except OSError as error:
-            raise ConfigError(
-                f"cannot read certificates from {self.tls_ca_file}: {error.strerror}"
-            ) from error
         except RestError as error:
             raise DaemonAwayError(f"no answer of a broker at {base}: {error}; correct --admin-url") from error
 
