@@ -47,6 +47,8 @@ class HttpConnections:
         self._waiting: dict[asyncio.BaseTransport, float] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._bodies: dict[asyncio.BaseTransport, StreamReader] = {}
+        self._heard: set[asyncio.BaseTransport] = set()  # something of a request that has no answer yet
+        self._ended: set[asyncio.BaseTransport] = set()  # before anybody read the body
 
     def __len__(self) -> int:
         return len(self._transports)
@@ -65,6 +67,8 @@ class HttpConnections:
         try:
             yield
         finally:
+            if transport is not None:
+                self._heard.discard(transport)
             if transport in self._transports:
                 self._wait(transport)
 
@@ -75,6 +79,8 @@ class HttpConnections:
             yield
             return
         self._bodies[transport] = body
+        if transport in self._ended:
+            self._tell_end(body)
         try:
             yield
         finally:
@@ -82,11 +88,28 @@ class HttpConnections:
 
     def ended(self, transport: asyncio.BaseTransport | None) -> bool:
         """Note that the peer sends no more; true if its request hears so, and must be answered."""
-        body = None if transport is None else self._bodies.get(transport)
-        if body is None or body.is_eof():
+        if transport is None:
+            return False
+        body = self._bodies.get(transport)
+        if body is not None:
+            return self._tell_end(body)
+        if transport not in self._heard:
+            return False
+        # Its request has come in the same moment and begins in the next turns of the loop.
+        self._ended.add(transport)
+        return True
+
+    @staticmethod
+    def _tell_end(body: StreamReader) -> bool:
+        if body.is_eof():
             return False
         body.set_exception(EOFError("the body ends early"))
         return True
+
+    def heard(self, transport: asyncio.BaseTransport | None) -> None:
+        """Note that the peer has sent something."""
+        if transport is not None and transport in self._transports:
+            self._heard.add(transport)
 
     def abort(self) -> None:
         """Abort all of them."""
@@ -113,7 +136,8 @@ class HttpConnections:
 
     def lost(self, transport: asyncio.BaseTransport) -> None:
         """Remove a connection that has ended."""
-        self._transports.discard(transport)
+        for known in (self._transports, self._heard, self._ended):
+            known.discard(transport)
         self._waiting.pop(transport, None)
 
     def _wait(self, transport: asyncio.BaseTransport) -> None:
@@ -155,6 +179,7 @@ class _Watched(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._inner.data_received(data)
+        self._watch.heard(self._transport)
 
     def eof_received(self) -> bool | None:
         return self._watch.ended(self._transport) or self._inner.eof_received()
