@@ -174,6 +174,13 @@ public final class Overrides {
         return !undone.isEmpty() && undone.remove(ledgerId, entryId);
     }
 
+    /** Takes out those that did not move, and that nobody has read since. */
+    void removeUndoneFrom(PositionSet others) {
+        if (!undone.isEmpty()) {
+            others.removeAll(undone);
+        }
+    }
+
     /** Notes that the message is acknowledged. */
     void leave(long ledgerId, long entryId) {
         long liveMs = live.remove(ledgerId, entryId);

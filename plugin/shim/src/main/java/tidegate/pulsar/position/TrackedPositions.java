@@ -282,10 +282,14 @@ public final class TrackedPositions implements PositionView {
         sought.dropAll(held);
     }
 
-    /** Enters all held positions not known acknowledged. Changes {@code held}. */
+    /**
+     * Enters all held positions not known acknowledged. Those that did not move are still read again: this broker has ignored
+     * them if the daemon pushed them meanwhile. Changes {@code held}.
+     */
     public void enterUnacknowledged(PositionSet held) {
         held.removeAll(reported);
         held.removeAll(doubtful);
+        overrides.removeUndoneFrom(held);
         enterAll(held);
     }
 

@@ -312,6 +312,30 @@ class MovesTest extends TrackerScenario {
         world.core().check();
     }
 
+    /** The daemon may push a rebuild's entry before it says that it holds it. An ignored push comes no second time. */
+    @Test
+    void oneThatDidNotMoveIsReadAgainThoughARebuildHasPutItIn() {
+        start();
+        Position soon = publish(1, OWN_MS);
+        long own = world.now() + OWN_MS;
+        world.settle();
+        world.broker.failingOverrides = 100;
+        world.broker.luck = new Random(1);
+        world.daemon.reschedule(7, false, Records.of(soon.ledgerId(), soon.entryId(), own + 10_000));
+        world.toShim(Integer.MAX_VALUE);
+        world.clock.advance(OWN_MS - 1_000);
+        world.daemon.tick(world.now());
+        world.toShim(Integer.MAX_VALUE);
+        for (int i = 0; i < 4; i++) {
+            world.broker.runCursor();
+        }
+        world.core().handler().onHeld(new Frame.Held(false, positions(soon), positions()));
+        world.broker.failingOverrides = 0;
+        runFor(30_000);
+        assertEquals(List.of(own), times(1));
+        world.core().check();
+    }
+
     @Test
     void aFailedAppendLeavesItGatedUntilANewLedgerCounts() {
         start();
