@@ -81,6 +81,11 @@ final class ReadAheadGate {
         return ticket;
     }
 
+    /** The ticket of now, or {@link #NO_TICKET}. */
+    long ticket() {
+        return ticket;
+    }
+
     boolean isValid(long held) {
         return held != NO_TICKET && held == ticket;
     }
