@@ -103,8 +103,7 @@ def test_it_is_installed_used_and_removed(debian: Debian) -> None:
     unit = "/lib/systemd/system/tidegate.service"
     assert "ExecStart=/usr/bin/tidegate serve" in debian.run("cat", unit)
     assert debian.run("systemd-analyze", "verify", unit) == ""
-    folders = ("/run/tidegate", "/var/lib/tidegate")
-    assert debian.run("stat", "-c", "%U %a", *folders).split() == ["pulsar", "700"] * 2
+    assert debian.run("stat", "-c", "%U:%G %a", "/etc/tidegate").split() == ["root:pulsar", "750"]
     assert debian.run("man", "--where", "tidegate-serve").startswith("/usr/share/man/man1/tidegate-serve.1")
     for completion in ("bash-completion/completions/tidegate", "zsh/vendor-completions/_tidegate",
                        "fish/vendor_completions.d/tidegate.fish"):  # fmt: skip
@@ -126,17 +125,19 @@ def test_it_is_installed_used_and_removed(debian: Debian) -> None:
 def _a_daemon_serves(debian: Debian) -> None:
     """By the unit's own command, as its user; it compiles nothing, for it could not keep it."""
     unit = (debian.folder / "lib/systemd/system/tidegate.service").read_text(encoding="utf-8")
-    (command,) = (
-        line.removeprefix("ExecStart=") for line in unit.splitlines() if line.startswith("ExecStart=")
-    )
-    daemon = debian.start(*command.split(), user="pulsar")
+    settings = dict(line.split("=", 1) for line in unit.splitlines() if "=" in line)
+    user = settings["User"]
+    for kind, parent in (("Runtime", "/run"), ("State", "/var/lib")):
+        folder, mode = f"{parent}/{settings[f'{kind}Directory']}", settings[f"{kind}DirectoryMode"]
+        debian.run("install", "-d", "-o", user, "-g", user, "-m", mode, folder)
+    daemon = debian.start(*settings["ExecStart"].split(), user=user)
     try:
         deadline_s = time.monotonic() + 120
         while not (debian.folder / SOCKET.lstrip("/")).exists():
             assert daemon.poll() is None, daemon.communicate()[0]
             assert time.monotonic() < deadline_s
             time.sleep(0.2)
-        status = json.loads(debian.run("tidegate", "status", "--socket", SOCKET, "--json", user="pulsar"))
+        status = json.loads(debian.run("tidegate", "status", "--socket", SOCKET, "--json", user=user))
         assert status["daemon"]["ready"], status
     finally:
         daemon.terminate()
