@@ -165,7 +165,8 @@ class ClusterAdmin:
 class WayBack:
     """The way of all ``names``, in that order; None for all active brokers.
 
-    say: takes each step as a line; pause: waits, and may raise to end; wait_s: for a restarted broker.
+    say: takes each step as a line; pause: waits, and may raise to end; wait_s: for a restarted broker; count:
+    how many are restarted at most, None for all.
     """
 
     def __init__(
@@ -176,14 +177,17 @@ class WayBack:
         pause: Callable[[float], None],
         *,
         wait_s: float = WAIT_S,
+        count: int | None = None,
     ) -> None:
         self._admin = admin
         self._machines = machines
         self._say = say
         self._pause = pause
         self._wait_s = wait_s
+        self._count = count
         self.brokers: list[Broker] = []
-        """The latest look at each."""
+        """The latest look at each; the last ``later`` stay as they are."""
+        self.later = 0
         self.restarting: str | None = None
         """The broker that was restarted and not seen healthy since."""
 
@@ -191,22 +195,25 @@ class WayBack:
         """Look at the brokers and at their machines; changes nothing. Raises ``UserError``."""
         named = [check_name(one) for one in dict.fromkeys(names)]
         looked = [self._admin.look(name) for name in named or self._admin.brokers()]
-        # Those that are away first: no other may be restarted meanwhile.
-        self.brokers = sorted(looked, key=lambda one: one.state is not State.AWAY)
+        # Those that are away, or were restarted just now, come first: no other may be away meanwhile.
+        self.brokers = sorted(looked, key=lambda one: _TURNS[one.state])
+        restarts = sum(one.state is not State.OTHER for one in looked)
+        self.later = 0 if self._count is None else max(0, restarts - self._count)
         if not named and self.brokers[0].state is State.AWAY:
             raise AttachError(
                 f"{self.brokers[0].name} is one of the active brokers, and does not answer: wait until it "
                 "does, correct --admin-url, or name all brokers with --broker"
             )
-        for one in self.brokers:
+        turns = len(self.brokers) - self.later
+        for place, one in enumerate(self.brokers):
             self._pause(0)
             self._machines.check(one.name)
-            self._say(f"{one.name}: {_told(one)}; {self._to_do(one)}")
+            self._say(f"{one.name}: {_told(one)}; {_TO_DO[one.state] if place < turns else _STAYS}")
 
     def go(self) -> None:
         """Detach and restart one after the other. Raises ``UserError`` at the first that fails."""
-        many = len(self.brokers)
-        for place, one in enumerate(self.brokers):
+        many = len(self.brokers) - self.later
+        for place, one in enumerate(self.brokers[:many]):
             self._pause(0)
             turn = f"{place + 1}/{many} {one.name}"
             self._machines.detach(one.name)
@@ -248,13 +255,14 @@ class WayBack:
                 )
             self._pause(_POLL_S)
 
-    @staticmethod
-    def _to_do(one: Broker) -> str:
-        return {
-            State.TIDEGATE: "to be detached and restarted",
-            State.OTHER: "its conf files are to be looked at, no restart",
-            State.AWAY: "its conf files are to be detached, and it is to be started",
-        }[one.state]
+
+_TURNS = {State.AWAY: 0, State.OTHER: 1, State.TIDEGATE: 2}
+_TO_DO = {
+    State.TIDEGATE: "to be detached and restarted",
+    State.OTHER: "its conf files are to be looked at, no restart",
+    State.AWAY: "its conf files are to be detached, and it is to be started",
+}
+_STAYS = "stays as it is for now"
 
 
 def _told(one: Broker) -> str:

@@ -82,6 +82,14 @@ class Reached(ClusterOptions):
 def detach_all(
     *,
     reached: Reached,
+    count: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Restart N brokers and leave the rest; the same command again takes the next N.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Look at every broker and machine, and change nothing."),
@@ -93,12 +101,12 @@ def detach_all(
     Broker by broker: detaches its Pulsar home, restarts it, waits until it is healthy and runs another
     tracker. Looks at all of them first, and stops at the first that is not as it should be. It may be
     interrupted at any time; the same command again does the rest. No message is lost. Exit code 1: not all
-    are detached.
+    are detached, or fewer than --count.
     """
     admin, machines = reached.admin(), reached.machines()
     say = _sayer(sys.stderr if json_output else sys.stdout)
     stop = Stop("detach-all")
-    way = WayBack(admin, machines, say, stop.pause)
+    way = WayBack(admin, machines, say, stop.pause, count=count)
     failure: UserError | None = None
     done = False
     with signals_stop(stop):
@@ -136,10 +144,20 @@ def _sayer(stream: Any) -> Callable[[str], None]:
 
 
 def _after(way: WayBack, *, dry_run: bool) -> Sequence[str]:
-    if not dry_run:
+    left, many = _left(way), len(way.brokers)
+    if dry_run:
+        restarts = left - way.later
+        return (f"Nothing was changed: {restarts} of {many} brokers would be restarted, one at a time",)
+    if not left:
         return _AFTER
-    left = sum(one.state is not State.OTHER for one in way.brokers)
-    return (f"Nothing was changed: {left} of {len(way.brokers)} brokers would be restarted, one at a time",)
+    return (
+        f"Done: {many - left} of {many} brokers do not run Tidegate's tracker. The other {left} delay by it; "
+        "the same command again takes the next",
+    )
+
+
+def _left(way: WayBack) -> int:
+    return sum(one.state is not State.OTHER for one in way.brokers)
 
 
 def _interrupted(error: InterruptedRunError, restarting: str | None) -> UserError:
@@ -155,6 +173,7 @@ def _as_json(way: WayBack, *, dry_run: bool, done: bool, failure: UserError | No
         "dry_run": dry_run,
         "done": done,
         "failure": None if failure is None else one_line(str(failure)),
+        "left": _left(way),
         "brokers": [
             {"broker": one.name, "tracker": one.tracker, "state": one.state.value} for one in way.brokers
         ],

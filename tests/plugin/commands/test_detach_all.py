@@ -86,6 +86,39 @@ def test_a_dry_run_looks_at_all_and_changes_nothing(machines: Machines) -> None:
     assert_untouched(machines)
 
 
+def test_a_canary_takes_so_many_and_the_same_command_again_takes_the_next(machines: Machines) -> None:
+    canary = ("--count", "2")
+    dry = asked(machines, *canary, "--dry-run")
+    assert "2 of 3 brokers would be restarted" in dry.stdout, dry.stderr
+    assert_untouched(machines)
+    done = asked(machines, *canary)
+    assert done.returncode == 0, done.stderr
+    first, second, third = machines.all
+    assert [one.tracker for one in machines.all] == [PULSARS_OWN_TRACKER] * 2 + [TRACKER_FACTORY]
+    assert [one.restarts for one in (first, second, third)] == [1, 1, 0]
+    assert third.conf.read_bytes() != third.plain
+    assert f"{third.name}: runs {TRACKER_FACTORY}; stays as it is for now" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("Done: 2 of 3 brokers do not run Tidegate's tracker.")
+    told = json.loads(asked(machines, *canary, "--json").stdout)
+    assert (told["done"], told["left"], told["failure"]) == (True, 0, None)
+    assert_detached(machines)
+
+
+def test_a_canary_waits_for_one_that_an_earlier_run_restarted(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever its name: no other is away meanwhile."""
+    monkeypatch.setenv("PATH", machines.environment["PATH"])
+    first, _, third = machines.all
+    third.become("ill")
+    for names in ([third.name], []):
+        way = way_of(machines, wait_s=1, count=1)
+        way.check(names)
+        with pytest.raises(AttachError, match=f"{third.name} is not healthy"):
+            way.go()
+    assert (first.restarts, third.restarts) == (0, 1)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -133,11 +166,10 @@ def test_an_interrupt_names_the_broker_that_is_not_up_again() -> None:
     assert told.exit_code == 130
 
 
-def way_of(machines: Machines, wait_s: float) -> WayBack:
+def way_of(machines: Machines, wait_s: float, count: int | None = None) -> WayBack:
     over = OverSsh([str(machines.bin / "ssh")], "tidegate", "/opt/pulsar", "pulsar-broker", sudo=True)
-    return WayBack(
-        ClusterAdmin(machines.url, RestClient()), over, lambda _: None, lambda _: None, wait_s=wait_s
-    )
+    admin = ClusterAdmin(machines.url, RestClient())
+    return WayBack(admin, over, lambda _: None, lambda _: None, wait_s=wait_s, count=count)
 
 
 @pytest.mark.parametrize(
@@ -243,6 +275,7 @@ def test_a_token_that_may_not_look_is_said(machines: Machines) -> None:
         ("--hook", "'"),
         ("--ssh", " "),
         ("--admin-url", "ftp://x"),
+        ("--count", "0"),
     ],
 )
 def test_wrong_usage_is_one_line_and_2(arguments: tuple[str, ...]) -> None:
