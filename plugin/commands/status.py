@@ -18,13 +18,16 @@ import typer
 from tidegate.index import SubscriptionName
 from tidegate.plugin.api.known_form import known_form
 from tidegate.plugin.attach.attachment import inspect
-from tidegate.plugin.commands.options import Socket
+from tidegate.plugin.client.calls import base_of
+from tidegate.plugin.commands.options import JsonOutput, Socket, TlsCaFile, Token, TokenFile, rest_client
+from tidegate.plugin.commands.status_quotas import add_quotas
 from tidegate.plugin.commands.status_rows import Sort, bypassed_names, in_order
 from tidegate.plugin.commands.status_view import View, attachment_line, render, say
 from tidegate.plugin.daemon.glob import STAR
 from tidegate.plugin.daemon.report import SCHEMA
 from tidegate.plugin.daemon.selection import meaning
 from tidegate.plugin.daemon.settings import read_token
+from tidegate.plugin.doctor.broker import BrokerAdmin
 from tidegate.plugin.errors import ConfigError, DaemonAwayError, UserError
 from tidegate.plugin.shared.environment import own_default_socket
 from tidegate.plugin.shared.shown import console as make_console
@@ -54,6 +57,7 @@ def register(app: typer.Typer) -> None:
 
 
 def status(
+    context: typer.Context,
     topic: Annotated[
         str,
         typer.Argument(
@@ -87,11 +91,22 @@ def status(
             envvar="TIDEGATE_HTTP_TOKEN_FILE",
         ),
     ] = None,
+    admin_url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            envvar="TIDEGATE_ADMIN_URL",
+            help="A broker's web service: also show the quotas of tidegate policy.",
+        ),
+    ] = None,
+    token: Token = None,
+    token_file: TokenFile = None,
+    tls_ca_file: TlsCaFile = None,
     pulsar_home: Annotated[
         Path | None,
         typer.Option(readable=False, help="Also say whether this Pulsar installation is attached."),
     ] = None,
-    json_output: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    json_output: JsonOutput = False,
 ) -> None:
     """Show what the daemon holds, the worst first.
 
@@ -117,10 +132,18 @@ def status(
     def show(answer: dict[str, Any]) -> None:
         with known_form():
             answer["subscriptions"] = _chosen(answer, topic, order)
+            unknown = None
+            if admin_url is not None:
+                client = rest_client(context, token, token_file, tls_ca_file)
+                admin = BrokerAdmin(base_of(admin_url), client, _now_ms, time.monotonic)
+                unknown = add_quotas(answer["subscriptions"], admin)
+                answer["subscriptions"] = in_order(answer["subscriptions"], order, bypassed_names(answer))
             if json_output:
                 _print_json(answer)
             else:
                 render(answer, console, View(order, everything, slices))
+                if unknown is not None:
+                    say(console, unknown)
 
     if watch_seconds is not None:
         _watch(console, lambda: show(ask()), watch_seconds)
@@ -133,6 +156,10 @@ def status(
             say(console, attachment_line(files))
         raise
     show(answer)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _watch(console: Console, show: Callable[[], None], period_seconds: float) -> NoReturn:

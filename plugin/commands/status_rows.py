@@ -31,6 +31,7 @@ class State(StrEnum):
     DISCONNECTED = "no broker"
     BYPASSED = "bypassed"
     LOG_BEHIND = "log behind"
+    OVER_QUOTA = "over quota"
     PACED = "paced"
     OK = "ok"
     IDLE = "idle"
@@ -55,10 +56,17 @@ def _states(one: dict[str, Any], bypassed: set[tuple[str, str]]) -> set[State]:
         State.DISCONNECTED: one["broker"] is None and one["held"] > 0,
         State.OVERDUE: one["overdue_ms"] >= OVERDUE_MS,
         State.LOG_BEHIND: log_is_behind(one.get("index_log")),
+        State.OVER_QUOTA: is_over_quota(one),
         State.PACED: any(pace.values()),
         State.OK: one["held"] > 0,
     }
     return {state for state, holds in found.items() if holds} or {State.IDLE}
+
+
+def is_over_quota(one: dict[str, Any]) -> bool:
+    """True if more messages wait than a policy says; a quota is known only where a broker was asked."""
+    quota = one.get("quota")
+    return quota is not None and one["held"] - one["in_flight"] > quota
 
 
 def log_is_behind(log: dict[str, Any] | None) -> bool:

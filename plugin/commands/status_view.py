@@ -212,7 +212,7 @@ class _Row:
             str(state),
             _duration(one["overdue_ms"] / 1_000) if one["overdue_ms"] else "-",
             _next_due(one["next_due_ms"], answer["daemon"]["now_ms"]),
-            f"{one['held']:,}",
+            _held(one),
             f"{one['in_flight']:,}",
             _broker(shown(one["broker"] or "-"), answer),
             f"{shown(short_topic(one['topic']))}:{shown(one['subscription'])}",
@@ -224,6 +224,11 @@ class _Row:
         ]
         if view.slices:
             self.below += _slices(one)
+
+
+def _held(one: dict[str, Any]) -> str:
+    quota = one.get("quota")
+    return f"{one['held']:,}" if quota is None else f"{one['held']:,} of {quota:,}"
 
 
 def _slices(one: dict[str, Any]) -> list[str]:

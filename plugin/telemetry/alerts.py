@@ -130,6 +130,16 @@ def alerts(job: str = JOB) -> list[Alert]:
             "Consumers of {{ $value }} subscriptions at {{ $labels.instance }} do not keep up",
         ),
         Alert(
+            "TidegateQuota",
+            f'count {_WHERE} (pulsar_delayed_tidegate_tracked_entries{{subscription!=""}} '
+            "- pulsar_delayed_tidegate_handed_out_entries - pulsar_delayed_tidegate_settling_entries "
+            "> (pulsar_delayed_tidegate_quota_entries > 0)) > 0",
+            5 * _MINUTE_S,
+            "warning",
+            "{{ $value }} subscriptions of the broker {{ $labels.instance }} have more messages waiting than "
+            "their quota",
+        ),
+        Alert(
             "TidegateIndexLogFailing",
             "tidegate_index_logs_failing > 0 or tidegate_index_log_lag_seconds > 60",
             5 * _MINUTE_S,

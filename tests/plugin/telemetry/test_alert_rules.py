@@ -43,6 +43,18 @@ def late(name: str, where: str) -> dict[str, str]:
 
 
 TOPIC = ', topic="persistent://public/default/orders", subscription="billing"'
+
+
+def waiting(bad: str, good: str) -> dict[str, str]:
+    """A broker's tracked messages, of which three are handed out and two settle."""
+    prefix = "pulsar_delayed_tidegate_"
+    return (
+        at_broker(f"{prefix}tracked_entries", f"{bad}x60", f"{good}x60", TOPIC)
+        | at_broker(f"{prefix}handed_out_entries", "3x60", "3x60", TOPIC)
+        | at_broker(f"{prefix}settling_entries", "2x60", "2x60", TOPIC)
+    )
+
+
 # Series, one minute apart, with the fault and without; the summary once the rule fires.
 CASES: dict[str, tuple[dict[str, str], str]] = {
     "TidegateDown": (
@@ -104,6 +116,14 @@ CASES: dict[str, tuple[dict[str, str], str]] = {
         of("tidegate_streams_without_credit", "2x60", "2x60")
         | of("tidegate_subscriptions_paced", "0x60", "1x60"),
         "Consumers of 2 subscriptions at daemon do not keep up",
+    ),
+    "TidegateQuota": (
+        waiting("106", "105") | at_broker("pulsar_delayed_tidegate_quota_entries", "100x60", "100x60", TOPIC),
+        "1 subscriptions of the broker broker have more messages waiting than their quota",
+    ),
+    "TidegateQuota none": (
+        waiting("106", "106") | at_broker("pulsar_delayed_tidegate_quota_entries", "100x60", "0x60", TOPIC),
+        "1 subscriptions of the broker broker have more messages waiting than their quota",
     ),
     "TidegateIndexLogFailing": (
         of("tidegate_index_logs_failing", "1x60", "0x60"),
