@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -39,6 +40,8 @@ _EXTRAS = dict.fromkeys(("demo", "drill"), "demo") | dict.fromkeys(
 NOT_INSTALLED = 2
 _WITH_VERDICT = ("audit", "rebuild", "verify")
 _NO_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_READER_GONE = 128 + signal.SIGPIPE
+"""As shells have it for a program that the signal ends; 1 would be a verdict."""
 
 
 def serve_flags(arguments: list[str]) -> dict[str, Path | str] | None:
@@ -150,7 +153,7 @@ def main() -> None:
     except BrokenPipeError:
         # The reader has seen enough, as `head` has.
         _drop_output()
-        sys.exit(1)
+        sys.exit(_READER_GONE)
     except UnicodeEncodeError as error:
         # Bytes that are not UTF-8 arrive as lone surrogates, which neither frames nor terminals accept.
         print(f"tidegate: {one_line(error.object)} is not UTF-8: correct what was typed", file=sys.stderr)

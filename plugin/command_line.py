@@ -171,6 +171,11 @@ def run(arguments: list[str]) -> int:
         if sys.stdout is not None:  # the parent process may have closed it
             sys.stdout.flush()
         return int(code or 0)
+    except SystemExit as ended:
+        # Typer makes 1 of it, which reads as a verdict.
+        if isinstance(ended.__context__, BrokenPipeError):
+            raise ended.__context__ from None
+        raise
     except typer.Abort:
         return INTERRUPTED
     except _ClickError as error:

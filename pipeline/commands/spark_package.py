@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from tidegate.pipeline.commands import common
-from tidegate.pipeline.job.package import UNPACKED_AS, closure_versions, make_package, platform_words
 from tidegate.pipeline.job.parts import check_packages
 
 
@@ -31,6 +30,13 @@ def spark_package(
     Tidegate and what it needs, as installed here.
     """
     check_packages()
+    from tidegate.pipeline.job.package import (  # noqa: PLC0415 --help needs no extra
+        UNPACKED_AS,
+        closure_versions,
+        make_package,
+        platform_words,
+    )
+
     if dry_run:
         distributions = closure_versions()
         if json_output:

@@ -60,6 +60,11 @@ def test_the_list_of_commands_needs_no_extra() -> None:
         assert f"  {command} " in listed
 
 
+def test_the_help_of_a_command_needs_no_extra() -> None:
+    for command in ("audit", "demo", "drill", "rebuild", "spark-package", "tune", "verify"):
+        assert f"Usage: tidegate {command} " in tidegate(command, "--help")
+
+
 @pytest.mark.parametrize(
     ("extras", "module", "argument", "said"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -40,6 +41,20 @@ def test_a_full_output(tmp_path: Path, command: str) -> None:
 def test_a_closed_output(tmp_path: Path, command: str) -> None:
     done = end_of(["/bin/sh", "-c", f'exec "$0" "$@" {command} >&-', *COMMAND], tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("command", ["drill list", "--help"])
+def test_a_reader_that_has_seen_enough(tmp_path: Path, command: str) -> None:
+    """As of `head`: neither a verdict nor a fault."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [*COMMAND, *command.split()],
+        stdout=writer, stderr=subprocess.PIPE, timeout=START_SECONDS, check=False, cwd=tmp_path,
+        env=without_settings(os.environ),
+    )  # fmt: skip
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
 
 
 @pytest.mark.parametrize("command", ["attach pulsar --socket /tmp/none", "serve --data data --socket s.sock"])
