@@ -83,13 +83,6 @@ public final class Backlog {
         }
     }
 
-    /** The ticket that another subscription's pass may add under; the wish for one of its own stays. */
-    public long ticket() {
-        synchronized (lock) {
-            return readAhead.ticket();
-        }
-    }
-
     /** True if a pass with that ticket may continue. */
     public boolean mayAdd(long ticket) {
         synchronized (lock) {

@@ -81,11 +81,6 @@ final class ReadAheadGate {
         return ticket;
     }
 
-    /** The ticket of now, or {@link #NO_TICKET}. */
-    long ticket() {
-        return ticket;
-    }
-
     boolean isValid(long held) {
         return held != NO_TICKET && held == ticket;
     }

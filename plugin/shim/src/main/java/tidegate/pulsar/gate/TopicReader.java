@@ -24,9 +24,6 @@ public interface TopicReader {
         void close();
     }
 
-    /** The same object for every subscription of a topic that a broker has loaded. */
-    Object topic();
-
     /** True if there are consumers, and others than the dispatcher may now decide about entries of this topic. */
     boolean isAllowed();
 

@@ -56,11 +56,6 @@ public final class LedgerReader implements TopicReader {
         this.bookKeeper = bookKeeper;
     }
 
-    @Override
-    public Object topic() {
-        return topic;
-    }
-
     /** An entry filter must see each entry when it is read, and may reject it at once. */
     @Override
     public boolean isAllowed() {

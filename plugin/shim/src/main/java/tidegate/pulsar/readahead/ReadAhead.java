@@ -23,8 +23,8 @@ import tidegate.pulsar.timing.Worker;
  * batches, straight from BookKeeper, and tells them to the daemon before the dispatcher gets there.
  *
  * <p>Nothing depends on it: the dispatcher reads whatever it leaves. A few subscriptions have their turns, a batch each; the
- * others wait for theirs. A pass reads for all subscriptions of its topic that have not read so far. A
- * {@link ReadAheadLimiter} sets the speed by the latency of live traffic; reading stops while too much waits for the daemon.
+ * others wait for theirs. A {@link ReadAheadLimiter} sets the speed by the latency of live traffic; reading stops while too
+ * much waits for the daemon.
  */
 public final class ReadAhead implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(ReadAhead.class);
@@ -45,9 +45,7 @@ public final class ReadAhead implements AutoCloseable {
 
     private static final class Turn {
         final TrackerCore core;
-        final Object topic;
         final ScanPass pass;
-        final Followers followers;
         final Wait sinceBegun = new Wait();
         /** The time since it last got on, or began to read. */
         private final Wait sinceAdvance = new Wait();
@@ -56,18 +54,11 @@ public final class ReadAhead implements AutoCloseable {
         private long read;
         private long counted;
 
-        Turn(TrackerCore core, Object topic, ScanPass pass, Followers followers, long entries, long nowMs) {
+        Turn(TrackerCore core, ScanPass pass, long entries, long nowMs) {
             this.core = core;
-            this.topic = topic;
             this.pass = pass;
-            this.followers = followers;
             this.entries = entries;
             sinceBegun.begin(nowMs);
-        }
-
-        /** True if its pass reads for that subscription, or may soon. */
-        boolean serves(TrackerCore other, Object itsTopic, long nowMs) {
-            return other == core || itsTopic == topic && (followers.follows(other) || !sinceBegun.isOver(nowMs, TURN_MS));
         }
 
         /** A step of the pass. */
@@ -199,9 +190,6 @@ public final class ReadAhead implements AutoCloseable {
             return;
         }
         for (Map.Entry<TrackerCore, TopicReader> entry : wanting()) {
-            if (isServed(entry.getKey(), entry.getValue())) {
-                continue;
-            }
             if (active.size() >= MAX_PASSES) {
                 if (!isLongestOver()) {
                     return;
@@ -217,27 +205,12 @@ public final class ReadAhead implements AutoCloseable {
         synchronized (this) {
             readers.keySet().removeIf(TrackerCore::isFinished);
             for (Map.Entry<TrackerCore, TopicReader> entry : readers.entrySet()) {
-                if (entry.getKey().backlog().isWanted()) {
+                if (entry.getKey().backlog().isWanted() && active.stream().noneMatch(turn -> turn.core == entry.getKey())) {
                     wanting.add(Map.entry(entry.getKey(), entry.getValue()));
                 }
             }
         }
         return wanting;
-    }
-
-    private boolean isServed(TrackerCore core, TopicReader reader) {
-        long nowMs = clock.millis();
-        return active.stream().anyMatch(turn -> turn.serves(core, reader.topic(), nowMs));
-    }
-
-    /** The other subscriptions of its topic that no pass reads for. */
-    private synchronized List<Map.Entry<TrackerCore, TopicReader>> others(TrackerCore core, Object topic) {
-        return readers.entrySet().stream()
-                .filter(entry -> entry.getKey() != core && entry.getValue().topic() == topic)
-                .filter(entry -> active.stream().noneMatch(turn -> turn.core == entry.getKey()
-                        || turn.core != core && turn.followers.follows(entry.getKey())))
-                .map(entry -> Map.entry(entry.getKey(), entry.getValue()))
-                .toList();
     }
 
     /** True if the longest-running pass, the first, has had its turn. */
@@ -269,10 +242,8 @@ public final class ReadAhead implements AutoCloseable {
         long entries = worthwhile(core, reader);
         if (entries >= stride.worthwhile()) {
             long nowMs = clock.millis();
-            Object topic = reader.topic();
-            Followers followers = new Followers(() -> others(core, topic), maxWaiting, ScanPass.CHUNK);
-            ScanPass pass = new ScanPass(core, reader, followers, stride, ticket, nowMs, nanoTime, this::wake);
-            active.add(new Turn(core, topic, pass, followers, entries, nowMs));
+            ScanPass pass = new ScanPass(core, reader, stride, ticket, nowMs, nanoTime, this::wake);
+            active.add(new Turn(core, pass, entries, nowMs));
         }
     }
 

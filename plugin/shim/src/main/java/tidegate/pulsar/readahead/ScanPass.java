@@ -16,13 +16,12 @@ import tidegate.pulsar.wire.Records;
  * holder, has them read, and gives the delayed entries to the tracker, in order.
  *
  * <p>It decides and does not wait: {@link #step} is called again when a read has come. Reads run a few ranges ahead of the
- * handled entries. The pass leaves unreadable entries to the dispatcher, and everything after its end. Other subscriptions of
- * the topic get the entries, too ({@link Followers}). Not thread-safe.
+ * handled entries. The pass leaves unreadable entries to the dispatcher, and everything after its end. Not thread-safe.
  */
 public final class ScanPass {
     private static final Logger LOG = LoggerFactory.getLogger(ScanPass.class);
     /** The pass gives the tracker this many entries under one hold of its lock. */
-    static final int CHUNK = 256;
+    private static final int CHUNK = 256;
     /** At least one in this many entries of a sample must have been worth telling. */
     private static final int USEFUL_PART = 20;
     private static final int MAX_FAILURES = 3;
@@ -42,12 +41,10 @@ public final class ScanPass {
     /** The outcome of a step. */
     enum Progress { WAITS, ADVANCED, ENDED }
 
-    private record Range(long number, long ledgerId, long first, long last, long askedNs,
-            CompletableFuture<TopicReader.Batch> read) {}
+    private record Range(long ledgerId, long first, long last, long askedNs, CompletableFuture<TopicReader.Batch> read) {}
 
     private final TrackerCore core;
     private final TopicReader reader;
-    private final Followers followers;
     private final Stride stride;
     private final long ticket;
     private final long beganMs;
@@ -78,11 +75,9 @@ public final class ScanPass {
      * {@code nanoTime}: a time that no clock's step moves, in nanoseconds; {@code wake} is called, on any thread, when a step
      * may have something to do.
      */
-    ScanPass(TrackerCore core, TopicReader reader, Followers followers, Stride stride, long ticket, long nowMs,
-            LongSupplier nanoTime, Runnable wake) {
+    ScanPass(TrackerCore core, TopicReader reader, Stride stride, long ticket, long nowMs, LongSupplier nanoTime, Runnable wake) {
         this.core = core;
         this.reader = reader;
-        this.followers = followers;
         this.stride = stride;
         this.ticket = ticket;
         this.nanoTime = nanoTime;
@@ -224,10 +219,9 @@ public final class ScanPass {
 
     private Range read(long ledgerId, long first, long last) {
         long askedNs = nanoTime.getAsLong();
-        long number = followers.admit(new Position(ledgerId, last));
         CompletableFuture<TopicReader.Batch> batch = reader.read(ledgerId, first, (int) (last - first + 1));
         batch.whenComplete((entries, error) -> wake.run());
-        return new Range(number, ledgerId, first, last, askedNs, batch);
+        return new Range(ledgerId, first, last, askedNs, batch);
     }
 
     private void look(boolean fresh) {
@@ -291,7 +285,6 @@ public final class ScanPass {
                 leaveUpTo(new Position(range.ledgerId(), done));
             }
             core.backlog().advance(new Position(range.ledgerId(), done + 1), lastLeft);
-            followers.tell(range.number(), range.ledgerId(), range.first(), done, found, found.size() == stepRead);
         }
         return isUseful();
     }
@@ -328,7 +321,6 @@ public final class ScanPass {
         ranges.clear();
         reader.close();
         core.backlog().end();
-        followers.end();
         if (entriesRead > 0) {
             LOG.info("[{}] Read ahead of the dispatcher: {} entries in {} ms, {} of them delayed and not held yet", core.name(),
                     entriesRead, nowMs - beganMs, entriesTold);

@@ -12,8 +12,6 @@ public final class ToyReader implements TopicReader {
     private final RandomGenerator random;
     private final Queue<Runnable> asked = new ArrayDeque<>();
     public boolean allowed = true;
-    /** Readers of other toy brokers with the same entries may have the same one. */
-    public Object topic = this;
     /** Of 100 answers this many are failures. */
     public int failures;
     boolean hangs;
@@ -36,11 +34,6 @@ public final class ToyReader implements TopicReader {
         for (int i = random.nextInt(4); i >= 0 && !asked.isEmpty() && !hangs; i--) {
             asked.poll().run();
         }
-    }
-
-    @Override
-    public Object topic() {
-        return topic;
     }
 
     @Override

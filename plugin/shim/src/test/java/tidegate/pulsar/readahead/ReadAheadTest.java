@@ -121,51 +121,6 @@ class ReadAheadTest {
         assertTrue(isRead(other, SMALL), other.core().queue().delayedMessages() + " known");
     }
 
-    /** Subscriptions of one topic: worlds with the same entries. */
-    private List<ToyWorld> subscriptions(int count, int backlog) {
-        List<ToyWorld> those = new ArrayList<>();
-        for (int i = 0; i < count; i++) {
-            those.add(world(backlog));
-            those.get(i).reader.topic = this;
-        }
-        return those;
-    }
-
-    private int entriesRead() {
-        return worlds.stream().mapToInt(world -> world.reader.read).sum();
-    }
-
-    @Test
-    void onePassReadsForAllSubscriptionsOfATopic() {
-        List<ToyWorld> those = subscriptions(5, LARGE);
-        for (int i = 0; i < 1_000 && !those.stream().allMatch(world -> isRead(world, LARGE)); i++) {
-            runFor(STEP_MS);
-        }
-        assertTrue(those.stream().allMatch(world -> isRead(world, LARGE)), "one was not read");
-        assertTrue(those.stream().allMatch(world -> world.takenAhead() > LARGE / 2), "one was told nothing");
-        assertTrue(entriesRead() < LARGE * 3 / 2, entriesRead() + " entries read");
-    }
-
-    @Test
-    void oneFarAheadIsToldOnlyWhatItHasNotRead() {
-        ToyWorld behind = subscriptions(1, LARGE).get(0);
-        ToyWorld ahead = world(LARGE);
-        ahead.reader.topic = this;
-        // Its dispatcher reads nearly all, before anything is read ahead for it.
-        ahead.reader.allowed = false;
-        ahead.broker.permits = LARGE - SMALL;
-        ahead.broker.readMore();
-        ahead.runUntil(() -> ahead.reader.readPosition().entryId() >= LARGE - SMALL, 60_000);
-        ahead.broker.permits = 0;
-        ahead.reader.allowed = true;
-        long taken = ahead.takenAhead();
-        for (int i = 0; i < 1_000 && !(isRead(behind, LARGE) && isRead(ahead, LARGE)); i++) {
-            runFor(STEP_MS);
-        }
-        assertTrue(isRead(behind, LARGE) && isRead(ahead, LARGE), "one was not read");
-        assertTrue(ahead.takenAhead() - taken <= SMALL, (ahead.takenAhead() - taken) + " taken");
-    }
-
     /** Runs until the backlog is read; returns the most reads that were under way. */
     private int mostUnderWay(ToyWorld world, int backlog) {
         int most = 0;
