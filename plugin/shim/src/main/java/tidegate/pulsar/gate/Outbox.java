@@ -99,17 +99,17 @@ public final class Outbox {
 
     /**
      * A message is due at another time; {@code here}: this broker hands it out. The last word about a position counts, so it must
-     * not leave before the word before it in the other batch: nobody would hand the message out.
+     * not leave before the word before it in another batch, of moves or of adds: nobody would hand the message out.
      */
     void move(boolean here, long ledgerId, long entryId, long deliverAtMs) {
         if (inMoves.contains(ledgerId, entryId)) {
-            closeMoves();
+            closeAdds();
         }
         inMoves.add(ledgerId, entryId);
         Records batch = here ? movedNear : moved;
         batch.add(ledgerId, entryId, deliverAtMs);
         if (batch.size() == FrameCodec.MAX_RECORDS) {
-            closeMoves();
+            closeAdds();
         }
     }
 

@@ -57,6 +57,16 @@ class OutboxTest {
     }
 
     @Test
+    void aMoveIsToldBehindTheAddsBeforeIt() {
+        outbox.addNear(1, 1, 50);
+        outbox.move(false, 1, 1, 900);
+        outbox.move(true, 1, 2, 60);
+        outbox.move(false, 1, 2, 900);
+        assertEquals(List.of(new Frame.Add(true, Records.of(1, 1, 50)), new Frame.Move(false, Records.of(1, 1, 900)),
+                new Frame.Move(true, Records.of(1, 2, 60)), new Frame.Move(false, Records.of(1, 2, 900))), take());
+    }
+
+    @Test
     void whatIsNotDurableIsSentAgainFromOne() {
         outbox.addFar(1, 1, 100);
         take();
