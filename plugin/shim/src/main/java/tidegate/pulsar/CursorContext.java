@@ -58,7 +58,11 @@ class CursorContext implements TrackerContext {
     private final OverrideLedgers overrides;
     private final UndoneResets undone;
     private volatile String unreadablePace;
+    private volatile LoneChunk lastLone;
     private TrackerCore core;
+
+    /** A chunk whose message's first one was acknowledged under that seal. */
+    private record LoneChunk(long seal, String uuid, org.apache.bookkeeper.mledger.Position at) {}
 
     /** {@code background} runs work that may take a while. */
     CursorContext(String name, CursorProperties properties, DaemonLink link, Executor background, LogLedgers.Shared logs,
@@ -319,6 +323,19 @@ class CursorContext implements TrackerContext {
         properties.storedDeletions().store(positions, seal, done);
     }
 
+    private void lookBefore(org.apache.bookkeeper.mledger.Position chunk, String uuid, Consumer<Readable> done) {
+        LoneChunk former = lastLone;
+        long seal = seal();
+        boolean isSame = former != null && former.seal == seal && former.uuid.equals(uuid);
+        new LaterChunk(cursor.getManagedLedger(), one -> isDeleted(one.getLedgerId(), one.getEntryId()),
+                cursor.getMarkDeletedPosition(), background, isSame ? former.at : null, uuid, found -> {
+                    if (found == Readable.LONE_CHUNK) {
+                        lastLone = new LoneChunk(seal, uuid, chunk);
+                    }
+                    done.accept(found);
+                }).lookBefore(chunk);
+    }
+
     @Override
     public void read(Position position, Consumer<Readable> done) {
         ManagedLedger ledger = cursor.getManagedLedger();
@@ -330,9 +347,7 @@ class CursorContext implements TrackerContext {
                 if (uuid == null) {
                     done.accept(Readable.YES);
                 } else {
-                    new LaterChunk(ledger, one -> isDeleted(one.getLedgerId(), one.getEntryId()),
-                            cursor.getMarkDeletedPosition(), background, uuid, done)
-                            .lookBefore(PositionFactory.create(position.ledgerId(), position.entryId()));
+                    lookBefore(PositionFactory.create(position.ledgerId(), position.entryId()), uuid, done);
                 }
             }
 

@@ -7,6 +7,8 @@ import org.apache.bookkeeper.mledger.AsyncCallbacks.ReadEntryCallback;
 import org.apache.bookkeeper.mledger.Entry;
 import org.apache.bookkeeper.mledger.ManagedLedger;
 import org.apache.bookkeeper.mledger.ManagedLedgerException;
+import org.apache.bookkeeper.mledger.ManagedLedgerException.LedgerNotExistException;
+import org.apache.bookkeeper.mledger.ManagedLedgerException.NonRecoverableLedgerException;
 import org.apache.bookkeeper.mledger.Position;
 import org.apache.pulsar.common.api.proto.MessageMetadata;
 import org.apache.pulsar.common.protocol.Commands;
@@ -20,25 +22,30 @@ import tidegate.pulsar.gate.TrackerContext.Readable;
  * acknowledged.
  */
 final class LaterChunk {
-    static final int MAX_ENTRIES = 256;
-    private static final long MAX_BYTES = 32L * 1024 * 1024;
+    static final int MAX_ENTRIES = 1024;
+    private static final long MAX_BYTES = 64L * 1024 * 1024;
 
     private final ManagedLedger ledger;
     private final Predicate<Position> isDeleted;
     private final Position markDelete;
     private final Executor executor;
+    private final Position lone;
     private final String uuid;
     private final Consumer<Readable> done;
     private int readEntries;
     private long readBytes;
 
-    /** {@code markDelete}: acknowledged, with everything before. {@code executor} begins each read. */
-    LaterChunk(ManagedLedger ledger, Predicate<Position> isDeleted, Position markDelete, Executor executor, String uuid,
-            Consumer<Readable> done) {
+    /**
+     * {@code markDelete}: it and all before it are acknowledged. {@code executor} begins each read. {@code lone}: an earlier chunk
+     * of this message, or null; its first one was acknowledged, so this one's is.
+     */
+    LaterChunk(ManagedLedger ledger, Predicate<Position> isDeleted, Position markDelete, Executor executor, Position lone,
+            String uuid, Consumer<Readable> done) {
         this.ledger = ledger;
         this.isDeleted = isDeleted;
         this.markDelete = markDelete;
         this.executor = executor;
+        this.lone = lone;
         this.uuid = uuid;
         this.done = done;
     }
@@ -52,7 +59,7 @@ final class LaterChunk {
     /** Calls {@code done} with LONE_CHUNK if the first one is acknowledged, with LATER_CHUNK if it is not, or is not found. */
     void lookBefore(Position later) {
         Position previous = ledger.getPreviousPosition(later);
-        if (previous.getEntryId() < 0 || previous.compareTo(markDelete) <= 0) {
+        if (previous.getEntryId() < 0 || previous.compareTo(markDelete) <= 0 || previous.equals(lone) && isDeleted.test(lone)) {
             done.accept(Readable.LONE_CHUNK);
         } else if (readEntries == MAX_ENTRIES || readBytes > MAX_BYTES) {
             done.accept(Readable.LATER_CHUNK);
@@ -83,7 +90,14 @@ final class LaterChunk {
 
             @Override
             public void readEntryFailed(ManagedLedgerException e, Object ctx) {
-                done.accept(Readable.LATER_CHUNK);
+                boolean isLost = e instanceof NonRecoverableLedgerException || e instanceof LedgerNotExistException;
+                if (isLost && isDeleted.test(position)) {
+                    // Skipped as lost: if it was the first one, it is acknowledged.
+                    readEntries++;
+                    lookBefore(position);
+                } else {
+                    done.accept(Readable.LATER_CHUNK);
+                }
             }
         }, null);
     }

@@ -6,7 +6,10 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.Unpooled;
 import java.lang.reflect.Proxy;
+import java.util.ArrayDeque;
+import java.util.HashSet;
 import java.util.Map;
+import java.util.Queue;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.atomic.AtomicReference;
@@ -14,6 +17,7 @@ import org.apache.bookkeeper.mledger.AsyncCallbacks.ReadEntryCallback;
 import org.apache.bookkeeper.mledger.Entry;
 import org.apache.bookkeeper.mledger.ManagedLedger;
 import org.apache.bookkeeper.mledger.ManagedLedgerException;
+import org.apache.bookkeeper.mledger.ManagedLedgerException.NonRecoverableLedgerException;
 import org.apache.bookkeeper.mledger.Position;
 import org.apache.bookkeeper.mledger.PositionFactory;
 import org.apache.pulsar.common.api.proto.MessageMetadata;
@@ -27,6 +31,8 @@ class LaterChunkTest {
     private static final Position NONE = at(-1);
 
     private final Map<Long, byte[]> stored = new TreeMap<>();
+    private final Set<Long> lost = new HashSet<>();
+    private Position lone;
     private int reads;
     private int released;
 
@@ -70,7 +76,9 @@ class LaterChunkTest {
                     reads++;
                     ReadEntryCallback answer = (ReadEntryCallback) arguments[1];
                     byte[] bytes = stored.get(position.getEntryId());
-                    if (bytes == null) {
+                    if (lost.contains(position.getEntryId())) {
+                        answer.readEntryFailed(new NonRecoverableLedgerException("no bookie has it"), null);
+                    } else if (bytes == null) {
                         answer.readEntryFailed(new ManagedLedgerException("not now"), null);
                     } else {
                         answer.readEntryComplete(entry(bytes), null);
@@ -81,9 +89,14 @@ class LaterChunkTest {
 
     private Readable state(long later, Position markDelete, Long... deleted) {
         AtomicReference<Readable> answer = new AtomicReference<>();
+        Queue<Runnable> tasks = new ArrayDeque<>();
         String uuid = LaterChunk.uuidOf(entry(stored.get(later)));
-        new LaterChunk(ledger(), one -> Set.of(deleted).contains(one.getEntryId()), markDelete, Runnable::run, uuid, answer::set)
+        new LaterChunk(ledger(), one -> Set.of(deleted).contains(one.getEntryId()), markDelete, tasks::add, lone, uuid,
+                answer::set)
                 .lookBefore(at(later));
+        for (Runnable task; (task = tasks.poll()) != null; ) {
+            task.run();
+        }
         return answer.get();
     }
 
@@ -123,6 +136,28 @@ class LaterChunkTest {
         reads = 0;
         assertEquals(Readable.LATER_CHUNK, state(far, NONE, 0L));
         assertEquals(LaterChunk.MAX_ENTRIES, reads);
+    }
+
+    /** Each chunk of a long message is found by the one before it, however far back the first one is. */
+    @Test
+    void theOneBehindALoneChunkIsLone() {
+        store(0, "p-1", 0);
+        for (long entryId = 1; entryId < 9; entryId++) {
+            store(entryId, "p-1", (int) entryId);
+        }
+        lone = at(7);
+        assertEquals(Readable.LONE_CHUNK, state(8, NONE, 0L, 7L));
+        assertEquals(0, reads);
+        assertEquals(Readable.LATER_CHUNK, state(8, NONE, 6L), "a reset has taken its acknowledgement back");
+    }
+
+    @Test
+    void aLostAndSkippedEntryMayHaveBeenTheFirstOne() {
+        store(0, "p-2", 0);
+        lost.add(1L);
+        store(2, "p-1", 1);
+        assertEquals(Readable.LATER_CHUNK, state(2, NONE), "it is not skipped yet");
+        assertEquals(Readable.LONE_CHUNK, state(2, at(0), 1L));
     }
 
     @Test
