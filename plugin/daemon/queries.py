@@ -110,6 +110,7 @@ class Queries:
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         self._asked = asked
+        self._searching = asyncio.Lock()
         self._ingestion = ingestion
         self._looking = looking
         self._cancelling = cancelling
@@ -426,11 +427,16 @@ class Queries:
         )
 
     async def _status_among(self, sort: str, text: str) -> bytes:
-        """The status of the subscriptions that contain a text, as the page writes them."""
+        """The status of the subscriptions that contain a text, as the page writes them. One at a time: each
+        costs a look at all names.
+        """
         wanted = text.casefold()
-        indexes = self._asked.catalog
-        among = [one async for one in in_turns(indexes) if wanted in _told(one.name).casefold()]
-        return await report.status(self._asked, report.PAGE_SUBSCRIPTIONS, by_due=sort == "due", among=among)
+        async with self._searching:
+            indexes = self._asked.catalog
+            among = [one async for one in in_turns(indexes) if wanted in _told(one.name).casefold()]
+            return await report.status(
+                self._asked, report.PAGE_SUBSCRIPTIONS, by_due=sort == "due", among=among
+            )
 
     def _width(self, connection: Link, query: dict[str, object], reply: Tell) -> None:
         request = width.WidthRequest.of(query)

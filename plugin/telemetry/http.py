@@ -158,14 +158,18 @@ class HttpSide:
     @web.middleware
     async def _guard(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
         with self._connections.answering(request.transport):
-            refusal = self._refusal(request)
-            if refusal is None:
-                return await handler(request)
-            if request.rel_url.raw_path.startswith(_API):
-                return problem_response(refusal)
-            return web.Response(
-                status=int(refusal.status), headers=refusal.headers, text=f"{refusal.detail}\n"
-            )
+            response = await self._answer(request, handler)
+            if self._connections.has_ended(request.transport):
+                response.force_close()
+            return response
+
+    async def _answer(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+        refusal = self._refusal(request)
+        if refusal is None:
+            return await handler(request)
+        if request.rel_url.raw_path.startswith(_API):
+            return problem_response(refusal)
+        return web.Response(status=int(refusal.status), headers=refusal.headers, text=f"{refusal.detail}\n")
 
     def _refusal(self, request: web.Request) -> ProblemError | None:
         """The reason to refuse a request unread, if there is one."""

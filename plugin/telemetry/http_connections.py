@@ -91,13 +91,17 @@ class HttpConnections:
         if transport is None:
             return False
         body = self._bodies.get(transport)
-        if body is not None:
-            return self._tell_end(body)
+        if body is not None and self._tell_end(body):
+            return True
         if transport not in self._heard:
             return False
-        # Its request has come in the same moment and begins in the next turns of the loop.
+        # Its request is whole and has no answer yet, or has just come and begins soon.
         self._ended.add(transport)
         return True
+
+    def has_ended(self, transport: asyncio.BaseTransport | None) -> bool:
+        """True if the peer sends no more."""
+        return transport in self._ended
 
     @staticmethod
     def _tell_end(body: StreamReader) -> bool:

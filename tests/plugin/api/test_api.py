@@ -376,6 +376,30 @@ async def test_a_body_that_ends_early_changes_nothing(served: Served, chunked: b
     assert len(held(served)) == 100
 
 
+async def test_a_whole_request_is_answered_though_its_sender_has_ended(served: Served) -> None:
+    """As by ``nc -N``: the end comes while the broker decides. The connection ends with the answer."""
+    stream = await waiting(served.broker)
+    broker, stream.on_cancel = stream.on_cancel, None
+    assert broker is not None
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.daemon.http_port)
+    body = b'{"ids": ["5:1"]}'
+    writer.write(
+        b"POST /tidegate/v1/" + ORDERS.encode() + b"/cancel HTTP/1.1\r\nHost: localhost\r\n"
+        b"Authorization: Bearer a long random word\r\nContent-Type: application/json\r\n"
+        b"Content-Length: %d\r\n\r\n" % len(body) + body
+    )
+    while not stream.cancels:
+        await asyncio.sleep(0.01)
+    writer.write_eof()
+    await asyncio.sleep(0.05)
+    [(seq, asked)] = stream.cancels
+    stream.client.send(broker(asked), stream.stream_id, seq)
+    head, _, said = (await asyncio.wait_for(reader.read(), 5)).partition(b"\r\n\r\n")
+    writer.close()
+    assert head.startswith(b"HTTP/1.1 200")
+    assert json.loads(said)["done"] == 1
+
+
 @pytest.mark.parametrize("text", ['{"all": true', "[" * 100_000, '{"all": true, "all": true}', "\xff", ""])
 async def test_what_is_no_json_changes_nothing(served: Served, text: str) -> None:
     await waiting(served.broker)
