@@ -173,7 +173,7 @@ def _as_json(way: WayBack, *, dry_run: bool, done: bool, failure: UserError | No
         "dry_run": dry_run,
         "done": done,
         "failure": None if failure is None else one_line(str(failure)),
-        "left": _left(way),
+        "left": _left(way) if way.brokers else None,
         "brokers": [
             {"broker": one.name, "tracker": one.tracker, "state": one.state.value} for one in way.brokers
         ],

@@ -68,8 +68,10 @@ def doctor(  # noqa: PLR0917 the flags
 
     Changes nothing. Exit code 0: no fault; 1: a fault; 2: wrong usage.
     """
-    client = rest_client(context, token, token_file, tls_ca_file)
-    admin = None if admin_url is None else BrokerAdmin(base_of(admin_url), client, _now_ms, time.monotonic)
+    admin = None
+    if admin_url is not None:
+        client = rest_client(context, token, token_file, tls_ca_file)
+        admin = BrokerAdmin(base_of(admin_url), client, _now_ms, time.monotonic)
     places = Places(
         home=None if pulsar_home is None else pulsar_home.absolute(),
         socket=socket,

@@ -37,6 +37,9 @@ from tidegate.plugin.wire.client import ask_socket
 if TYPE_CHECKING:
     from rich.console import Console
 
+_QUOTAS_SPAN_S = 5.0
+"""Longer no look at the daemon waits for a broker."""
+
 
 def attachment(pulsar_home: Path) -> dict[str, Any]:
     """The attachment of a Pulsar installation, from its files. Raises ``UserError`` for any other folder."""
@@ -135,7 +138,9 @@ def status(
             unknown = None
             if admin_url is not None:
                 client = rest_client(context, token, token_file, tls_ca_file)
-                admin = BrokerAdmin(base_of(admin_url), client, _now_ms, time.monotonic)
+                admin = BrokerAdmin(
+                    base_of(admin_url), client, _now_ms, time.monotonic, span_s=_QUOTAS_SPAN_S
+                )
                 unknown = add_quotas(answer["subscriptions"], admin)
                 answer["subscriptions"] = in_order(answer["subscriptions"], order, bypassed_names(answer))
             if json_output:

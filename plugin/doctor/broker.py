@@ -28,10 +28,19 @@ _MINUTE_MS, _SECOND_MS = 60_000, 1_000
 
 
 class BrokerAdmin:
-    """Asks the broker at ``base``. clock_ms: since the epoch; monotonic_s: any origin."""
+    """Asks the broker at ``base``, for ``span_s`` at most.
+
+    clock_ms: since the epoch. monotonic_s: any origin.
+    """
 
     def __init__(
-        self, base: str, client: RestClient, clock_ms: Callable[[], int], monotonic_s: Callable[[], float]
+        self,
+        base: str,
+        client: RestClient,
+        clock_ms: Callable[[], int],
+        monotonic_s: Callable[[], float],
+        *,
+        span_s: float = _SPAN_S,
     ) -> None:
         self.base = base
         self.failure = ""
@@ -39,7 +48,8 @@ class BrokerAdmin:
         self._client = client
         self._clock_ms = clock_ms
         self._monotonic_s = monotonic_s
-        self._until_s = monotonic_s() + _SPAN_S
+        self._until_s = monotonic_s() + span_s
+        self._timeout_s = min(_TIMEOUT_S, span_s)
         self._left = REQUESTS_MAX
         self._known: dict[str, Any] = {}
 
@@ -161,7 +171,7 @@ class BrokerAdmin:
             return None
         self._left -= 1
         try:
-            answer = self._client.request("GET", f"{self.base}/admin/v2{path}", timeout_s=_TIMEOUT_S)
+            answer = self._client.request("GET", f"{self.base}/admin/v2{path}", timeout_s=self._timeout_s)
         except RestError as error:
             self.failure = str(error)
             return None
