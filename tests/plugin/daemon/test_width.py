@@ -143,7 +143,7 @@ async def test_how_subscriptions_are_named(
         ("orders:late", {"width_ms": True}, "width_ms must be a number"),
         ("orders:late", {"auto": "yes"}, "auto must be true or false"),
         ("orders:late", {"auto": True, "width_ms": 5_000}, "goes without width_ms"),
-        ("*" * 33, {"auto": True}, "has 33 . and at most 32 can be"),
+        ("*" * 33, {"auto": True}, "has 33 ., at most 32 are possible"),
         ("x" * 20_000, {"auto": True}, "is longer than any: at most 16385 characters"),
     ],
 )
