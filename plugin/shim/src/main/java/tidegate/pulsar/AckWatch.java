@@ -10,11 +10,11 @@ import tidegate.pulsar.gate.TrackerCore;
 import tidegate.pulsar.timing.Worker;
 
 /**
- * One thread that makes every tracker look at its cursor: busy trackers at each poll, the others once a second. It also looks
- * at the seals at each poll, or up to once a second where that would take more than a tenth of its time.
+ * One thread looks at every tracker's cursor: at busy trackers' in each poll, at the others' once a second. It also looks at
+ * the seals in each poll, or once a second where that would take more than a tenth of its time.
  *
- * <p>It polls because Pulsar does not tell a tracker of acknowledgements. A look-up costs tens of ns; a crash of the broker
- * forgets at most the acknowledgements of one poll interval.
+ * <p>It polls because Pulsar announces no acknowledgements to a tracker. A look-up costs tens of ns; a crash of the broker
+ * loses at most the acknowledgements of one poll interval.
  */
 final class AckWatch implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(AckWatch.class);
@@ -27,7 +27,7 @@ final class AckWatch implements AutoCloseable {
     private final Runnable eachSecond;
     private final Worker worker;
 
-    /** {@code eachSecond} runs once a second, for everything else that needs a look. */
+    /** {@code eachSecond} runs once a second, for all other checks. */
     AckWatch(int pollMs, StoredSeals seals, Runnable eachSecond) {
         this.seals = seals;
         this.eachSecond = eachSecond;
@@ -62,7 +62,7 @@ final class AckWatch implements AutoCloseable {
             if (sealsNs - nextSealsNs >= 0) {
                 lookAtSeals();
                 long nowNs = System.nanoTime();
-                // On a busy machine a look's duration says little, so the seals get a look once a second all the same.
+                // On a busy machine a look's duration says little, so the seals are checked once a second anyway.
                 nextSealsNs = nowNs + Math.min(SLOW_NS, (nowNs - sealsNs) * SEALS_REST_PART);
             }
             try {
@@ -89,7 +89,7 @@ final class AckWatch implements AutoCloseable {
                 core.monitor().look();
             }
         } catch (Throwable e) {
-            // Any error is survived: without this thread nobody would notice an acknowledgement again.
+            // Survives any error: only this thread notices acknowledgements.
             LOG.error("[{}] Looking at the cursor failed; trying again at the next poll", core.name(), e);
         }
     }

@@ -24,7 +24,7 @@ final class BrokerDispatchers implements Supplier<Iterator<? extends BypassWatch
         this.ours = ours;
     }
 
-    /** The dispatchers of the topics that are loaded now. Each is queried only when its turn comes. */
+    /** The dispatchers of the loaded topics. Each is queried only when its turn comes. */
     @Override
     public Iterator<BypassWatch.Watched> get() {
         List<Topic> topics = new ArrayList<>();

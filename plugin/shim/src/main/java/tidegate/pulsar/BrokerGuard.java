@@ -25,9 +25,9 @@ import tidegate.pulsar.web.Problem;
 /**
  * The broker's own checks, in the order of its admin interface: authentication, authorization, the topic, its owner.
  *
- * <p>A topic's tide needs permission for its stats, a subscription's permission to consume from it, a change also permission
- * to produce to the topic, and a namespace's tide permission to list its topics. Pulsar's provider gives a tenant's
- * administrators and superusers all of these; superusers alone see everything of a broker. No answer says anything of a topic
+ * <p>Reading a topic needs permission for its stats, reading a subscription permission to consume from it. A change also
+ * needs permission to produce to the topic, and reading a namespace permission to list its topics. Pulsar's provider grants a
+ * tenant's administrators and superusers all of these; only superusers see the whole broker. No answer mentions a topic
  * before authorization.
  */
 final class BrokerGuard implements Guard {
@@ -41,7 +41,7 @@ final class BrokerGuard implements Guard {
         this.pulsar = pulsar;
     }
 
-    /** A verdict other than serving the request; {@code thenCompose} goes no further. */
+    /** A verdict other than "serve it"; {@code thenCompose} stops there. */
     private static final class Otherwise extends RuntimeException {
         private static final long serialVersionUID = 1L;
         private final transient Verdict verdict;
@@ -56,7 +56,7 @@ final class BrokerGuard implements Guard {
         }
     }
 
-    /** The client as authenticated by Pulsar's filter; null without. */
+    /** The client as authenticated by Pulsar's filter; null without authentication. */
     private record Client(String role, String original, AuthenticationDataSource data) {
         static Client of(HttpServletRequest request) {
             return new Client((String) request.getAttribute(AuthenticationFilter.AuthenticatedRoleAttributeName),
@@ -91,7 +91,7 @@ final class BrokerGuard implements Guard {
         return verdict.exceptionally(failure -> verdictOf(failure, target));
     }
 
-    /** Judges a request that is not about one topic: this broker answers it, whoever owns which topics. */
+    /** Judges a request that concerns no single topic: this broker answers it, whatever it owns. */
     private CompletableFuture<Verdict> withoutTopic(Client client, ApiTarget target, boolean changes) {
         if (changes) {
             throw new Otherwise(405, "Method Not Allowed", "name the subscription that is to be changed");
@@ -118,7 +118,6 @@ final class BrokerGuard implements Guard {
         }
     }
 
-    /** True if roles must be checked. */
     private boolean isAuthorizing(Client client) {
         if (!pulsar.getConfiguration().isAuthenticationEnabled() || !pulsar.getBrokerService().isAuthorizationEnabled()) {
             return false;
@@ -138,7 +137,6 @@ final class BrokerGuard implements Guard {
                 });
     }
 
-    /** Requires both a proxy and its client to be superusers. */
     private CompletableFuture<Void> requireSuperuser(Client client) {
         boolean isValid = authorization().isValidOriginalPrincipal(client.role(), client.original(), client.data());
         boolean speaksForOther = client.original() != null && !client.original().isBlank();
@@ -161,7 +159,7 @@ final class BrokerGuard implements Guard {
     private static CompletableFuture<Boolean> allowed(CompletableFuture<Boolean> asked) {
         return asked.handle((allowed, failure) -> {
             if (failure != null) {
-                LOG.info("A request was not authorized, as that failed: {}", failure.toString());
+                LOG.info("A request could not be authorized: {}", failure.toString());
             }
             return failure == null && Boolean.TRUE.equals(allowed);
         });
@@ -184,7 +182,7 @@ final class BrokerGuard implements Guard {
         } catch (IllegalArgumentException e) {
             throw new Otherwise(400, "Bad Request", "no topic can have that name: " + e.getMessage());
         }
-        // Pulsar authorizes the name as it understands it, the daemon answers for the path's text: the two must agree.
+        // Pulsar authorizes its own reading of the name, the daemon answers for the path's text: the two must agree.
         if (!name.toString().equals(target.topicName()) || !name.getDomain().value().equals(target.domain())) {
             throw new Otherwise(400, "Bad Request", "no topic can have that name");
         }

@@ -13,10 +13,10 @@ import tidegate.pulsar.readahead.LatencySampler;
 import tidegate.pulsar.readahead.ReadAheadLimiter;
 
 /**
- * {@link LatencySampler} of a Pulsar broker: the broker's own summary of publish latency over all its topics, and the wait of
- * a task for a turn on the dispatch threads.
+ * {@link LatencySampler} of a Pulsar broker: its own summary of publish latency over all topics, and a task's wait for the
+ * dispatch threads.
  *
- * <p>A broker of a version without one of the two figures reports nothing for it.
+ * <p>Reports nothing for a broker version without one of the two figures.
  */
 final class BrokerLatency implements LatencySampler {
     private static final String COUNT = "pulsar_broker_publish_latency_count";
@@ -29,7 +29,7 @@ final class BrokerLatency implements LatencySampler {
     private int turn;
 
     private long askedNs;
-    /** True if a task waits for its turn. */
+    /** True while a task waits for its turn. */
     private volatile boolean asked;
     private volatile long waitedNs = -1;
 
@@ -47,7 +47,7 @@ final class BrokerLatency implements LatencySampler {
         try {
             return publishedMs();
         } catch (LinkageError e) {
-            // This Pulsar counts in some other way.
+            // This Pulsar counts differently.
             return Double.NaN;
         }
     }
@@ -83,8 +83,8 @@ final class BrokerLatency implements LatencySampler {
     }
 
     /**
-     * The threads that dispatch read entries: the topics' own, or those of the managed ledgers, on which reads end. The
-     * latter is the default of Pulsar 5.0.
+     * The threads that dispatch read entries: the topics' own, or the managed ledgers', where reads end (the default in
+     * Pulsar 5.0).
      */
     static <T> T dispatchThreads(ServiceConfiguration conf, Supplier<T> ofTopics, Supplier<T> ofLedgers) {
         return (conf.isDispatcherDispatchMessagesInSubscriptionThread() ? ofTopics : ofLedgers).get();

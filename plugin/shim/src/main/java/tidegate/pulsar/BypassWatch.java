@@ -17,10 +17,10 @@ import tidegate.pulsar.timing.Worker;
 import tidegate.pulsar.wire.Frame;
 
 /**
- * Looks for dispatchers with delayed messages and no tracker of ours: Tidegate is attached, and they bypass it.
+ * Looks for dispatchers with delayed messages and no tracker of ours: those bypass Tidegate.
  *
- * <p>One thread looks every few seconds, at a bounded number of dispatchers each time; the next look continues with the rest.
- * A dispatcher counts as bypassed only after two rounds: between two of Pulsar's steps a sound one may look bypassed.
+ * <p>One thread looks at a bounded number of dispatchers every few seconds, and continues there next time. A dispatcher
+ * counts as bypassed only after two rounds: between two of Pulsar's steps a sound one may look bypassed.
  */
 final class BypassWatch implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(BypassWatch.class);
@@ -29,7 +29,7 @@ final class BypassWatch implements AutoCloseable {
     /** Most dispatchers reported by name; the others are only counted. */
     static final int MOST_NAMED = Frame.Bypassed.MOST_NAMED;
 
-    /** A dispatcher of the broker, as this watch sees it. */
+    /** A dispatcher of the broker. */
     interface Watched {
         /** The same object while the dispatcher is the same. */
         Object identity();
@@ -58,8 +58,8 @@ final class BypassWatch implements AutoCloseable {
     private Frame.Bypassed told = Frame.Bypassed.NOTHING;
 
     /**
-     * {@code dispatchers} gives all dispatchers of the broker, afresh at each call. {@code tell} gets every report that
-     * differs from the last.
+     * {@code dispatchers} lists the broker's dispatchers anew at each call. {@code tell} gets each report that differs from
+     * the last.
      */
     BypassWatch(Supplier<Iterator<? extends Watched>> dispatchers, Consumer<Frame.Bypassed> tell) {
         this.dispatchers = dispatchers;
@@ -79,7 +79,7 @@ final class BypassWatch implements AutoCloseable {
             } catch (InterruptedException e) {
                 return;
             } catch (Throwable e) {
-                // Any error is survived: nobody else looks.
+                // Survives any error: nothing else looks.
                 LOG.error("Looking for bypassed dispatchers failed; trying again", e);
                 rest = Collections.emptyIterator();
             }

@@ -52,7 +52,6 @@ class CursorContext implements TrackerContext {
     private final CursorProperties properties;
     private final DaemonLink link;
     private final Executor background;
-    /** Counts the writes that nobody else counts. */
     private final WriteConflicts conflicts = new WriteConflicts(this::reopenTopic);
     private final LogLedgers log;
     private final OverrideLedgers overrides;
@@ -61,7 +60,7 @@ class CursorContext implements TrackerContext {
     private volatile LoneChunk lastLone;
     private TrackerCore core;
 
-    /** A chunk whose message's first one was acknowledged under that seal. */
+    /** A chunk whose message's first chunk was acknowledged under that seal. */
     private record LoneChunk(long seal, String uuid, org.apache.bookkeeper.mledger.Position at) {}
 
     /** {@code background} runs work that may take a while. */
@@ -106,12 +105,12 @@ class CursorContext implements TrackerContext {
         return cursor instanceof ManagedCursorImpl readable ? DeletedEntries.copyOf(readable) : Map.of();
     }
 
-    /** True if Pulsar stores bitmaps: these are of whole ledgers, and it counts their entries. */
+    /** True if Pulsar stores bitmaps, one for a whole ledger, and counts their entries. */
     private static boolean storesBitmaps(ManagedLedgerConfig config) {
         try {
             return config.isPersistIndividualAckAsLongArray();
         } catch (NoSuchMethodError e) {
-            // A Pulsar without the setting. More then counts as beyond the limit, and less is forgotten.
+            // A Pulsar without the setting: more entries then count as beyond the limit, and fewer are forgotten.
             return true;
         }
     }
@@ -130,8 +129,8 @@ class CursorContext implements TrackerContext {
     @Override
     public Position persistedMarkDelete() {
         Position persisted = position(cursor.getPersistentMarkDeletedPosition());
-        // Pulsar writes an acknowledgement amid a seek behind the seek's record, with the position from before the seek, and
-        // takes that for persisted from then on, although the cursor itself has gone back.
+        // Pulsar writes an acknowledgement made during a seek after the seek's record, with the position before the seek. It
+        // then takes that position for persisted, although the cursor itself has gone back.
         return persisted.compareTo(markDelete()) > 0 ? NOWHERE : persisted;
     }
 
@@ -209,7 +208,7 @@ class CursorContext implements TrackerContext {
                         done.accept(error == null && !isWritten ? Written.CONFLICT : written(error));
                     });
         } catch (RejectedExecutionException e) {
-            LOG.debug("[{}] The broker stops; the next one writes what is to be written", name, e);
+            LOG.debug("[{}] The broker stops; the next owner writes this", name, e);
             done.accept(Written.FAILED);
         }
     }
@@ -286,12 +285,12 @@ class CursorContext implements TrackerContext {
     }
 
     /**
-     * The cursor walks over the positions with its write lock held, and a reset clears acknowledgements and seal together
-     * under the same lock: either the positions go before the reset, which brings them back, or none goes.
+     * The cursor walks over the positions under its write lock, and a reset clears acknowledgements and seal together under
+     * the same lock. So either all positions are deleted before the reset, which brings them back, or none is.
      *
-     * <p>If a reset has begun before the walk ends, the walk fails, so that the cursor writes nothing. Otherwise it would
-     * write its position from before the reset behind the reset's record: a crash, however late, would find that, because
-     * Pulsar stores no lower position from then on.
+     * <p>The walk fails if a reset has begun before it ends, so that the cursor writes nothing. Otherwise its position before
+     * the reset would be written after the reset's record, and Pulsar would store no lower position afterwards: a crash,
+     * however late, would restore it.
      */
     @Override
     public void delete(List<Position> positions, long seal, Consumer<Boolean> done) {
@@ -311,7 +310,7 @@ class CursorContext implements TrackerContext {
 
             @Override
             public void deleteFailed(ManagedLedgerException e, Object ctx) {
-                LOG.warn("[{}] Having {} messages acknowledged that were acknowledged before, or are lost, failed: {}", name,
+                LOG.warn("[{}] Acknowledging {} lost or formerly acknowledged messages failed: {}", name,
                         positions.size(), e.getMessage());
                 done.accept(false);
             }
@@ -363,7 +362,7 @@ class CursorContext implements TrackerContext {
         new PeekOp(cursor.getManagedLedger(), peek, background, done).go();
     }
 
-    /** The same exceptions as in a normal read of the managed ledger, which then skips the lost entries. */
+    /** The same exceptions as in a normal managed-ledger read, which then skips the lost entries. */
     private static Readable readable(ManagedLedger ledger, Position position, ManagedLedgerException e) {
         if (e instanceof LedgerNotExistException) {
             return ledger.getLedgersInfo().containsKey(position.ledgerId()) ? Readable.LEDGER_LOST : Readable.LEDGER_NOT_OURS;

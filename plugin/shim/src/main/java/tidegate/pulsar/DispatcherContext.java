@@ -37,7 +37,7 @@ final class DispatcherContext extends CursorContext {
     @GuardedBy("this")
     private ScheduledFuture<?> wake;
 
-    /** {@code background} may wait for Pulsar's locks. Called with the dispatcher's lock held. */
+    /** {@code background} may wait for Pulsar's locks. The constructor needs the dispatcher's lock. */
     DispatcherContext(AbstractPersistentDispatcherMultipleConsumers dispatcher, DaemonLink link, Wakeups wakeups,
             Executor background, LogLedgers.Shared logs, UndoneResets undone, TopicUnloader unloader) {
         super(dispatcher.getName(), properties(dispatcher, undone, background), link, background, logs, undone);
@@ -58,9 +58,7 @@ final class DispatcherContext extends CursorContext {
                 : CursorProperties.withoutReset(cursor);
     }
 
-    /**
-     * Not by the cursor's read position: a rewind to the same position (everything before is acknowledged) would not show.
-     */
+    /** The cursor's read position does not show a rewind to the same position (everything before is acknowledged). */
     @Override
     public SeenConsumers.Change lookAtConsumers() {
         return seen.look(dispatcher.getConsumers());
@@ -73,7 +71,7 @@ final class DispatcherContext extends CursorContext {
 
     @Override
     public List<?> consumers() {
-        // Pulsar's list changes.
+        // Pulsar changes its list.
         return List.copyOf(dispatcher.getConsumers());
     }
 
@@ -161,7 +159,7 @@ final class DispatcherContext extends CursorContext {
         try {
             dispatcher.readMoreEntriesAsync();
         } catch (RejectedExecutionException e) {
-            // The broker is stopping: the next one reads.
+            // The broker is stopping: the next owner reads.
         }
     }
 

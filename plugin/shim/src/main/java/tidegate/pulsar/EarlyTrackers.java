@@ -14,17 +14,17 @@ import tidegate.pulsar.cursor.UndoneResets;
 import tidegate.pulsar.timing.BackoffPoller;
 
 /**
- * Makes a tracker before its dispatcher reads for the first time, where an index may hold the messages of that read.
+ * Makes a tracker before its dispatcher's first read, where an index may hold the messages of that read.
  *
- * <p>Pulsar makes a tracker when the dispatcher has read a delayed message, one of up to 100: after a failover the index
- * holds all of them, and the read was in vain. Pulsar announces no consumer, but each loaded topic; and between the arrival
- * of a consumer, which makes the dispatcher, and the first read lies a round trip to its client. So this class looks at the
- * subscriptions of a topic just loaded, if they have had a tracker before.
+ * <p>Pulsar makes a tracker once the dispatcher has read a delayed message, one of up to 100: after a failover the index
+ * holds all of them, and the read was in vain. Pulsar announces loaded topics, but no consumers. A consumer's arrival makes
+ * the dispatcher, and the first read follows a round trip to the client later. In between, this class looks at the
+ * subscriptions of a newly loaded topic that have had a tracker.
  *
- * <p>Nothing depends on it: if it comes too late, Pulsar has made the tracker, and one batch was read.
+ * <p>It is only an optimization: if it comes too late, Pulsar has made the tracker after reading one batch.
  */
 final class EarlyTrackers implements TopicEventsListener {
-    /** No entry is there: the tracker recognises a wish for a tracker by it. */
+    /** No entry has this position: it asks the tracker factory for a tracker. */
     private static final long NOWHERE = -1;
 
     private final BrokerService broker;
@@ -32,7 +32,6 @@ final class EarlyTrackers implements TopicEventsListener {
     private final UndoneResets undone;
     private final Consumer<PersistentSubscription> known;
 
-    /** {@code known} gets each subscription of a topic just loaded that has had a tracker. */
     EarlyTrackers(BrokerService broker, BackoffPoller poller, UndoneResets undone, Consumer<PersistentSubscription> known) {
         this.known = known;
         this.broker = broker;
@@ -40,7 +39,6 @@ final class EarlyTrackers implements TopicEventsListener {
         this.undone = undone;
     }
 
-    /** True if the position is only a wish for a tracker. */
     static boolean isWish(long ledgerId) {
         return ledgerId == NOWHERE;
     }
@@ -64,7 +62,7 @@ final class EarlyTrackers implements TopicEventsListener {
         }
     }
 
-    /** True if there is something to read, and an earlier tracker has told a daemon of the subscription. */
+    /** True if there are entries to read, and an earlier tracker has told a daemon of the subscription. */
     private static boolean mayBeHeld(ManagedCursor cursor) {
         return CursorRecord.ownership(cursor) != null && cursor.getNumberOfEntriesInBacklog(false) > 0;
     }
@@ -79,7 +77,7 @@ final class EarlyTrackers implements TopicEventsListener {
 
     private static void make(AbstractPersistentDispatcherMultipleConsumers dispatcher) {
         synchronized (dispatcher) {
-            // Closing sets the flag, then takes the tracker with this lock held: no tracker is made that nobody would close.
+            // Closing sets the flag, then takes the tracker under this lock, so no tracker is left unclosed.
             if (!dispatcher.isClosed()) {
                 dispatcher.trackDelayedDelivery(NOWHERE, NOWHERE, new MessageMetadata().setDeliverAtTime(Long.MAX_VALUE));
             }

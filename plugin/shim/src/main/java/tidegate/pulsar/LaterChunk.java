@@ -15,11 +15,11 @@ import org.apache.pulsar.common.protocol.Commands;
 import tidegate.pulsar.gate.TrackerContext.Readable;
 
 /**
- * The state of a later chunk of a message: looks back in the topic for the first one, entry by entry.
+ * The state of a later chunk of a message: looks back in the topic for the first chunk, entry by entry.
  *
- * <p>A producer publishes chunks in order, so the first one is before it, or acknowledged and trimmed. Invariants: one read
- * is under way; at most {@link #MAX_ENTRIES} and about {@link #MAX_BYTES} are read; a first chunk not found so counts as not
- * acknowledged.
+ * <p>A producer publishes chunks in order, so the first chunk is before it, or acknowledged and trimmed. Invariants: at most
+ * one read is under way; at most {@link #MAX_ENTRIES} and about {@link #MAX_BYTES} are read; a first chunk not found within
+ * these bounds counts as unacknowledged.
  */
 final class LaterChunk {
     static final int MAX_ENTRIES = 1024;
@@ -36,8 +36,8 @@ final class LaterChunk {
     private long readBytes;
 
     /**
-     * {@code markDelete}: it and all before it are acknowledged. {@code executor} begins each read. {@code lone}: an earlier chunk
-     * of this message, or null; its first one was acknowledged, so this one's is.
+     * {@code markDelete}: everything up to it is acknowledged. {@code executor} begins each read. {@code lone}: an earlier
+     * chunk of this message with an acknowledged first chunk, or null.
      */
     LaterChunk(ManagedLedger ledger, Predicate<Position> isDeleted, Position markDelete, Executor executor, Position lone,
             String uuid, Consumer<Readable> done) {
@@ -56,7 +56,9 @@ final class LaterChunk {
         return metadata != null && isChunk(metadata) && metadata.getChunkId() > 0 ? metadata.getUuid() : null;
     }
 
-    /** Calls {@code done} with LONE_CHUNK if the first one is acknowledged, with LATER_CHUNK if it is not, or is not found. */
+    /**
+     * Calls {@code done} with LONE_CHUNK if the first chunk is acknowledged, with LATER_CHUNK if it is not, or is not found.
+     */
     void lookBefore(Position later) {
         Position previous = ledger.getPreviousPosition(later);
         if (previous.getEntryId() < 0 || previous.compareTo(markDelete) <= 0 || previous.equals(lone) && isDeleted.test(lone)) {
@@ -92,7 +94,7 @@ final class LaterChunk {
             public void readEntryFailed(ManagedLedgerException e, Object ctx) {
                 boolean isLost = e instanceof NonRecoverableLedgerException || e instanceof LedgerNotExistException;
                 if (isLost && isDeleted.test(position)) {
-                    // Skipped as lost: if it was the first one, it is acknowledged.
+                    // Skipped as lost; a skipped first chunk is acknowledged.
                     readEntries++;
                     lookBefore(position);
                 } else {
@@ -106,7 +108,7 @@ final class LaterChunk {
         return metadata.hasUuid() && metadata.hasChunkId();
     }
 
-    /** Null if it does not parse: the dispatcher handles that. */
+    /** Null if it does not parse: the dispatcher handles such entries. */
     private static MessageMetadata metadata(Entry entry) {
         try {
             MessageMetadata metadata = new MessageMetadata();

@@ -15,9 +15,9 @@ import org.slf4j.LoggerFactory;
 /**
  * The snapshot storage of a tracker without snapshots.
  *
- * <p>Snapshots left behind by Pulsar's own Bucket tracker look empty here, so that its recovery, which runs in the super
- * constructor, discards them at once; this class then really deletes their ledgers in the background. A broker that returns
- * to the Bucket tracker reads its topics again, as it does for any subscription without snapshots.
+ * <p>Snapshots of Pulsar's own Bucket tracker look empty here, so its recovery, which runs in the super constructor, discards
+ * them at once; this class deletes their ledgers in the background. A broker that returns to the Bucket tracker reads its
+ * topics again, as for any subscription without snapshots.
  */
 final class LeftoverSnapshots implements BucketSnapshotStorage {
     private static final Logger LOG = LoggerFactory.getLogger(LeftoverSnapshots.class);
@@ -47,7 +47,7 @@ final class LeftoverSnapshots implements BucketSnapshotStorage {
         }
     }
 
-    /** The generated class has a factory method up to 4.1 and a public constructor from 4.2 on. */
+    /** The generated class has a factory method up to 4.1, a public constructor from 4.2 on. */
     private static SnapshotMetadata emptyMetadata() throws ReflectiveOperationException {
         try {
             return (SnapshotMetadata) SnapshotMetadata.class.getMethod("getDefaultInstance").invoke(null);

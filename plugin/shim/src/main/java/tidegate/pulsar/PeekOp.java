@@ -24,14 +24,14 @@ import tidegate.pulsar.wire.Position;
 import tidegate.pulsar.wire.PositionBitmaps;
 
 /**
- * The answer to one PEEK: reads its messages through the managed ledger, and looks at their metadata.
+ * The answer to one PEEK: reads its messages through the managed ledger, and inspects their metadata.
  *
- * <p>Invariants: at most {@link #AT_ONCE} reads are under way, and the next ones begin when these have ended; no consumer's
- * state takes part. A message with unreadable metadata is another one.
+ * <p>Invariants: at most {@link #AT_ONCE} reads are under way, and the next ones begin after all of these; no consumer's
+ * state changes. A message with unreadable metadata matches nothing.
  */
 final class PeekOp {
     static final int AT_ONCE = 8;
-    /** The properties of a message with more characters than this are not told. */
+    /** Omits longer properties, in characters. */
     static final int MAX_CONTENT = 1024 * 1024;
 
     private final ManagedLedger ledger;
@@ -53,14 +53,14 @@ final class PeekOp {
     /** The content of the one message, without its braces. */
     @GuardedBy("this")
     private String content = "";
-    /** The messages that are chunks of larger ones. */
+    /** Chunks of larger messages. */
     @GuardedBy("this")
     private final StringBuilder chunks = new StringBuilder();
     @GuardedBy("this")
     private boolean hasTooManyChunks;
     private final boolean isOfOne;
 
-    /** {@code executor} begins the reads after the first ones: a read may end within its call. */
+    /** {@code executor} begins all reads but the first: a read may end within its call. */
     PeekOp(ManagedLedger ledger, Frame.Peek peek, Executor executor, Consumer<Frame.Peeked> done) {
         this.ledger = ledger;
         this.peek = peek;
@@ -113,7 +113,7 @@ final class PeekOp {
         readBytes += sizeBytes;
         metadata.clear();
         try {
-            // Parsing moves the reader's index on to the payload.
+            // Parsing moves the reader's index to the payload.
             Commands.parseMessageMetadata(entry.getDataBuffer().duplicate(), metadata);
         } catch (RuntimeException e) {
             return;
@@ -140,9 +140,7 @@ final class PeekOp {
         return property.getKey().equals(peek.property()) && property.getValue().equals(peek.value());
     }
 
-    /**
-     * Adds {@code "LEDGER:ENTRY":[NUMBER,COUNT,"UUID"]}, the first number 0; drops all chunks if there is no room for one.
-     */
+    /** Adds {@code "LEDGER:ENTRY":[NUMBER,COUNT,"UUID"]}, numbers from 0; drops all chunks if one does not fit. */
     @GuardedBy("this")
     private void addChunk(Position position) {
         boolean isChunk = metadata.hasUuid() && metadata.hasChunkId() && metadata.hasNumChunksFromMsg()
@@ -168,7 +166,7 @@ final class PeekOp {
         return ("{" + content + told + "}").getBytes(StandardCharsets.UTF_8);
     }
 
-    /** Runs on a thread of BookKeeper's, which others need: it writes no more text than the answer takes, and a part. */
+    /** Runs on a BookKeeper thread that others need: it writes no more text than the answer takes. */
     @GuardedBy("this")
     private String content(int sizeBytes) {
         StringBuilder text = new StringBuilder("\"size_bytes\":").append(sizeBytes);

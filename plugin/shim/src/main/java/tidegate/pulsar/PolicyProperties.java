@@ -21,9 +21,8 @@ import tidegate.pulsar.gate.DelayPolicy;
  * The {@link DelayPolicy} of a subscription, from the properties of its topic, of the partitioned topic, and of the
  * namespace.
  *
- * <p>Pulsar keeps all three: a topic's are those of its managed ledger, in memory here; the others are in the metadata
- * store's cache. A look asks for them and returns at once, with the former ones if the answer is late, so a change counts
- * within some two seconds.
+ * <p>Pulsar keeps the topic's in its managed ledger, in memory here; the others are in the metadata store's cache. A look
+ * requests them and returns at once, with the former ones if the answer is late: a change counts within about two seconds.
  */
 final class PolicyProperties {
     private static final Logger LOG = LoggerFactory.getLogger(PolicyProperties.class);
@@ -48,7 +47,7 @@ final class PolicyProperties {
         resources = topic.getBrokerService().pulsar().getPulsarResources().getNamespaceResources();
     }
 
-    /** The rules in force. Called with any lock held. */
+    /** The rules in force. Any lock may be held. */
     DelayPolicy policy() {
         take(ledger.getProperties(), found -> ofTopic = found);
         ask(resources.getPoliciesAsync(topic.getNamespaceObject()), policies -> policies.properties, found -> ofNamespace = found);
@@ -86,9 +85,7 @@ final class PolicyProperties {
         });
     }
 
-    /**
-     * Takes ours among the properties. Pulsar may change the map meanwhile: then the former ones count until the next look.
-     */
+    /** Picks our properties. If Pulsar changes the map meanwhile, the former ones count until the next look. */
     private static void take(Map<String, String> properties, Consumer<Map<String, String>> taker) {
         try {
             taker.accept(properties == null ? Map.of() : properties.entrySet().stream()

@@ -10,15 +10,15 @@ import org.apache.pulsar.broker.delayed.BucketDelayedDeliveryTrackerFactory;
 import org.apache.pulsar.broker.delayed.bucket.BucketDelayedDeliveryTracker;
 
 /**
- * Compares the methods that the running Pulsar may call on a tracker and its factory with those implemented by the shim's
- * classes.
+ * Compares the methods that the running Pulsar may call on a tracker and its factory with those that the shim implements.
  *
- * <p>An inherited method is Pulsar's: it may make a tracker of Pulsar's own, or answer from buckets that are empty here, and
- * nobody would notice. So each must be implemented, or be on the list of reviewed harmless ones.
+ * <p>An inherited method is Pulsar's: it may create Pulsar's own tracker, or answer from buckets that are empty here,
+ * unnoticed. So each must be implemented, or be on the list of reviewed harmless ones.
  */
 final class PulsarInterfaces {
     /**
-     * Of {@link BucketDelayedDeliveryTracker}, 4.0 to 5.0: getters, the timer that never starts, and the recovery of no buckets.
+     * Of {@link BucketDelayedDeliveryTracker}, 4.0 to 5.0: getters, the timer that never starts, and the recovery of no
+     * buckets.
      */
     private static final Set<String> HARMLESS = Set.of(
             "getCutoffTime()", "isDeliverAtTimeStrict()", "updateTimer()",
@@ -27,7 +27,8 @@ final class PulsarInterfaces {
             "recoverBucketSnapshot()", "recoverBucketSnapshotAsync(ScheduledExecutorService)");
 
     /**
-     * Foreign types, such as Netty's TimerTask: no dispatcher asks for a tracker by them, and they change with each patch.
+     * Foreign types, such as Netty's TimerTask: no dispatcher asks for a tracker by them, and they change in each patch
+     * release.
      */
     private static final Set<String> OTHERS = Set.of("java.", "io.netty.");
 
@@ -51,7 +52,7 @@ final class PulsarInterfaces {
         refuse(missing, pulsarVersion);
     }
 
-    /** @throws ShimConfigException if anything is missing */
+    /** @throws ShimConfigException if a method is missing */
     static void refuse(Set<String> missing, String pulsarVersion) throws ShimConfigException {
         if (!missing.isEmpty()) {
             throw new ShimConfigException("Pulsar " + pulsarVersion + " calls methods that this Tidegate does not implement: delayed"

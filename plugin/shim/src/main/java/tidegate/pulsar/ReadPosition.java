@@ -10,18 +10,17 @@ import tidegate.pulsar.position.PositionSet;
 /**
  * Moves the read position of the dispatcher's cursor past a backlog that need not be read.
  *
- * <p>Pulsar asks for each position whether to skip it, a hundred in a task of its own: for ten million held ones, before a
- * new owner has compiled the code, this takes a second. Here a ledger is a walk over bitmaps.
+ * <p>Pulsar asks about each position whether to skip it, a hundred in one task: for ten million held ones on a new owner,
+ * with cold code, a second. Here a ledger is a walk over bitmaps.
  *
- * <p>It passes only an unbroken row of held or acknowledged positions from the read position on. A position of the row lost
- * later is read again as if Pulsar had skipped it ({@code SoughtPositions}). The last held one stays for Pulsar: so there is
- * always something to read, and a read that ends at once, which Pulsar needs to rewind when its consumers have changed
- * meanwhile.
+ * <p>It passes only an unbroken row of held or acknowledged positions from the read position on. A position of the row that
+ * is lost later is read again, as if Pulsar had skipped it ({@code SoughtPositions}). The last held position stays for
+ * Pulsar: it needs a read that ends at once, to rewind if its consumers have changed meanwhile.
  */
 final class ReadPosition {
-    /** A row no longer than Pulsar skips at once is not worth a seek. */
+    /** A row that Pulsar skips in one step is not worth a seek. */
     private static final long WORTH = 100;
-    /** Acknowledged positions between held ones are checked singly, with the dispatcher's lock held. */
+    /** Acknowledged positions between held ones are checked one by one under the dispatcher's lock. */
     private static final int ACKNOWLEDGED_MAX = 10_000;
 
     private final ManagedCursor cursor;
@@ -29,16 +28,16 @@ final class ReadPosition {
     /** True if a read at the end of a terminated topic has failed. */
     private boolean hasFailedAtEnd;
 
-    /** {@code reading} tells if the dispatcher waits for a read, which sets the position; by the dispatcher's lock. */
+    /** {@code reading} tells if the dispatcher waits for a read, which sets the position. Needs the dispatcher's lock. */
     ReadPosition(ManagedCursor cursor, BooleanSupplier reading) {
         this.cursor = cursor;
         this.reading = reading;
     }
 
     /**
-     * Passes held positions. The dispatcher's lock is held and a consumer connected: so nothing else sets the position back,
-     * nor does a reset of the cursor. Skipping and clearing the backlog may set it forward meanwhile; positions left behind
-     * are then no longer held, and at most read in vain.
+     * Passes held positions. Needs the dispatcher's lock and a connected consumer, so that nothing else, not even a reset,
+     * sets the position back. Skipping and clearing the backlog may move it forward meanwhile; positions left behind are then
+     * no longer held, and at most read in vain.
      */
     void pass(PositionSet held) {
         if (reading.getAsBoolean()) {
@@ -80,8 +79,8 @@ final class ReadPosition {
     }
 
     /**
-     * Passes replayed positions, if the next read would begin there. Pulsar passes them too, while it replays: one by one,
-     * with a warning for each. The dispatcher's lock is held.
+     * Passes replayed positions if the next read would begin there. Pulsar passes them during the replay, one by one, with a
+     * warning each. Needs the dispatcher's lock.
      */
     void passReplayed(PositionSet replayed) {
         if (reading.getAsBoolean()) {
@@ -106,10 +105,10 @@ final class ReadPosition {
     }
 
     /**
-     * As {@code TrackerContext.isAtTerminatedEnd}. The dispatcher's lock is held.
+     * As {@code TrackerContext.isAtTerminatedEnd}. Needs the dispatcher's lock.
      *
-     * <p>Pulsar leaves the failed read at the end waiting, and the next one fails because of it: with an error in the log,
-     * and a retry 15 to 60 s later that fails again, for each round of the dispatcher.
+     * <p>Pulsar leaves the failed read at the end waiting, and the next one fails because of it: an error in the log and a
+     * retry 15 to 60 s later, which fails again, in each round of the dispatcher.
      */
     boolean isAtTerminatedEnd(boolean replaced) {
         if (!cursor.getManagedLedger().isTerminated() || reading.getAsBoolean()) {

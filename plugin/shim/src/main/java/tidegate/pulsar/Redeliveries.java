@@ -8,12 +8,12 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import tidegate.pulsar.wire.Position;
 
-/** The positions that a dispatcher has queued for redelivery. Pulsar shows others only their number. */
+/** The positions that a dispatcher has queued for redelivery. Pulsar exposes only their number. */
 final class Redeliveries {
     private static final Logger LOG = LoggerFactory.getLogger(Redeliveries.class);
     private static final String FIELD = "redeliveryMessages";
 
-    /** By the dispatcher's class; empty for a class that keeps them in another way. */
+    /** By the dispatcher's class; empty for a class with another queue. */
     private static final ClassValue<Optional<Field>> FIELDS = new ClassValue<>() {
         @Override
         protected Optional<Field> computeValue(Class<?> type) {

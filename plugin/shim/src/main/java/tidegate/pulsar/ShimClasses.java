@@ -10,7 +10,7 @@ import java.util.jar.JarFile;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** The shim's classes, loaded when the broker starts: otherwise the first topic after a failover waits for them. */
+/** Loads the shim's classes when the broker starts: otherwise the first topic after a failover waits for them. */
 final class ShimClasses {
     private static final Logger LOG = LoggerFactory.getLogger(ShimClasses.class);
     private static final String SUFFIX = ".class";
@@ -18,7 +18,7 @@ final class ShimClasses {
     private ShimClasses() {
     }
 
-    /** Loads and verifies all of them. A class that cannot be loaded now is loaded, or reported, when needed. */
+    /** Loads and verifies all classes. One that cannot be loaded now is loaded, or reported, when needed. */
     static void load() {
         ClassLoader loader = ShimClasses.class.getClassLoader();
         try {
@@ -30,7 +30,6 @@ final class ShimClasses {
         }
     }
 
-    /** Loads and verifies one of them; true if that succeeds. */
     static boolean isLoaded(String name, ClassLoader loader) {
         try {
             Class.forName(name, true, loader);
@@ -41,7 +40,7 @@ final class ShimClasses {
         }
     }
 
-    /** The names of the classes in a jar; none if they come from something else. */
+    /** The names of the classes in a jar; none for another source. */
     static List<String> names(CodeSource source) throws IOException, URISyntaxException {
         Path path = source == null || source.getLocation() == null ? null : Path.of(source.getLocation().toURI());
         if (path == null || !Files.isRegularFile(path)) {

@@ -1,6 +1,6 @@
 package tidegate.pulsar;
 
-/** A key of the broker's configuration is unusable; the message names the key and says what to do. */
+/** A key of the broker's configuration is unusable; the message names the key and the remedy. */
 final class ShimConfigException extends Exception {
     private static final long serialVersionUID = 1L;
 

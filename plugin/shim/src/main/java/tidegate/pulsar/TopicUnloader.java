@@ -13,11 +13,11 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Closes a topic whose cursor has an old version of its metadata; its clients come back and have it loaded anew.
+ * Closes a topic with outdated cursor metadata; its clients reconnect and have it loaded anew.
  *
- * <p>Pulsar's cursor reads that version when it is loaded, and hardly ever again: after a late write of a paused former owner
- * every write of this one is refused. A topic is rarely closed twice in a row: if one closing does not help, another would
- * only disturb its clients.
+ * <p>Pulsar reads the metadata's version when it loads a cursor, and hardly ever again: after a late write by a paused former
+ * owner, every write by this one is refused. The pause between two closings of a topic is long: if one does not help, another
+ * only disturbs clients.
  */
 final class TopicUnloader {
     private static final Logger LOG = LoggerFactory.getLogger(TopicUnloader.class);
@@ -26,11 +26,11 @@ final class TopicUnloader {
 
     private final Executor background;
     private final LongSupplier nanoTime;
-    /** The time of each topic's closing; the oldest first. */
+    /** When each topic was closed; the oldest first. */
     @GuardedBy("this")
     private final Map<String, Long> closedNs = new LinkedHashMap<>();
 
-    /** {@code nanoTime}: a time that no clock's step moves, in nanoseconds. */
+    /** {@code nanoTime}: a monotonic time in ns. */
     TopicUnloader(Executor background, LongSupplier nanoTime) {
         this.background = background;
         this.nanoTime = nanoTime;

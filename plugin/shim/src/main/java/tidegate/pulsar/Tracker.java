@@ -24,20 +24,21 @@ import tidegate.pulsar.readahead.EntryPrefetch;
 /**
  * Pulsar's view of a {@link TrackerCore}.
  *
- * <p>It extends BucketDelayedDeliveryTracker only because the dispatcher skips reading, and keeps the tracker over a rewind,
- * for that class alone. It overrides every method that would touch the buckets, and uses neither Pulsar's timer nor its tick.
+ * <p>It extends BucketDelayedDeliveryTracker because only for that class the dispatcher skips positions while reading, and
+ * keeps the tracker over a rewind. It overrides every method that would touch the buckets, and uses neither Pulsar's timer
+ * nor its tick.
  */
 public final class Tracker extends BucketDelayedDeliveryTracker {
     private static final Logger LOG = LoggerFactory.getLogger(Tracker.class);
 
-    /** From 5.0 on the super class has none. */
+    /** From 5.0 on the super class has no clock. */
     private final AbstractPersistentDispatcherMultipleConsumers subscribed;
     private final TrackerCore core;
     private final DaemonLink link;
     private final CursorContext context;
     private final LogDeletions deletions;
     private final StoredSeals seals;
-    /** Null if nothing is prefetched. */
+    /** Null without prefetch. */
     private final EntryPrefetch prefetch;
 
     Tracker(AbstractPersistentDispatcherMultipleConsumers dispatcher, TrackerCore core, DaemonLink link, CursorContext context,
@@ -55,7 +56,7 @@ public final class Tracker extends BucketDelayedDeliveryTracker {
 
     @Override
     public boolean addMessage(long ledgerId, long entryId, long deliverAt) {
-        // Pulsar 5.0 may have gathered entries read before there was a tracker: on false it would deliver the wish.
+        // Pulsar 5.0 may have gathered entries before there was a tracker: on false it would deliver the wish.
         return EarlyTrackers.isWish(ledgerId) || core.queue().addMessage(ledgerId, entryId, deliverAt);
     }
 
@@ -121,8 +122,8 @@ public final class Tracker extends BucketDelayedDeliveryTracker {
     }
 
     /**
-     * Does not call the super class: from 4.2 on its close() calls closeAsync(), which is this class's. This method frees
-     * everything that the super class would free.
+     * Does not call the super class: from 4.2 on its close() calls closeAsync(), overridden here. Frees everything that the
+     * super class would free.
      */
     @Override
     public void close() {

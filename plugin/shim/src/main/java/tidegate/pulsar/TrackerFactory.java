@@ -57,13 +57,13 @@ import tidegate.pulsar.wire.Ownership;
  * The factory named by {@code delayedDeliveryTrackerFactoryClassName}: one for each broker, with its link to the daemon and
  * its threads.
  *
- * <p>It extends Pulsar's bucket factory because Pulsar cleans up after a subscription for that class alone.
+ * <p>It extends Pulsar's bucket factory because only for that class Pulsar cleans up after a subscription.
  */
 public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
     private static final Logger LOG = LoggerFactory.getLogger(TrackerFactory.class);
     private static final long CLEAN_TIMEOUT_MS = 5_000;
     private static final long CLOSE_TIMEOUT_MS = 2_000;
-    /** Of the time that the broker's cache keeps an entry. */
+    /** As a part of the time that the broker's cache keeps an entry. */
     private static final long PREFETCH_SHARE = 3;
 
     private final Clock clock = Clock.systemUTC();
@@ -87,7 +87,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
     private StoredSeals seals;
     private ExecutorService background;
     private LogLedgers.Shared logs;
-    /** The super class of the trackers wants one. It has no thread until something is scheduled, which never happens. */
+    /** The trackers' super class needs one. It has no thread until something is scheduled, which never happens. */
     private Timer unusedTimer;
 
     @Override
@@ -124,7 +124,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
                     config.readAheadEntries());
             readAhead.start();
         }
-        // 4.2's cache was not tried enough, and 5.0 replays runs of positions at once.
+        // 4.2's cache is not tested enough, and 5.0 replays runs of positions at once.
         prefetchEntries = bookKeeper != null && version.startsWith("4.0.") ? config.prefetchEntries() : 0;
         prefetchAheadNs = TimeUnit.MILLISECONDS.toNanos(pulsar.getConfig().getManagedLedgerCacheEvictionTimeThresholdMillis())
                 / PREFETCH_SHARE;
@@ -146,7 +146,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         deletions.look();
     }
 
-    /** The broker's name; empty until the broker listens, unless a name is configured: Pulsar makes this factory earlier. */
+    /** The broker's name; empty until the broker listens, unless one is configured: Pulsar makes this factory earlier. */
     private Optional<String> brokerName(PulsarService pulsar) {
         Optional<BrokerService> service = Optional.ofNullable(pulsar.getBrokerService());
         return config.brokerName(pulsar.getAdvertisedAddress(), service.flatMap(BrokerService::getListenPort),
@@ -205,19 +205,19 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
                 : new EntryPrefetch(core.queue()::isNear, reader, System::nanoTime, prefetchEntries, prefetchAheadNs);
     }
 
-    /** Pulsar 5.0 asks for a tracker with this method, without the dispatcher's lock; earlier ones do not know it. */
+    /** Pulsar 5.0 asks for a tracker with this method, without the dispatcher's lock; earlier versions do not. */
     public CompletableFuture<DelayedDeliveryTracker> newTrackerAsync(AbstractPersistentDispatcherMultipleConsumers dispatcher) {
         synchronized (dispatcher) {
             return CompletableFuture.completedFuture(newTracker(dispatcher));
         }
     }
 
-    /** Watches a subscription of a loaded topic, whose tracker may have been made first. */
+    /** Watches a subscription of a loaded topic, perhaps after its tracker was made. */
     private void watchLoaded(PersistentSubscription subscription) {
         unasked.watchNew(subscription, new UnaskedIndexes.OfPulsar(subscription, null), new OfTheDaemon(subscription));
     }
 
-    /** Has the daemon forget its data of a living subscription. The index log hears of it, too, and stays. */
+    /** Tells the daemon to forget a living subscription. The index log records this, and stays. */
     private final class OfTheDaemon implements UnaskedIndexes.Forgetter, RefusedResets.Subscription {
         private final PersistentSubscription subscription;
 
@@ -270,7 +270,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         return ownership == null ? cleaned : cleaned.thenCompose(done -> clearOnce(cursor, ownership));
     }
 
-    /** As {@link #clear}, with a bounded wait: deleting a subscription must not hang on a daemon. */
+    /** As {@link #clear}, with a bounded wait: deletion of a subscription must not hang on a daemon. */
     private CompletableFuture<Void> clearOnce(ManagedCursor cursor, Ownership ownership) {
         CursorProperties properties = CursorProperties.withoutReset(cursor);
         CompletableFuture<Boolean> cleared = clear(cursor, properties, ownership);

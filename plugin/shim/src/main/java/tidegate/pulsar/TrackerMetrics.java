@@ -9,7 +9,7 @@ import tidegate.pulsar.gate.TrackerCore;
 import tidegate.pulsar.link.DaemonLink;
 import tidegate.pulsar.wire.ReleasePace;
 
-/** A tracker's numbers in the form of Pulsar's topic metrics; Prometheus shows them for each subscription. */
+/** A tracker's numbers as Pulsar topic metrics; Prometheus shows them for each subscription. */
 final class TrackerMetrics {
     private static final String PREFIX = "pulsar_delayed_tidegate_";
     private static final double MS_PER_SECOND = 1000.0;
@@ -40,21 +40,20 @@ final class TrackerMetrics {
         return metrics;
     }
 
-    /** Puts a histogram: a series a bound, and one for all. */
+    /** Puts a histogram: one series for each bound, and one for all. */
     private static void putLateness(Map<String, TopicMetricBean> metrics, Lateness.Figures lateness) {
         String name = PREFIX + "lateness_seconds_bucket";
         List<Long> upTo = lateness.upTo();
         for (int i = 0; i < upTo.size(); i++) {
             boolean isLast = i == Lateness.BOUNDS_MS.size();
             String bound = isLast ? "+Inf" : Double.toString(Lateness.BOUNDS_MS.get(i) / MS_PER_SECOND);
-            // The key tells them apart, the name and the label go to Prometheus.
+            // The key tells them apart; name and label go to Prometheus.
             metrics.put(name + "_" + bound, new TopicMetricBean(name, upTo.get(i), new String[] {"le", bound}));
         }
         put(metrics, "lateness_seconds_count", upTo.get(upTo.size() - 1));
         put(metrics, "lateness_seconds_sum", lateness.sumMs() / MS_PER_SECOND);
     }
 
-    /** True if a dispatcher with these metrics has a tracker of ours. */
     static boolean areOurs(Map<String, TopicMetricBean> metrics) {
         return metrics.containsKey(PREFIX + "connected");
     }

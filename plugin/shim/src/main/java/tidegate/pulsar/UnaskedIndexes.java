@@ -13,14 +13,14 @@ import org.slf4j.LoggerFactory;
 import tidegate.pulsar.gate.TrackerCore;
 
 /**
- * Has the daemon forget the index of a subscription without gated messages: its consumers are of another type now, or delayed
- * delivery is disabled for its topic. Nobody would query that index or tell it about acknowledgements; and Pulsar tells
- * nobody when such a subscription is deleted. Once it is gated again, its topic is read again
+ * Tells the daemon to forget the index of a subscription that gates no messages any more: its consumers have another type
+ * now, or its topic has disabled delayed delivery. Nobody would query that index or update its acknowledgements, and Pulsar
+ * does not announce the deletion of such a subscription. Once it is gated again, its topic is read again
  * (docs/decisions/unasked-indexes.md).
  *
  * <p>A subscription without consumers may be of any type, and keeps its index. A live tracker gates its messages, whatever
- * the topic's policy says since: so do Pulsar's own. Pulsar announces neither change, so the shim checks each subscription
- * that has had a tracker once a second.
+ * the topic's policy says since, as Pulsar's own does. Pulsar announces neither change, so the shim checks once a second each
+ * subscription that has had a tracker.
  */
 final class UnaskedIndexes {
     private static final Logger LOG = LoggerFactory.getLogger(UnaskedIndexes.class);
@@ -36,7 +36,6 @@ final class UnaskedIndexes {
         boolean isGated();
     }
 
-    /** The way to tell the daemon. */
     interface Forgetter {
         boolean isConnected();
 
@@ -72,7 +71,7 @@ final class UnaskedIndexes {
         return watched.size();
     }
 
-    /** Looks at each. One thread, once a second. */
+    /** Checks each subject. One thread, once a second. */
     void look() {
         watched.values().removeIf(one -> one.subject.isGone());
         watched.values().forEach(this::look);
@@ -80,7 +79,7 @@ final class UnaskedIndexes {
 
     private void look(Watched one) {
         boolean ungated = !one.subject.isGated();
-        // Twice: a state seen amid a change would cost reading the topic again.
+        // Two looks: a state seen amid a change would cost reading the topic again.
         boolean stays = ungated && one.wasUngated;
         one.wasUngated = ungated;
         if (!ungated) {
@@ -92,7 +91,7 @@ final class UnaskedIndexes {
         }
     }
 
-    /** The subscription as Pulsar shows it. {@code tracker}: the one made last; null without one. */
+    /** The subscription as Pulsar shows it. {@code tracker}: the latest; null without one. */
     record OfPulsar(PersistentSubscription subscription, TrackerCore tracker) implements Subject {
         @Override
         public String name() {

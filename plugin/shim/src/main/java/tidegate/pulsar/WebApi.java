@@ -15,9 +15,8 @@ import tidegate.pulsar.web.DaemonCalls;
  * The servlet named by {@code additionalServlets}: Tidegate's API on the broker's web port, with the port's TLS and
  * authentication.
  *
- * <p>Pulsar asks for it in two ways, and this class has both: 4.0 calls {@link #getServletHolder}, later ones
- * {@link #getServletInstance}. 5.0 serves Jakarta's servlets and wraps one of {@code javax}, which all versions have. No
- * method may name another class of Jetty: later ones have it elsewhere.
+ * <p>Pulsar 4.0 calls {@link #getServletHolder}, later versions {@link #getServletInstance}. 5.0 serves Jakarta servlets and
+ * wraps one of {@code javax}, which all versions have. No method may name another Jetty class: later versions moved them.
  */
 public final class WebApi implements AdditionalServletWithPulsarService {
     /** Longer than the daemon waits for a silent broker. */
@@ -29,7 +28,7 @@ public final class WebApi implements AdditionalServletWithPulsarService {
 
     @Override
     public void loadConfig(PulsarConfiguration configuration) {
-        // The service has it, too.
+        // The broker's service has it, too.
     }
 
     @Override

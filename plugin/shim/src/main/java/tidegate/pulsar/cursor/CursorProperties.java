@@ -16,15 +16,15 @@ import tidegate.pulsar.wire.Ownership;
 /**
  * Writes our properties into the metadata of one cursor.
  *
- * <p>Pulsar has one version for all metadata, so our write can make it refuse a concurrent reset, which does harm
- * ({@link RefusedResets}). So no write begins while a reset shows, and each write is followed by a look at the cursor. A new
- * cursor shows no reset, so it is stored first, as its first acknowledgement would have done.
+ * <p>All metadata of a cursor share one version, so our write can make Pulsar refuse a concurrent reset, which does harm
+ * ({@link RefusedResets}). So no write begins while a reset shows, and a look at the cursor follows each write. A new cursor
+ * shows no reset, so it is stored first, as its first acknowledgement would do.
  */
 public final class CursorProperties {
     private static final Logger LOG = LoggerFactory.getLogger(CursorProperties.class);
     private static final long ANSWER_TIMEOUT_MS = 60_000;
 
-    /** Nobody is connected, so a cursor that does not show its resets may be in one: try again with a consumer. */
+    /** Without consumers a cursor that shows no resets may be in one: try again with a consumer. */
     public static final class UnattendedException extends ManagedLedgerException {
         private static final long serialVersionUID = 1;
 
@@ -33,7 +33,6 @@ public final class CursorProperties {
         }
     }
 
-    /** The write was not tried. */
     public static final class NotTriedException extends ManagedLedgerException {
         private static final long serialVersionUID = 1;
 
@@ -81,15 +80,15 @@ public final class CursorProperties {
     }
 
     /**
-     * Puts a property when its {@link PropertyWrites turn} comes, unless the cursor is closed or a reset is in progress then.
-     * Pulsar would write properties of a closed cursor all the same, behind the next owner's back, whose own writes would
-     * then all be refused.
+     * Puts a property at its {@link PropertyWrites turn}, unless the cursor is closed or being reset then. Pulsar would write
+     * properties of a closed cursor all the same, behind the next owner's back, and so make it refuse all of that owner's
+     * writes.
      */
     public CompletableFuture<Void> put(String key, String value) {
         return PropertyWrites.inTurn(cursor, background, () -> putNow(key, value));
     }
 
-    /** As {@link #put}, if the condition holds when its turn comes; otherwise completes with false. */
+    /** As {@link #put}, if the condition holds at its turn; otherwise completes with false. */
     public CompletableFuture<Boolean> putIf(BooleanSupplier condition, String key, String value) {
         return PropertyWrites.inTurn(cursor, background, () -> condition.getAsBoolean()
                 ? putNow(key, value).thenApply(done -> true) : CompletableFuture.completedFuture(false));
@@ -100,12 +99,12 @@ public final class CursorProperties {
             return CompletableFuture.failedFuture(new CursorAlreadyClosedException("the cursor is closed"));
         }
         if (resets.isUnderWay()) {
-            // Our write may have made Pulsar refuse a reset: nothing else would end that.
+            // Our write may have made Pulsar refuse a reset, and nothing else would end that.
             resets.look();
             return failed("the cursor is being reset");
         }
         if (needsNoStore()) {
-            // Callers try again after a failure, and would wait for ever for a lost answer.
+            // Callers try again after a failure; a lost answer would keep them waiting for ever.
             return cursor.putCursorProperty(key, value).copy().orTimeout(answerTimeoutMs, TimeUnit.MILLISECONDS)
                     .whenComplete((done, error) -> resets.look());
         }
@@ -130,7 +129,7 @@ public final class CursorProperties {
         return CompletableFuture.failedFuture(new NotTriedException(reason));
     }
 
-    /** Stores the cursor's present position and properties. Refused during a reset, and if the cursor has moved meanwhile. */
+    /** Stores the cursor's present position and properties. Fails during a reset, and if the cursor has moved meanwhile. */
     private CompletableFuture<Void> store() {
         Position position = cursor.getMarkDeletedPosition();
         if (!subscription.hasConsumers()) {
@@ -152,14 +151,14 @@ public final class CursorProperties {
         return stored.orTimeout(answerTimeoutMs, TimeUnit.MILLISECONDS);
     }
 
-    /** Notes in the ownership, if there, that the cursor's acknowledgements are stored with a seal. */
+    /** Records in the ownership, if present, that the cursor stores its acknowledgements with a seal. */
     void noteSealed() {
         PropertyWrites.inTurn(cursor, background, () -> {
             Ownership there = CursorRecord.ownership(cursor);
             return there == null || there.sealed() ? CompletableFuture.<Void>completedFuture(null)
                     : putNow(CursorRecord.OWNERSHIP, there.withSeal().toString());
         }).exceptionally(error -> {
-            LOG.debug("[{}] That it has a seal is written with the next claim", cursor, error);
+            LOG.debug("[{}] The next claim records the seal", cursor, error);
             return null;
         });
     }

@@ -10,9 +10,9 @@ import tidegate.pulsar.wire.ReleasePace;
 /** Our properties in a cursor's stored record, and their names. */
 public final class CursorRecord {
     public static final String PREFIX = ManagedCursor.CURSOR_INTERNAL_PROPERTY_PREFIX + "tidegate.";
-    /** Among the properties of the mark-delete position, which a reset replaces. */
+    /** A property of the mark-delete position, which a reset replaces. */
     public static final String SEAL = PREFIX + "generation";
-    /** Among the properties of the cursor, which live as long as the subscription. */
+    /** A property of the cursor, which lives as long as the subscription. */
     public static final String OWNERSHIP = PREFIX + "owner";
     /** Beside the ownership. */
     public static final String PACE = PREFIX + "pace";
@@ -37,8 +37,8 @@ public final class CursorRecord {
     }
 
     /**
-     * The pace of release in a cursor's properties. An unreadable one pauses, because an operator can undo a pause, and
-     * nobody a delivery; {@code unreadable} gets its text.
+     * The pace of release in a cursor's properties. An unreadable one pauses: an operator can undo a pause, but not a
+     * delivery. {@code unreadable} gets its text.
      */
     public static ReleasePace pace(ManagedCursor cursor, Consumer<String> unreadable) {
         Map<String, String> properties = cursor.getCursorProperties();
@@ -54,7 +54,6 @@ public final class CursorRecord {
         }
     }
 
-    /** The cursor's seal; {@link Seal#NONE} without one. */
     public static long seal(ManagedCursor cursor) {
         Map<String, Long> properties = cursor.getProperties();
         Long seal = properties == null ? null : properties.get(SEAL);

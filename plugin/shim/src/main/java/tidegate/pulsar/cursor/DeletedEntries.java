@@ -10,10 +10,10 @@ import org.apache.pulsar.common.util.collections.LongPairRangeSet;
 /**
  * Copies a Pulsar cursor's deleted entries beyond its mark-delete position: for each ledger the words of a {@link BitSet}.
  *
- * <p>Pulsar keeps a bitmap for each ledger and shows it by range or by position, both slow. It can copy the bitmaps, as it
- * does to store them, but the set has no lock of its own. {@code process…} walks over the set with the cursor's lock held, so
- * the copy is made within the first step of that walk. Without bitmaps (managedLedgerUnackedRangesOpenCacheSetEnabled=false)
- * the walk continues over the ranges.
+ * <p>Pulsar keeps a bitmap for each ledger, but shows it only by range or by position, both slow. It can copy the bitmaps, as
+ * it does to store them, but the set has no lock of its own. {@code process…} walks over the set under the cursor's lock, so
+ * the copy is made within that walk's first step. Without bitmaps (managedLedgerUnackedRangesOpenCacheSetEnabled=false) the
+ * walk continues over the ranges.
  */
 public final class DeletedEntries implements LongPairRangeSet.RangeProcessor<Position> {
     private final ManagedCursorImpl cursor;
@@ -38,7 +38,7 @@ public final class DeletedEntries implements LongPairRangeSet.RangeProcessor<Pos
         return copy;
     }
 
-    /** True if the walk should continue. */
+    /** True to continue the walk. */
     @Override
     public boolean process(com.google.common.collect.Range<Position> range) {
         if (ranges.isEmpty()) {
@@ -54,8 +54,7 @@ public final class DeletedEntries implements LongPairRangeSet.RangeProcessor<Pos
     }
 
     /**
-     * Adds a range. One that begins in an earlier ledger begins with that ledger's last entry, so only the last ledger has
-     * any of it.
+     * Adds a range. One from an earlier ledger begins with that ledger's last entry, so only the last ledger has any of it.
      */
     private void add(Position lowerOpen, Position upper) {
         long from = lowerOpen.getLedgerId() == upper.getLedgerId() ? lowerOpen.getEntryId() + 1 : 0;

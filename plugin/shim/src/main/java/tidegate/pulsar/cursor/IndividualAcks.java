@@ -16,8 +16,8 @@ public final class IndividualAcks {
     }
 
     /**
-     * Also true if the cursor does not tell. The backlog says nothing of entries: it is 0 once all beyond the position is
-     * acknowledged. Takes the cursor's lock for a moment.
+     * Also true if unknown. The backlog cannot tell: it is 0 once all entries beyond the position are acknowledged. Takes the
+     * cursor's lock for a moment.
      */
     boolean mayBeIn(ManagedCursor cursor) {
         if (cursor instanceof ManagedCursorImpl known) {

@@ -11,10 +11,10 @@ import org.slf4j.LoggerFactory;
 
 /**
  * The one thread on which Pulsar begins every reset of a ledger's cursors ({@code ManagedCursorImpl.asyncResetCursor}): while
- * something runs there, no reset begins.
+ * a task runs there, no reset begins.
  *
- * <p>Found by name: the method's type is Executor in 4.0, ExecutorService in 4.2, ThreadBoundExecutor in 5.0, and one jar serves
- * them all.
+ * <p>Found by name, so that one jar serves all versions: the method's type is Executor in 4.0, ExecutorService in 4.2,
+ * ThreadBoundExecutor in 5.0.
  */
 public final class LedgerThread {
     private static final Logger LOG = LoggerFactory.getLogger(LedgerThread.class);
@@ -27,7 +27,7 @@ public final class LedgerThread {
         try {
             return MethodHandles.publicLookup().unreflect(ManagedLedgerImpl.class.getMethod("getExecutor"));
         } catch (ReflectiveOperationException e) {
-            LOG.warn("This Pulsar does not tell on which thread it resets a cursor: without consumers no seal is put", e);
+            LOG.warn("The thread of this Pulsar's cursor resets is unknown: no seal is put without consumers", e);
             return null;
         }
     }
@@ -41,7 +41,7 @@ public final class LedgerThread {
         try {
             return GET_EXECUTOR.invoke(ledger) instanceof Executor executor ? executor : null;
         } catch (Throwable e) {
-            LOG.warn("[{}] The thread of its resets is not known: without consumers no seal is put", cursor.getName(), e);
+            LOG.warn("[{}] The thread of its resets is unknown: no seal is put without consumers", cursor.getName(), e);
             return null;
         }
     }

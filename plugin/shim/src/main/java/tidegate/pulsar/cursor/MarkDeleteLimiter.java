@@ -10,10 +10,10 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Pulsar's limit of a cursor's records: one a second by default (managedLedgerDefaultMarkDeleteRateLimit), one in ten seconds
- * in a standalone broker. It keeps an acknowledgement in memory that long.
+ * in a standalone broker. An acknowledgement stays in memory that long.
  *
- * <p>A fresh limiter of the same rate lets one record pass. Setting the rate, for which Pulsar has a method, would not: a
- * limiter keeps the time of its next permit. Without the field, as perhaps in a later Pulsar, records wait for the limit.
+ * <p>A new limiter of the same rate lets one record pass. Pulsar's method that sets the rate would not: a limiter keeps the
+ * time of its next permit. Without the field, as perhaps in a later Pulsar, records wait for the limit.
  */
 final class MarkDeleteLimiter {
     private static final Logger LOG = LoggerFactory.getLogger(MarkDeleteLimiter.class);
@@ -27,12 +27,12 @@ final class MarkDeleteLimiter {
             return MethodHandles.privateLookupIn(ManagedCursorImpl.class, MethodHandles.lookup())
                     .findVarHandle(ManagedCursorImpl.class, "markDeleteLimiter", RateLimiter.class);
         } catch (ReflectiveOperationException | RuntimeException e) {
-            LOG.warn("This Pulsar does not show its limit of a cursor's records: a cancellation takes as long as the limit says", e);
+            LOG.warn("This Pulsar hides its limit of a cursor's records: each cancellation waits for it", e);
             return null;
         }
     }
 
-    /** Lets the cursor's next record be written at once. */
+    /** Lets the cursor write its next record at once. */
     static void liftOnce(ManagedCursor cursor) {
         if (LIMITER != null && cursor instanceof ManagedCursorImpl) {
             RateLimiter limiter = (RateLimiter) LIMITER.get((ManagedCursorImpl) cursor);

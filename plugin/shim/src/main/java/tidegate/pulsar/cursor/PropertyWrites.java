@@ -11,11 +11,10 @@ import org.apache.bookkeeper.mledger.ManagedCursor;
 /**
  * Writes each cursor's properties one after the other, for all callers.
  *
- * <p>Pulsar 4.0 and 4.2 build the new properties from the known ones, and then take the version of the metadata. If another
- * write ends between the two, the later write has its version but lacks its property, and removes it. Pulsar 5.0 takes the
- * version first.
+ * <p>Pulsar 4.0 and 4.2 first build the new properties, then take the version of the metadata. If another write ends between
+ * the two, the later write passes that version but lacks its property, and removes it. Pulsar 5.0 takes the version first.
  *
- * <p>The next write begins when the one before has an answer, or waits for one in vain. Any thread may call.
+ * <p>The next write begins once the one before has been answered, or has timed out. Any thread may call.
  */
 final class PropertyWrites {
     private static final long LOST_AFTER_MS = 60_000;
@@ -26,7 +25,7 @@ final class PropertyWrites {
     private PropertyWrites() {
     }
 
-    /** Begins the write at once if none is under way, else on the executor once that one is over. */
+    /** Begins the write at once if none is under way, else on the executor after that one. */
     static <T> CompletableFuture<T> inTurn(ManagedCursor cursor, Executor executor, Supplier<CompletableFuture<T>> write) {
         CompletableFuture<Void> over = new CompletableFuture<>();
         CompletableFuture<Void> before = LAST.put(cursor, over);

@@ -25,7 +25,7 @@ final class RecordCapacity {
     private final long deletionsBefore;
     private final long usedBefore;
 
-    /** Created after the deletions for a record, and before the record. */
+    /** Created after the deletions for a record and before the record. */
     RecordCapacity(ManagedCursor cursor) {
         this.cursor = cursor;
         // In this order: a deletion in between counts twice, rather than never.
@@ -34,7 +34,7 @@ final class RecordCapacity {
     }
 
     /**
-     * YES if each record written since had room for everything: a deletion takes the room of one at most, and ranges may have
+     * YES if each record written since had room for everything: one deletion takes at most one place, and ranges may have
      * come and gone again.
      */
     Stored outcome() {
@@ -46,7 +46,7 @@ final class RecordCapacity {
         return usedNow <= max ? Stored.NOT_NOW : Stored.NO_ROOM;
     }
 
-    /** The room in use at the creation of this object. */
+    /** The room in use at this object's creation. */
     long usedBefore() {
         return usedBefore;
     }
@@ -55,7 +55,7 @@ final class RecordCapacity {
         return cursor instanceof ManagedCursorImpl counting ? counting.getMessagesConsumedCounter() : 0;
     }
 
-    /** The room in use, in the unit that Pulsar counts. */
+    /** The room in use, in Pulsar's unit. */
     private static long used(ManagedCursor cursor) {
         long ranges = cursor.getTotalNonContiguousDeletedMessagesRange();
         if (!(cursor instanceof ManagedCursorImpl known)) {

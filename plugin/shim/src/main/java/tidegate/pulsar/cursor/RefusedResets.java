@@ -14,11 +14,11 @@ import org.slf4j.LoggerFactory;
 /**
  * Undoes resets of one cursor that Pulsar has refused.
  *
- * <p>Pulsar reports such a reset as not done, but 4.0 keeps its position as the latest to store, and stores it with the next
- * acknowledgements or when the topic is closed: a reset forwards then happens behind the user's back, and the messages before
- * it never come. So the cursor is reset to its own position.
+ * <p>Pulsar reports such a reset as failed, but 4.0 keeps its position as the latest to store, and stores it with the next
+ * acknowledgements or when the topic closes: a forward reset then happens behind the user's back, and the messages before it
+ * never come. So this class resets the cursor to its own position.
  *
- * <p>A reset under way, or refused, shows as a missing persisted position, until the reset is stored. A cursor never stored
+ * <p>A reset under way or refused shows as a missing persisted position, until the reset is stored. A cursor never stored
  * does not show it.
  */
 public final class RefusedResets {
@@ -28,9 +28,8 @@ public final class RefusedResets {
     private static final long FIRST_PAUSE_MS = 100;
     private static final long MAX_PAUSE_MS = 60_000;
 
-    /** The subscription of the cursor. */
     public interface Subscription {
-        /** The subscription of a cursor being deleted: nothing is undone or stored. */
+        /** A subscription whose cursor is being deleted: nothing is undone or stored. */
         Subscription NONE = new Subscription() { };
 
         /** True if this broker has made the cursor and not stored it: it has no persisted position. */
@@ -43,14 +42,12 @@ public final class RefusedResets {
             // A loaded cursor is known to have one.
         }
 
-        /** True if there are consumers. A reset has them leave before it touches the cursor. */
+        /** True if there are consumers. A reset disconnects them before it touches the cursor. */
         default boolean hasConsumers() {
             return false;
         }
 
-        /**
-         * Resets the cursor. Keeps consumers out from before it returns; fails as busy, and at once, during another reset.
-         */
+        /** Resets the cursor. Keeps consumers out from before it returns; fails at once as busy during another reset. */
         default CompletableFuture<Void> reset(Position position) {
             return CompletableFuture.failedFuture(new IllegalStateException("nobody resets it"));
         }
@@ -70,7 +67,6 @@ public final class RefusedResets {
         wasPersisted = !subscription.isNew() && subscription != Subscription.NONE;
     }
 
-    /** True if a reset of the cursor would show. */
     boolean wouldShow() {
         return isUnderWay() || wasPersisted;
     }
@@ -107,17 +103,17 @@ public final class RefusedResets {
             return;
         }
         CompletableFuture<Void> undone = reset(position);
-        // Once this one is done, nobody else's ends any more. The position of one that ended just before is restored.
+        // Once this one is done, no other can end any more. Restores the position of one that ended just before.
         Position there = owed == null ? cursor.getMarkDeletedPosition() : owed;
         undone.whenComplete((done, error) -> {
             if (error == null && there.equals(position)) {
                 undoing.set(false);
-                LOG.warn("[{}] A reset was refused. So that it is not done later all the same, the cursor was reset to where it is, "
-                        + "{}: what was acknowledged beyond comes again", cursor, position);
+                LOG.warn("[{}] A refused reset could still happen later, so the cursor was reset to its own position, {}: messages "
+                        + "acknowledged beyond it come again", cursor, position);
             } else if (error == null) {
                 undo(FIRST_PAUSE_MS, there);
             } else {
-                // Busy: another one is under way, newer than the owed position, or the topic closes.
+                // Busy: another reset is under way, newer than the owed position, or the topic closes.
                 boolean isBusy = error instanceof SubscriptionBusyException;
                 long nextMs = isBusy ? FIRST_PAUSE_MS : Math.min(MAX_PAUSE_MS, 2 * pauseMs);
                 CompletableFuture.delayedExecutor(isBusy ? BUSY_PAUSE_MS : pauseMs, TimeUnit.MILLISECONDS, background)

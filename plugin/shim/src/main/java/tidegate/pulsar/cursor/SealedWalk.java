@@ -5,7 +5,7 @@ import java.util.function.BooleanSupplier;
 import org.apache.bookkeeper.mledger.Position;
 import org.apache.bookkeeper.mledger.PositionFactory;
 
-/** Positions for a cursor to delete; fails if a reset of the cursor begins before the first or after the last one. */
+/** Positions for a cursor to delete; fails if a reset of the cursor begins before the walk ends. */
 public final class SealedWalk implements Iterator<Position> {
     private final Iterator<tidegate.pulsar.wire.Position> positions;
     private final BooleanSupplier isReset;

@@ -23,19 +23,18 @@ import tidegate.pulsar.gate.TrackerContext.Stored;
 /**
  * Deletes positions in one cursor and says when the cursor's record has them.
  *
- * <p>Pulsar's callbacks do not say that. They come at once while its limit postpones the write ({@link MarkDeleteLimiter}),
- * also during a write of a later position, and for deletions without room in the record ({@link RecordCapacity}). So each
- * request is followed by a write of the cursor as it is then, and by a look at the position that Pulsar has persisted since.
+ * <p>Pulsar's callbacks do not tell: they come at once while its limit postpones the write ({@link MarkDeleteLimiter}),
+ * during a write of a later position, and for deletions without room in the record ({@link RecordCapacity}). So a write of
+ * the whole cursor follows each request, and then a check of the position persisted since.
  *
- * <p>Deletions and write are requested on the {@link LedgerThread}, where no reset begins meanwhile, with consumers or
- * without. Requests that come during a write share the next one. Invariant: one write at a time, and each request is
- * answered.
+ * <p>Deletions and writes are requested on the {@link LedgerThread}, where no reset begins meanwhile, with consumers or
+ * without. Requests during a write share the next one. Invariant: one write at a time, and each request gets an answer.
  */
 public final class StoredDeletions {
     private static final Logger LOG = LoggerFactory.getLogger(StoredDeletions.class);
     /** At the end of a reset Pulsar forgets the callbacks of pending writes. */
     private static final long LOST_AFTER_MS = 5_000;
-    /** A large record is not written again and again: a pause of 1 ms for each 100 acknowledgements in it. */
+    /** Spaces writes of large records: a pause of 1 ms for each 100 acknowledgements in the record. */
     private static final long PER_PAUSE_MS = 100;
     private static final long PAUSE_MAX_MS = 100;
 
@@ -149,10 +148,10 @@ public final class StoredDeletions {
         }
     }
 
-    /** Deletes; false if the cursor refuses. The walk over the positions takes place within the call. */
+    /** Deletes; false if the cursor refuses. The walk over the positions ends within the call. */
     private boolean delete(Request request) {
         if (CursorRecord.seal(cursor) != request.seal()) {
-            // This one gets that answer in the end; the others go on.
+            // This one gets that answer in the end; the others continue.
             return true;
         }
         boolean[] refused = {false};
@@ -161,7 +160,7 @@ public final class StoredDeletions {
         cursor.asyncDelete(walk, new DeleteCallback() {
             @Override
             public void deleteComplete(Object ctx) {
-                // Or only noted in memory.
+                // Or only kept in memory.
             }
 
             @Override
@@ -177,7 +176,7 @@ public final class StoredDeletions {
         RecordCapacity capacity = new RecordCapacity(cursor);
         lastUsed = capacity.usedBefore();
         Position there = cursor.getMarkDeletedPosition();
-        // An instance of its own tells this write from any other.
+        // A separate instance tells this write from any other.
         Position asked = PositionFactory.create(there.getLedgerId(), there.getEntryId());
         boolean[] isOver = {false};
         MarkDeleteLimiter.liftOnce(cursor);

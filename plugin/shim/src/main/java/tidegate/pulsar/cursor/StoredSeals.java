@@ -18,24 +18,25 @@ import org.slf4j.LoggerFactory;
 import tidegate.pulsar.gate.Seal;
 
 /**
- * Keeps a {@link Seal} stored with a cursor's acknowledgements beyond its mark-delete position, whatever its consumers, its
- * type and its tracker.
+ * Keeps a {@link Seal} stored with a cursor's acknowledgements beyond its mark-delete position, for any consumers, type and
+ * tracker.
  *
- * <p>Not only resets take the seal: skipped messages, a backlog quota and a cumulative acknowledgement move mark-delete
+ * <p>Not only resets remove the seal: skipped messages, a backlog quota and a cumulative acknowledgement move mark-delete
  * forward and store it without properties, while all acknowledgements beyond stay. Their record looks like a reset's, but in
- * memory the cursor is right once the move or the reset is done. So the cursor is soon stored again with a seal; from then on
- * only a reset's record lacks one.
+ * memory the cursor is right once the operation is done. So the cursor is soon stored again with a seal; from then on only a
+ * reset's record lacks one.
  *
- * <p>No seal is put during a reset: Pulsar has taken the seal then, and not yet the acknowledgements. It begins a reset on
- * the {@link LedgerThread} alone, and refuses to move mark-delete until that is done. So the seal goes with a mark-delete to
- * the cursor's own position, requested on that thread: either Pulsar refuses it, or no reset begins before it is queued.
+ * <p>A seal must not be put during a reset: Pulsar then has removed the seal, but not yet the acknowledgements. It begins a
+ * reset on the {@link LedgerThread} alone, and refuses to move mark-delete until that is done. So a mark-delete to the
+ * cursor's own position carries the seal, requested on that thread: either Pulsar refuses it, or no reset begins before it is
+ * queued.
  *
- * <p>The cost is one write of the cursor where a seal is missing and something is acknowledged beyond: a consumer that
- * acknowledges cumulatively, with nothing beyond, loses the seal each time and needs none.
+ * <p>Cost: one write of the cursor where a seal is missing and acknowledgements lie beyond. A consumer that acknowledges
+ * cumulatively, with nothing beyond, loses the seal each time and needs none.
  */
 public final class StoredSeals {
     private static final Logger LOG = LoggerFactory.getLogger(StoredSeals.class);
-    /** The pause after a write: Pulsar's own limit of one a second may be switched off. */
+    /** The pause after a write: Pulsar's own limit of one a second may be off. */
     private static final long WRITE_PAUSE_NS = TimeUnit.MILLISECONDS.toNanos(250);
     private static final long FAILED_PAUSE_NS = TimeUnit.SECONDS.toNanos(1);
     /** At the end of a reset Pulsar forgets the callbacks of writes that were waiting. */
@@ -62,8 +63,8 @@ public final class StoredSeals {
     }
 
     /**
-     * As {@link #keep}, for a cursor that has just been reset: its record still has the acknowledgements taken back by the
-     * reset, so one without them follows soon.
+     * As {@link #keep}, for a cursor just reset: its record still has the acknowledgements that the reset took back, so a
+     * record without them follows soon.
      */
     void keepReset(ManagedCursor cursor) {
         keep(cursor, Seal.NONE, true);
@@ -76,14 +77,14 @@ public final class StoredSeals {
         }
     }
 
-    /** Looks at all cursors. One thread at a time. */
+    /** Checks all cursors. One thread at a time. */
     public void look() {
         for (Kept each : cursors.values()) {
             look(each);
         }
     }
 
-    /** Looks at one cursor, perhaps beside others. */
+    /** Checks one cursor, perhaps beside others. */
     public void look(ManagedCursor cursor) {
         Kept kept = cursors.get(cursor);
         if (kept != null) {
@@ -99,7 +100,6 @@ public final class StoredSeals {
         }
     }
 
-    /** The number of kept cursors. */
     int size() {
         return cursors.size();
     }
@@ -121,7 +121,6 @@ public final class StoredSeals {
             dueNs = nowNs;
         }
 
-        /** True if a seal must be stored now. */
         boolean isDue(long nowNs) {
             if (nowNs - dueNs < 0) {
                 return false;
@@ -131,7 +130,7 @@ public final class StoredSeals {
             if (!beyond) {
                 beyond = individual.mayBeIn(cursor);
             }
-            // Also after a reset has taken the acknowledgements beyond: its record still has them.
+            // Also after a reset has removed the acknowledgements beyond: its record still has them.
             return isMissing && beyond;
         }
 
@@ -147,7 +146,7 @@ public final class StoredSeals {
         private void store() {
             Position there = cursor.getMarkDeletedPosition();
             Position persisted = cursor.getPersistentMarkDeletedPosition();
-            // None: a reset is under way or was refused, or the cursor is new. Further on: Pulsar stores nothing before that.
+            // None: a reset is under way or was refused, or the cursor is new. Ahead: Pulsar stores nothing before that.
             if (cursor.isClosed() || persisted == null || persisted.compareTo(there) > 0) {
                 pause(WRITE_PAUSE_NS);
                 return;
@@ -179,8 +178,7 @@ public final class StoredSeals {
             @Override
             public void markDeleteComplete(Object ctx) {
                 if (!isOver) {
-                    // Within the call: it is in memory only, because Pulsar limits how often it writes. An orderly close
-                    // writes it.
+                    // Within the call: it is in memory only, because Pulsar limits its writes. An orderly close writes it.
                     pause(0);
                 } else if (CursorRecord.seal(cursor) == seal) {
                     stored = seal;
@@ -193,7 +191,7 @@ public final class StoredSeals {
 
             @Override
             public void markDeleteFailed(ManagedLedgerException e, Object ctx) {
-                LOG.debug("[{}] No seal could be stored, it is tried again", cursor, e);
+                LOG.debug("[{}] No seal could be stored; trying again", cursor, e);
                 pause(FAILED_PAUSE_NS);
             }
         }

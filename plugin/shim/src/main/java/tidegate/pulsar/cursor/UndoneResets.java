@@ -19,21 +19,21 @@ import tidegate.pulsar.wire.Ownership;
 /**
  * Resets a cursor once more if it was loaded from a reset's record.
  *
- * <p>Pulsar stores a reset together with the acknowledgements that it takes back, clears these when that is written, and
- * stores the cleared ones with the next write. If a broker ends before that write, the next owner loads the reset's position
- * with the acknowledgements from before, and messages stay away although the user heard of success. A missing {@link Seal}
- * shows this: a reset empties the properties of the mark-delete position, and the {@link Ownership} knows that the
- * acknowledgements were stored with a seal.
+ * <p>Pulsar stores a reset together with the acknowledgements that it takes back, then clears these, and stores the cleared
+ * ones with the next write. If a broker ends before that write, the next owner loads the reset's position with the
+ * acknowledgements from before: messages stay away although the user heard of success. A missing {@link Seal} shows this: a
+ * reset empties the properties of the mark-delete position, and the {@link Ownership} records that the acknowledgements were
+ * stored with a seal.
  *
  * <p>Example: 5:1 to 5:9 are acknowledged under a seal, a user resets to 5:0, and the broker dies. The next owner loads
  * mark-delete 5:0, 5:1 to 5:9 deleted, no seal: it resets to 5:0 once more, and the messages come.
  *
  * <p>Invariants: each cursor is checked once, before any tracker of this broker can put a seal there. It is reset to its
- * position at that time, even if early consumers have moved it. Until then nobody puts a seal, and failures are repeated.
- * Then {@link StoredSeals} has it stored once more, because this reset's record is like the former.
+ * position at that time, even if early consumers have moved it. Until then no seal is put, and failed resets are repeated.
+ * Then {@link StoredSeals} stores it once more, because this reset's record is like the former.
  *
- * <p>A broker that ended right after another operation had taken the seal, before {@link StoredSeals} stored a new one,
- * leaves the same record: acknowledgements beyond the cursor's position are lost then, and those messages come again.
+ * <p>Another operation may have removed the seal just before a broker ended, and before {@link StoredSeals} stored a new one:
+ * that leaves the same record, so acknowledgements beyond the cursor's position are lost, and their messages come again.
  */
 public final class UndoneResets {
     private static final Logger LOG = LoggerFactory.getLogger(UndoneResets.class);
@@ -43,9 +43,8 @@ public final class UndoneResets {
     /** The state of a loaded cursor. */
     private enum Found { NEW, SEALED, UNSEALED, UNDONE }
 
-    /** A cursor as loaded. */
     record Loaded(boolean wasSealed, boolean isSealed, boolean mayHaveAcknowledgements) {
-        /** True if acknowledgements may be there that a reset has taken back. */
+        /** True if the cursor may have acknowledgements that a reset has taken back. */
         boolean isUndone() {
             return wasSealed && !isSealed && mayHaveAcknowledgements;
         }
@@ -63,12 +62,11 @@ public final class UndoneResets {
         this.background = background;
     }
 
-    /** True if the cursor had a seal when loaded, so that its later records have one, but for a reset's. */
+    /** True if the cursor had a seal when loaded, so that all later records except a reset's have one. */
     public boolean wasLoadedSealed(ManagedCursor cursor) {
         return found.get(cursor) == Found.SEALED;
     }
 
-    /** True if the cursor must still be reset once more. */
     public boolean isPending(ManagedCursor cursor) {
         return found.get(cursor) == Found.UNDONE;
     }
@@ -78,7 +76,6 @@ public final class UndoneResets {
         return found.get(cursor) == Found.NEW;
     }
 
-    /** Notes that the cursor has a persisted position. */
     public void noteStored(ManagedCursor cursor) {
         found.replace(cursor, Found.NEW, Found.UNSEALED);
     }
@@ -88,14 +85,12 @@ public final class UndoneResets {
         look(subscription.getCursor(), subscription::resetCursor, Runnable::run);
     }
 
-    /**
-     * Checks the cursor before a tracker is made, perhaps before {@link #onLoaded}. Called with the dispatcher's lock held.
-     */
+    /** Checks the cursor before a tracker is made, perhaps before {@link #onLoaded}. Needs the dispatcher's lock. */
     public void beforeTracker(PersistentSubscription subscription) {
         look(subscription.getCursor(), subscription::resetCursor, background);
     }
 
-    /** Checks an unchecked cursor. {@code reset} keeps consumers out and is begun by {@code executor}. */
+    /** Checks an unchecked cursor. {@code executor} runs {@code reset}, which keeps consumers out. */
     void look(ManagedCursor cursor, Function<Position, CompletableFuture<Void>> reset, Executor executor) {
         Ownership ownership = CursorRecord.ownership(cursor);
         boolean wasSealed = ownership != null && ownership.sealed();
@@ -112,8 +107,8 @@ public final class UndoneResets {
             begin(background, () -> new CursorProperties(cursor, new OfTheLoaded(reset), background).noteSealed());
         }
         if (isUndone) {
-            LOG.warn("[{}] The broker before was ended amid a reset of the cursor: it is reset once more, to {}; messages that "
-                    + "were acknowledged in between come again", cursor, loaded);
+            LOG.warn("[{}] The former broker ended during a reset of the cursor: resetting it again, to {}; messages acknowledged "
+                    + "in between come again", cursor, loaded);
             execute(executor, new Undone(cursor, loaded, reset), 1);
         } else if (ownership != null) {
             seals.keep(cursor);
@@ -134,7 +129,7 @@ public final class UndoneResets {
         }
     }
 
-    /** A cursor to be reset again: its mark-delete position when loaded, and the function that resets it. */
+    /** A cursor to reset again: its mark-delete position when loaded, and its reset function. */
     private record Undone(ManagedCursor cursor, Position loaded, Function<Position, CompletableFuture<Void>> reset) {
         CompletableFuture<Void> begin() {
             try {
@@ -153,7 +148,7 @@ public final class UndoneResets {
         try {
             executor.execute(task);
         } catch (RejectedExecutionException e) {
-            LOG.debug("The broker stops; what is left is the next owner's", e);
+            LOG.debug("The broker stops; the next owner resets the rest", e);
         }
     }
 
@@ -172,13 +167,13 @@ public final class UndoneResets {
                 return;
             }
             long pauseMs = Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS << Math.min(tries - 1, 10));
-            LOG.warn("[{}] The cursor could not be reset, it is tried again in {} ms; until then messages that the former reset was "
-                    + "to bring back may not come: {}", one.cursor(), pauseMs, error.getMessage());
+            LOG.warn("[{}] The cursor could not be reset; trying again in {} ms. Until then messages that the former reset was to "
+                    + "bring back may not come: {}", one.cursor(), pauseMs, error.getMessage());
             execute(CompletableFuture.delayedExecutor(pauseMs, TimeUnit.MILLISECONDS, background), one, tries + 1);
         });
     }
 
-    /** True if somebody else has reset it meanwhile. Forward moves may come from acknowledgements. */
+    /** True if another reset has come meanwhile. Forward moves may come from acknowledgements. */
     private boolean isDone(Undone one) {
         int moved = one.cursor().getMarkDeletedPosition().compareTo(one.loaded());
         return moved < 0 || moved == 0 && !individual.mayBeIn(one.cursor());

@@ -5,11 +5,11 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.bookkeeper.mledger.ManagedLedgerException.BadVersionException;
 
 /**
- * Counts refused writes of one cursor's metadata in a row, and asks for the topic's reopening when no other writer explains
- * them.
+ * Counts refused writes of one cursor's metadata in a row, and asks to reopen the topic when no other writer explains them.
  *
- * <p>A client of the metadata store that has lost its connection sends a write again, and its own first one makes the store
- * refuse that. The cursor keeps the old version then, and Pulsar refuses every property until the topic is loaded anew.
+ * <p>A metadata-store client that has lost its connection sends a write again, and the store refuses it because of the
+ * client's own first one. The cursor then keeps the old version, and Pulsar refuses every property until the topic is loaded
+ * anew.
  */
 public final class WriteConflicts {
     private static final int MAX_IN_A_ROW = 4;
@@ -22,7 +22,7 @@ public final class WriteConflicts {
         this.reopen = reopen;
     }
 
-    /** Takes the outcome of a write: {@code error} is null if it succeeded. */
+    /** Takes the outcome of a write: {@code error} is null on success. */
     public void count(Throwable error) {
         if (error == null) {
             inARow.set(0);

@@ -4,16 +4,15 @@ import tidegate.pulsar.position.NearTier;
 
 /**
  * The alarm that wakes the dispatcher: when this broker's next entry is due and may leave, and while the dispatcher passes
- * over such entries ({@link StuckDetector}).
+ * over due entries ({@link StuckDetector}).
  *
- * <p>It reads no clock. A caller gives the reading by which it found nothing due, or an earlier one: with a later reading, an
- * entry that comes due in between would neither leave nor be awaited, and everything behind it would wait too.
+ * <p>It reads no clock. A caller gives the reading by which it found nothing due, or an earlier one: with a later one, an
+ * entry that comes due in between would neither leave nor be awaited, and hold up everything behind it.
  *
- * <p>A wake-up that comes too early is harmless, so only an earlier one is worth another request. Guarded by the tracker's
- * lock.
+ * <p>An early wake-up is harmless, so only an earlier time needs another request. Guarded by the tracker's lock.
  */
 final class Alarm {
-    /** A timer overdue by this much will not ring any more. */
+    /** A timer overdue by this much is lost. */
     private static final long LOST_MS = 500;
 
     private final TrackerContext context;
@@ -64,7 +63,7 @@ final class Alarm {
         return due;
     }
 
-    /** Notes that the timer has fired, perhaps too early; true if the dispatcher must be woken. */
+    /** Notes that the timer has fired, perhaps too early; true if the dispatcher must wake. */
     boolean ring(long nowMs) {
         timerMs = NearTier.NONE;
         boolean wakes = wakeMs <= nowMs && pacer.headMs(nowMs) <= nowMs;
@@ -81,12 +80,12 @@ final class Alarm {
         return wakes && !stopped;
     }
 
-    /** Wakes nobody any more. The caller cancels the pending request, without the lock. */
+    /** Stops all wake-ups. The caller cancels the pending request, without the lock. */
     void stop() {
         stopped = true;
     }
 
-    /** True once nobody is woken any more. */
+    /** True once stopped. */
     boolean isStopped() {
         return stopped;
     }

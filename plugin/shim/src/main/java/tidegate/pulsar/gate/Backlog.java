@@ -10,7 +10,7 @@ import tidegate.pulsar.wire.Records;
 /**
  * The subscription's backlog, read ahead of the dispatcher: says whether and where to read, and takes the entries.
  *
- * <p>Only the thread that reads ahead calls it, without a lock. Each method takes the tracker's lock for a moment, except
+ * <p>Only the read-ahead thread calls it, without a lock. Each method takes the tracker's lock for a moment, except
  * {@link #isWanted} and {@link #isKnown}.
  */
 public final class Backlog {
@@ -69,14 +69,13 @@ public final class Backlog {
         return readAhead.isWanted();
     }
 
-    /** Asks for another pass. */
     public void want() {
         synchronized (lock) {
             readAhead.want();
         }
     }
 
-    /** Begins a pass; returns the ticket to add under, or {@link ReadAheadGate#NO_TICKET}. */
+    /** Begins a pass; returns its ticket for adds, or {@link ReadAheadGate#NO_TICKET}. */
     public long begin() {
         synchronized (lock) {
             return readAhead.begin();
@@ -90,7 +89,7 @@ public final class Backlog {
         }
     }
 
-    /** True if there is room for more: in the broker's budget, and for less than so many entries of this subscription. */
+    /** True if there is room for more: in the broker's budget, and below so many entries of this subscription. */
     public boolean hasRoom(long maxWaiting) {
         synchronized (lock) {
             return gate.hasRoom() && outbox.pendingEntries() < maxWaiting;
@@ -99,19 +98,17 @@ public final class Backlog {
 
     // ---- positions to read ----------------------------------------------------------------------------------------
 
-    /** The number of positions that the dispatcher skips. Takes no lock. */
+    /** Needs no lock. */
     public long contained() {
         return contained.size();
     }
 
-    /** The number of positions without a holder, to be read again. */
     public long sought() {
         synchronized (lock) {
             return sought.size();
         }
     }
 
-    /** The lowest sought position; null without one. */
     public Position firstSought() {
         synchronized (lock) {
             return sought.first();
@@ -119,8 +116,8 @@ public final class Backlog {
     }
 
     /**
-     * True if reading the position would be in vain, because it is contained or acknowledged. Of the positions that the
-     * dispatcher has {@code passed}, only sought ones are worth reading. Takes no lock.
+     * True if reading the position would be in vain, because it is contained or acknowledged. Of the positions that the dispatcher has
+     * {@code passed}, only sought ones are worth reading. Takes no lock.
      */
     @SuppressWarnings("GuardedBy")
     public boolean isKnown(long ledgerId, long entryId, boolean passed) {
@@ -131,7 +128,7 @@ public final class Backlog {
     // ---- entries read --------------------------------------------------------------------------------------------
 
     /**
-     * Takes entries that were read ahead, as if the dispatcher had read them.
+     * Takes entries of a pass, as if the dispatcher had read them.
      *
      * @return the number taken; -1 if the ticket had expired and none was taken
      */
@@ -160,7 +157,7 @@ public final class Backlog {
         return taken;
     }
 
-    /** The number of entries taken from reading ahead so far. */
+    /** The number of entries taken from passes so far. */
     long takenEntries() {
         synchronized (lock) {
             return takenEntries;
@@ -168,8 +165,8 @@ public final class Backlog {
     }
 
     /**
-     * Notes that a pass has handled everything before {@code next}, and has left something up to {@code lastLeft} to the
-     * dispatcher, which may read that far.
+     * Notes that a pass has handled everything before {@code next}, and left the dispatcher entries up to {@code lastLeft}:
+     * it may read that far.
      */
     public void advance(Position next, Position lastLeft) {
         boolean read;
@@ -183,7 +180,7 @@ public final class Backlog {
         }
     }
 
-    /** Ends the pass: the dispatcher reads on by itself. Takes no lock. */
+    /** Ends the pass: the dispatcher reads the rest. Takes no lock. */
     @SuppressWarnings("GuardedBy")
     public void end() {
         readAhead.end();

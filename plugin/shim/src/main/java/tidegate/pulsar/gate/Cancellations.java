@@ -13,9 +13,9 @@ import tidegate.pulsar.wire.Standing;
  * Cancels messages: takes back those that no consumer has, as if acknowledged before a failover.
  *
  * <p>This broker alone decides: under the tracker's lock a position is either handed out, or settling from then on. The
- * dispatcher skips settling positions, and nobody reads them. The outbox has a cancelled position as acknowledged. That is
- * not enough for a promise: after a crash of the broker, with the daemon away, the next owner decides alone, by the cursor's
- * record. So the answer waits until the record has {@link #toStore}. Guarded by the tracker's lock.
+ * dispatcher skips settling positions, so nobody reads them, and the outbox has the cancelled as acknowledged. But after a
+ * crash of the broker with the daemon away, the next owner decides alone, by the cursor's record. So the answer waits until
+ * the record has {@link #toStore}. Guarded by the tracker's lock.
  */
 final class Cancellations {
     private final TrackedPositions positions;

@@ -9,10 +9,10 @@ import tidegate.pulsar.wire.Position;
 
 /**
  * One tracker's claim to own its subscription: the next epoch and a random number, written into the cursor's metadata by
- * compare-and-set before the daemon hears of the claim. For a new subscription the write waits for a consumer.
+ * compare-and-set before the daemon hears of it. For a new subscription the write waits for a consumer.
  *
  * <p>Only the last writer of the cursor's metadata can write again, so two brokers never claim the same epoch, and no clock
- * matters. A refused write is retried with growing pauses, because the cursor's own writes share its version. Guarded by the
+ * matters. The cursor's own writes share its version, so a refused write is retried with growing pauses. Guarded by the
  * tracker's lock, except {@link #write}.
  *
  * <p>Example: brokers A and B have both loaded the cursor at version 7 with epoch 4, and write epoch 5 against version 7. A's
@@ -23,8 +23,7 @@ public final class Claim {
     private static final long FIRST_PAUSE_MS = 100;
     private static final long MAX_PAUSE_MS = 10_000;
     /**
-     * No other writer explains so many refusals in a row: a cursor with a wrong version of its metadata never learns the
-     * right one.
+     * No other writer explains so many refusals in a row: a cursor with a wrong metadata version never learns the right one.
      */
     private static final int MAX_CONFLICTS = 4;
     private static final Position NOT_KNOWN = new Position(-1, -1);
@@ -58,12 +57,11 @@ public final class Claim {
         return end;
     }
 
-    /** True once the epoch is in the cursor's metadata. */
     public boolean isOwned() {
         return owned;
     }
 
-    /** True if nobody has owned the subscription between that claim and this one. */
+    /** True if no other tracker has owned the subscription between that claim and this one. */
     boolean follows(Claim former) {
         return former.owned && known.epoch() == former.ownership.epoch() && known.claims().equals(former.ownership.claims());
     }
@@ -74,12 +72,12 @@ public final class Claim {
         end = NOT_KNOWN;
     }
 
-    /** Claims anew after somebody claimed a greater epoch. That succeeds only if this broker is the owner all the same. */
+    /** Claims anew after another broker claimed a greater epoch. That succeeds only if this broker is the owner after all. */
     public void lost() {
         owned = false;
     }
 
-    /** The ownership to write now, or null; the caller must bring the outcome to {@link #written}. */
+    /** The ownership to write now, or null; the caller must report the outcome to {@link #written}. */
     public Ownership begin(long nowMs) {
         if (owned || writing || !pause.isOver(nowMs, pauseMs()) || !context.mayPutOwnership()) {
             return null;
@@ -87,7 +85,7 @@ public final class Claim {
         writing = true;
         Ownership there = context.ownership();
         ownership = (there == null ? known : there).next(context.storesSealed(), random);
-        // Former owners read all that the index has of them before now: a topic that ends earlier is another one.
+        // Former owners' indexes hold only entries before now: a topic that ends earlier is another one.
         end = context.lastConfirmed();
         return ownership;
     }
@@ -96,7 +94,7 @@ public final class Claim {
         return Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS << Math.min(refusals, 10));
     }
 
-    /** Notes the outcome of the write that {@link #begin} asked for. */
+    /** Notes the outcome of the write from {@link #begin}. */
     public void written(TrackerContext.Written written, long nowMs) {
         writing = false;
         owned = written == TrackerContext.Written.DONE;
@@ -120,7 +118,7 @@ public final class Claim {
         }
     }
 
-    /** True if the cursor's version of the metadata must differ from the stored one. */
+    /** True if the cursor's metadata version must differ from the stored one. */
     public boolean isStale() {
         return !owned && conflicts >= MAX_CONFLICTS;
     }

@@ -8,7 +8,7 @@ import tidegate.pulsar.wire.Position;
 import tidegate.pulsar.wire.PositionBitmaps;
 
 /**
- * Learns from the tracker's cursor: acknowledgements, progress of mark-delete, and resets.
+ * Follows the tracker's cursor: acknowledgements, progress of mark-delete, and resets.
  *
  * <p>An acknowledgement is true under one {@link Seal}: the watch finds and reports it under that seal, and checks it again
  * when the seal is gone. Invariant, walked by {@link #check}: nothing is contained up to the mark-delete position seen last.
@@ -38,7 +38,7 @@ final class CursorWatch {
 
     // ---- resets ---------------------------------------------------------------------------------------------------
 
-    /** Looks for a reset of the cursor, before any decision that relies on known acknowledgements. */
+    /** Checks for a reset of the cursor, before any decision that relies on known acknowledgements. */
     void noticeReset() {
         if (!seal.isIntact() || seal.isWanted()) {
             onSealGone();
@@ -46,7 +46,8 @@ final class CursorWatch {
     }
 
     /**
-     * Handles a missing seal: a reset took it, or a skip or a cleared backlog, after which settling positions still settle.
+     * Handles a missing seal: a reset removed it, or a skip or a cleared backlog, after which settling positions still
+     * settle.
      */
     private void onSealGone() {
         // First, so that every later look is true of the new seal.
@@ -72,10 +73,7 @@ final class CursorWatch {
         follow(context.markDelete());
     }
 
-    /**
-     * Looks for a reset that left the seal, if there ever is one: it takes all acknowledgements back, so the highest one
-     * shows it.
-     */
+    /** Checks for a reset that left the seal, if that ever happens: the highest acknowledgement would be gone. */
     void noticeLostReport() {
         long[] last = positions.lastReported();
         if (last != null && !positions.isSettling(last[0], last[1]) && !context.isDeleted(last[0], last[1])) {
@@ -84,7 +82,8 @@ final class CursorWatch {
     }
 
     /**
-     * Handles a reset of the cursor, whatever its seal: every known acknowledgement is checked before anything relies on it.
+     * Handles a reset of the cursor, whatever its seal: checks every known acknowledgement again before anything relies on
+     * it.
      */
     void onReset() {
         LOG.info("[{}] The cursor was reset: known acknowledgements are checked again", context.name());
@@ -171,7 +170,7 @@ final class CursorWatch {
     }
 
     /**
-     * Reports the passed positions, too: the cursor may store its position a minute later, and end before. Not without the
+     * Reports the passed positions, too: the cursor may end before it stores its position, a minute later. Not without the
      * seal: then a reset may have taken that position back.
      */
     private void follow(Position position) {

@@ -44,9 +44,7 @@ final class DaemonStream {
     private boolean takesMoves;
     /** CLOSE is the last frame. */
     private boolean ends;
-    /**
-     * True if the daemon needs a new OPEN, for another seal or other positions in flight. Until then nothing more goes out.
-     */
+    /** True if the daemon needs a new OPEN, for another seal or other positions in flight. Until then only CLOSE goes out. */
     private boolean reopen;
     private Position markDeleteTold = new Position(-1, -1);
     private final Wait sinceRefused = new Wait();
@@ -76,7 +74,7 @@ final class DaemonStream {
         return state == State.OPEN;
     }
 
-    /** True if the daemon has nothing more to say on the stream. */
+    /** True if the daemon will send nothing more on the stream. */
     boolean isUnopened() {
         return state == State.UNOPENED;
     }
@@ -103,7 +101,6 @@ final class DaemonStream {
 
     // ---- opening --------------------------------------------------------------------------------------------------
 
-    /** True if the stream is closed, and the daemon has not just refused it. */
     boolean mayOpen(long nowMs) {
         boolean refused = !sinceRefused.isOver(nowMs, RETRY_MS);
         return state == State.UNOPENED && !refused;
@@ -116,12 +113,12 @@ final class DaemonStream {
         paceUpdates.opened(version);
         ends = last;
         Ownership owner = claim.ownership();
-        // Without entries that this broker gated for want of a daemon and that are due later: the daemon hands those out.
+        // Without entries that are due later and that this broker gated for lack of a daemon: the daemon hands those out.
         PositionSet inFlight = positions.inFlight(nowMs + settings.horizonMs());
         answer.expect(inFlight);
         // Positions that do not fit may come as DUE although they are here already; the tracker then ignores them.
         List<PositionBitmaps> parts = inFlight.toPositions().cut(FrameCodec.MAX_SET_BYTES);
-        // Otherwise a daemon that returns again and again would bring all its credit each time, while nothing leaves.
+        // Otherwise a daemon that returns again and again would send all its credit each time, while nothing leaves.
         int credit = settings.credit() - near.holdCredit(nowMs, settings.credit());
         markDeleteTold = context.persistedMarkDelete();
         outbox.opened(inFlight, last);
@@ -146,7 +143,7 @@ final class DaemonStream {
         lastErrorCode = 0;
     }
 
-    /** Notes that the tracker has acted on the answer: the outbox has the resulting frames, too. */
+    /** Notes that the tracker has acted on the answer, and the outbox has the resulting frames. */
     void answerDone() {
         if (clearing != null) {
             clearSeq = outbox.lastSeq();
@@ -157,7 +154,7 @@ final class DaemonStream {
 
     // ---- wake-ups of the link ------------------------------------------------------------------------------------
 
-    /** Makes the link fetch frames soon. */
+    /** Tells the link to fetch frames soon. */
     void signal() {
         noted = true;
         context.framesWaiting();
@@ -173,7 +170,7 @@ final class DaemonStream {
         return noteIf(outbox.hasUnsent());
     }
 
-    /** True if the caller must tell the link of something to send. */
+    /** True if the caller must tell the link of any frame. */
     boolean noteAny() {
         return noteIf(outbox.hasUnsent() || reopen || isCreditDue() || paceUpdates.isDue());
     }
@@ -185,8 +182,8 @@ final class DaemonStream {
     }
 
     /**
-     * True if credit should go back: when it is worth a frame, or when no entry holds any: a daemon that keeps less than it
-     * was given has none left then.
+     * True if credit should go back: when it is worth a frame, or when no entry holds any: a daemon that keeps less than its
+     * credit then has none left.
      */
     private boolean isCreditDue() {
         return near.creditBack() >= Math.max(1, settings.credit() / 8) || near.creditBack() > 0 && near.isAllCreditFree();
@@ -203,7 +200,7 @@ final class DaemonStream {
     }
 
     /**
-     * The frames to send now, numbered. {@code last}: the tracker is finished, and takes nothing any more. Its last
+     * The frames to send now, numbered. {@code last}: the tracker is finished, and takes nothing more. Its last
      * acknowledgements, too, go out only under their own seal: under another, the daemon would forget them.
      */
     List<Envelope> takeFrames(int streamId, boolean last) {
@@ -301,7 +298,7 @@ final class DaemonStream {
         return clearing.completeOnTimeout(null, CLEAR_TIMEOUT_MS, TimeUnit.MILLISECONDS);
     }
 
-    /** The clearing in progress, to be completed by the caller without the lock; a completed one if there is none. */
+    /** The clearing in progress, which the caller completes without the lock; a completed one if there is none. */
     CompletableFuture<Void> takeClearing() {
         CompletableFuture<Void> taken = clearing;
         clearing = null;

@@ -10,17 +10,17 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * An operator's rules for the delayed messages of a subscription: levels that delays are rounded up to, a quota of waiting
+ * An operator's rules for the delayed messages of a subscription: levels to which delays are rounded up, a quota of waiting
  * messages, and the use of an index log.
  *
  * <p>They are properties of the topic and of its namespace: {@code tidegate.levels} and {@code tidegate.quota} for all
- * subscriptions, {@code tidegate.quota[audit-*]} for those with a fitting name. The topic's come before the namespace's; of
- * fitting ones in one place the longest pattern counts. {@code none} ends the search without a rule.
+ * subscriptions, {@code tidegate.quota[audit-*]} for those with a fitting name. The topic's come first; within one place the
+ * longest fitting pattern counts. {@code none} ends the search without a rule.
  *
- * <p>Example: the namespace has {@code tidegate.levels=1m,1h}, the topic {@code tidegate.levels[audit-*]=none}. A delay of 90 s becomes 1
- * h for the subscription {@code orders}, and stays 90 s for {@code audit-1}.
+ * <p>Example: the namespace has {@code tidegate.levels=1m,1h}, the topic {@code tidegate.levels[audit-*]=none}. A delay of 90
+ * s becomes 1 h for the subscription {@code orders}, and stays 90 s for {@code audit-1}.
  *
- * <p>Rule kept here: a rounded time is never before the message's own.
+ * <p>Invariant: a rounded time is never before the message's own.
  *
  * @param levelsMs ascending; empty if delays stay as they are
  * @param quota most messages that may wait, or {@link #NO_QUOTA}
@@ -52,7 +52,7 @@ public record DelayPolicy(List<Long> levelsMs, long quota, boolean indexLog) {
 
     /**
      * The rules in {@code places}, each from the first place that has it. {@code unreadable} gets each invalid rule, as
-     * NAME=VALUE: then messages leave at their own times, no quota counts, and the broker's setting of index logs does.
+     * NAME=VALUE; messages then leave at their own times, without a quota, and the broker's setting of index logs counts.
      */
     public static DelayPolicy of(List<Map<String, String>> places, String subscription, Consumer<String> unreadable) {
         List<Long> levels = rule(places, LEVELS, subscription, DelayPolicy::levels, List.of(), unreadable);
@@ -84,7 +84,7 @@ public record DelayPolicy(List<Long> levelsMs, long quota, boolean indexLog) {
         for (String key : place.keySet()) {
             boolean fits = key.equals(name) || key.startsWith(name + "[") && key.endsWith("]")
                     && fits(key.substring(name.length() + 1, key.length() - 1), subscription);
-            // Of two of one length the first in the alphabet, so that each owner chooses the same.
+            // Of two of one length the alphabetically first, so that each owner chooses the same.
             if (fits && (found == null || key.length() > found.length()
                     || key.length() == found.length() && key.compareTo(found) < 0)) {
                 found = key;
@@ -94,8 +94,8 @@ public record DelayPolicy(List<Long> levelsMs, long quota, boolean indexLog) {
     }
 
     /**
-     * True if the name fits a pattern in which {@code *} is anything. Takes each part between stars at its first match: a
-     * regular expression would try every way to place the stars, under the dispatcher's lock.
+     * True if the name fits a pattern in which {@code *} is anything. Places each part between stars at its first match: a
+     * regular expression would try all places, under the dispatcher's lock.
      */
     static boolean fits(String pattern, String name) {
         String[] parts = pattern.split("\\*", -1);
@@ -179,7 +179,6 @@ public record DelayPolicy(List<Long> levelsMs, long quota, boolean indexLog) {
         return nowMs + levelsMs.get(found >= 0 ? found : -found - 1);
     }
 
-    /** True if more messages wait than the quota allows. */
     public boolean isOver(long waiting) {
         return quota != NO_QUOTA && waiting > quota;
     }

@@ -8,14 +8,14 @@ import tidegate.pulsar.timing.Wait;
 import tidegate.pulsar.wire.PositionBitmaps;
 
 /**
- * Notices positions deleted in the cursor though nobody was given them: messages cancelled before they were due, by the ids
- * that their producer got; and, of any message, acknowledgements beyond the cursor's storage.
+ * Finds positions deleted in the cursor that were never handed out: messages cancelled before they were due, by the ids that
+ * their producer got; and, of any message, acknowledgements beyond the cursor's storage.
  *
- * <p>Such a position may be any of millions, so none is checked individually. While the cursor counts no further deletion and
- * no position becomes contained, there is nothing to see. Otherwise a look copies the cursor's deleted entries, a bit each,
- * and intersects them with the contained ones, 64 at a time. Where the {@link RangeLimit} is exceeded, it also finds those
- * beyond. A finding counts only under the {@link Seal} that stood before and after, as every acknowledgement does; looks find
- * it again until {@link #noteTold}. Why so: docs/decisions/cancelled-messages.md.
+ * <p>Any of millions may be one, so none is checked singly. While the cursor counts no further deletion and no position
+ * becomes contained, there is nothing to see. Otherwise a look copies the cursor's deleted entries, a bit each, and
+ * intersects them with the contained ones, 64 at a time. Beyond the {@link RangeLimit}, it also finds those that the cursor
+ * does not store. Like every acknowledgement, a finding counts only under the {@link Seal} that stood before and after; looks
+ * find it again until {@link #noteTold}. Why: docs/decisions/cancelled-messages.md.
  *
  * <p>Takes no lock except the cursor's, for the copy. Any thread may look; one at a time watches, by {@link #lookIfChanged}.
  */
@@ -32,7 +32,7 @@ final class DeletedRanges {
     /** The cursor's use of the limit at that state. */
     private record Taken(State state, long ranges) {}
 
-    /** The findings of one look, in parts. The look read the state first, so that nothing later counts as seen. */
+    /** The findings of one look, in parts. The look read the state first, so nothing later counts as seen. */
     static final class Look {
         private final State state;
         private final List<PositionBitmaps> parts = new ArrayList<>();
@@ -71,7 +71,6 @@ final class DeletedRanges {
         this.positions = positions;
     }
 
-    /** True if a look may show something. */
     boolean hasChanged() {
         State state = state();
         return (positions.contained() > 0 || mayExceed(state)) && !state.equals(told);
@@ -88,7 +87,7 @@ final class DeletedRanges {
         return look;
     }
 
-    /** The positions that the cursor has as deleted and that are contained, or not stored. May take a while. */
+    /** The positions that the cursor has as deleted and that are contained, or not stored. Slow. */
     Look look() {
         Look look = new Look(state());
         if (positions.contained() == 0 && !mayExceed(look.state)) {
@@ -120,7 +119,7 @@ final class DeletedRanges {
         }
     }
 
-    /** False if the cursor surely stores all deletions: since the last look each has taken at most one range. */
+    /** False if the cursor surely stores all deletions: each since the last look has taken at most one range. */
     private boolean mayExceed(State state) {
         Taken before = taken;
         return before == null || before.state.generation() != state.generation()

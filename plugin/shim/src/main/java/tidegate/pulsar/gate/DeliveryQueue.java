@@ -14,7 +14,7 @@ import tidegate.pulsar.wire.PositionBitmaps;
  * The delayed messages of a subscription as their dispatcher's queue: takes read messages, hands out due ones, and says
  * whether to read.
  *
- * <p>Called with the dispatcher's lock held, except {@link #contains}, which BookKeeper's threads call, {@link #onWake},
+ * <p>Called with the dispatcher's lock held, except {@link #contains}, for BookKeeper's threads, {@link #onWake},
  * {@link #clear} and the statistics. Takes the tracker's lock for a moment each time, except {@link #contains} and
  * {@link #delayedMessages}.
  */
@@ -75,10 +75,10 @@ public final class DeliveryQueue {
     // ---- read messages --------------------------------------------------------------------------------------------
 
     /**
-     * Takes a message that the dispatcher has read. {@code deliverAtMs} is negative for one without a delivery time.
+     * Takes a message that the dispatcher has read. {@code deliverAtMs} is negative without a delivery time.
      *
      * <p>Pulsar may replay a position twice, see {@link Intake}. Of messages without a delivery time only those refused by a
-     * consumer are checked: the others are many, and Pulsar hardly ever replays them.
+     * consumer are checked: the others are many, and hardly ever replayed.
      *
      * @return false if the message must be delivered now
      */
@@ -99,19 +99,16 @@ public final class DeliveryQueue {
         return tracked;
     }
 
-    /** True if the dispatcher must not read the position. */
     public boolean contains(long ledgerId, long entryId) {
         return contained.contains(ledgerId, entryId);
     }
 
-    /** True if the position will be handed out when due. */
     public boolean isNear(long ledgerId, long entryId) {
         return view.isNear(ledgerId, entryId);
     }
 
     // ---- due messages ---------------------------------------------------------------------------------------------
 
-    /** True if there is something to pop. */
     public boolean hasDue() {
         synchronized (lock) {
             long nowMs = clock.millis();
@@ -169,8 +166,8 @@ public final class DeliveryQueue {
     }
 
     /**
-     * Notices resets and a replacement of all consumers; true if reading must pause. Called before every read; if it does not
-     * pause, the read begins behind the held positions. Also omits a read that could only fail.
+     * Notices resets and a replacement of all consumers; true if reading must pause. Called before every read; unless it
+     * pauses, the read begins behind the held positions. Also omits a read that could only fail.
      */
     public boolean shouldPause() {
         SeenConsumers.Change consumers = context.lookAtConsumers();
@@ -203,15 +200,15 @@ public final class DeliveryQueue {
 
     // ---- the subscription's fate ----------------------------------------------------------------------------------
 
-    /** The number of delayed messages not handed out, shown by Pulsar as msgDelayed. */
+    /** The number of delayed messages not handed out, Pulsar's msgDelayed. */
     public long delayedMessages() {
         return view.delayed();
     }
 
     /**
      * Forgets a cleared backlog, or a subscription being deleted. With consumers it is the former, and mark-delete will show
-     * the extent: messages published and read since then stay. Without, the tracker forgets everything, because the next
-     * consumer rewinds.
+     * its extent: messages published and read since then stay. Without consumers the tracker forgets everything, because the
+     * next one rewinds.
      */
     public CompletableFuture<Void> clear() {
         if (context.hasConsumers()) {

@@ -9,9 +9,9 @@ import tidegate.pulsar.wire.Position;
 /**
  * The daemon's answer to OPEN: the positions that it holds, and those that it knows acknowledged under OPEN's seal.
  *
- * <p>The answer comes in parts, is corrected by news still unknown to the daemon, is acted on once, and then dropped.
- * Invariant, walked by {@link DaemonStream#check}: it is empty unless the stream is opening. While it arrives, it belongs to
- * the link's thread; the tracker's lock guards all else.
+ * <p>The answer comes in parts, is corrected by news still unknown to the daemon, is acted on once, then dropped. Invariant,
+ * walked by {@link DaemonStream#check}: it is empty unless the stream is opening. While it arrives, it belongs to the link's
+ * thread; the tracker's lock guards all else.
  */
 final class HeldAnswer {
     private final Outbox outbox;
@@ -29,12 +29,11 @@ final class HeldAnswer {
         this.near = near;
     }
 
-    /** Notes the positions told in flight by OPEN. */
     void expect(PositionSet inFlight) {
         inFlightTold = inFlight;
     }
 
-    /** Takes a part of the answer. Needs no lock. */
+    /** Needs no lock. */
     void collect(Frame.Held part) {
         held.addAll(part.held());
         acknowledged.addAll(part.acknowledged());
@@ -45,18 +44,15 @@ final class HeldAnswer {
         outbox.applyPendingTo(held, acknowledged);
     }
 
-    /** Drops the answer's positions up to the mark-delete position. */
     void discardUpTo(Position markDelete) {
         held.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
         acknowledged.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
     }
 
-    /** The positions that the daemon holds. */
     PositionSet held() {
         return held;
     }
 
-    /** The positions that the daemon knows acknowledged. */
     PositionSet acknowledged() {
         return acknowledged;
     }
@@ -85,7 +81,7 @@ final class HeldAnswer {
 
     /**
      * Positions that the broker need not gate any more: the daemon holds them, and OPEN did not tell them in flight. Without
-     * those about to be told again as near: an outage leaves only those here, until the next one.
+     * those about to be told again as near: after an outage only this broker has them, until the next one.
      */
     PositionSet leftToDaemon() {
         PositionSet left = new PositionSet();
@@ -98,7 +94,6 @@ final class HeldAnswer {
         return left;
     }
 
-    /** Drops the answer, after the tracker has acted on it. */
     void done() {
         hadOne = true;
         drop();

@@ -5,8 +5,8 @@ import tidegate.pulsar.position.TrackedPositions;
 import tidegate.pulsar.wire.PositionBitmaps;
 
 /**
- * The states of positions to be cancelled or moved. This broker alone knows: under the tracker's lock the dispatcher has a
- * position, or has not. Guarded by that lock.
+ * The states of positions to be cancelled or moved. Only this broker knows them: under the tracker's lock the dispatcher has
+ * a position, or has not. Guarded by that lock.
  */
 final class Inquiry {
     /** The positions as the cursor has them, under one seal. */
@@ -38,7 +38,6 @@ final class Inquiry {
         return new Look(generation, absent, deleted);
     }
 
-    /** True if the look still holds, and is complete. */
     boolean holds(Look look) {
         return seal.stood(look.generation()) && positions.isDecided();
     }

@@ -13,9 +13,8 @@ import tidegate.pulsar.wire.Records;
  * Decides about a read entry: one read by the dispatcher, by a pass ahead, or before the daemon's answer.
  *
  * <p>A due entry is handed out, unless it must wait for the {@link Pacer}. The tracker takes any other: it tells the daemon,
- * and gates the entry here if it is due soon or nobody else can gate it. Never early: an entry is due when
- * {@code clock >= deliver_at}, whatever the tick; an override's time comes before the entry's own. Guarded by the tracker's
- * lock.
+ * and gates the entry here if it is due soon or the daemon cannot. Never early: an entry is due when
+ * {@code clock >= deliver_at}, whatever the tick; an override's time replaces the entry's own. Guarded by the tracker's lock.
  */
 final class Intake {
     private static final long MAX_LOOK_AGE_MS = 2000;
@@ -34,7 +33,7 @@ final class Intake {
     private final Pacer pacer;
     private final Alarm alarm;
     private final RoundedTimes rounded;
-    /** The last reading of the clock; never later than the clock, unless somebody set the clock back. */
+    /** The last reading of the clock; never later than the clock, unless its user set it back. */
     private long lookedMs;
 
     Intake(TrackerParts parts) {
@@ -58,7 +57,6 @@ final class Intake {
         return rounded.policy();
     }
 
-    /** Sets the policy for entries read from now on. */
     void follow(DelayPolicy next) {
         rounded.follow(next);
     }
@@ -75,7 +73,6 @@ final class Intake {
         return rounded.policy().hasLevels() ? rounded.of(ownMs, clock.millis()) : ownMs;
     }
 
-    /** Notes another caller's reading of the clock. */
     void lookedAt(long nowMs) {
         lookedMs = nowMs;
     }
@@ -85,7 +82,7 @@ final class Intake {
     /** Takes an entry that the dispatcher has read; false if it must be delivered now. */
     boolean take(long ledgerId, long entryId, long ownMs) {
         if (!positions.isDecided() && positions.enter(ledgerId, entryId)) {
-            // The overrides may not be known yet.
+            // The overrides may still be unknown.
             positions.postpone(ledgerId, entryId, ownMs);
             return true;
         }
@@ -156,7 +153,7 @@ final class Intake {
             positions.give(ledgerId, entryId, redeliveryCount);
             return false;
         }
-        // Somebody may have set the clock back since the hand-out.
+        // The clock may have gone back since the hand-out.
         if (positions.takeBack(ledgerId, entryId, deliverAtMs)) {
             alarm.arm(nowMs);
         }
@@ -175,8 +172,8 @@ final class Intake {
     }
 
     /**
-     * The time to judge an entry by. Reading the clock is a good part of an add's cost, and most entries are far away: the
-     * time of the last look will do, at most a second old. For an older one, the daemon would push the entry.
+     * The time to judge an entry by. Reading the clock is a good part of an add's cost, and most entries are far away, so the
+     * last look's time will do, at most a second old: the daemon pushes an entry gated by an older time.
      */
     private long nowFor(long deliverAtMs) {
         if (deliverAtMs - lookedMs <= settings.horizonMs() + MAX_LOOK_AGE_MS) {
@@ -213,7 +210,6 @@ final class Intake {
 
     // ---- entries read before the daemon's answer --------------------------------------------------------------------
 
-    /** Decides about entries read before the daemon's answer. */
     void decide(PositionSet held) {
         Records entries = positions.decide();
         long nowMs = clock.millis();
@@ -235,7 +231,7 @@ final class Intake {
     }
 
     /**
-     * Notes a message that a reset brought back, if it is no longer acknowledged: its override must not hold at the next
+     * Notes a message that a reset brought back, if it is not acknowledged any more: its override must not hold at the next
      * owner.
      */
     private void noticeReturn(long ledgerId, long entryId) {
@@ -244,7 +240,6 @@ final class Intake {
         }
     }
 
-    /** Gates the entries told to the absent daemon that are not durable. */
     void gateUndurable() {
         outbox.gateHere((ledgerId, entryId, deliverAtMs) ->
                 positions.gateAgain(ledgerId, entryId, overrides.timeOf(ledgerId, entryId, deliverAtMs)));

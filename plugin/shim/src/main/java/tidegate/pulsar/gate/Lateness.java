@@ -7,11 +7,11 @@ import tidegate.pulsar.position.NearTier;
 /**
  * The lateness of messages at hand-out: from deliver_at until the dispatcher takes them, by the broker's clock.
  *
- * <p>Without messages that a pace may hold back, and released ones, whose time nobody knows. A message handed out again
- * counts again. Guarded by the tracker's lock.
+ * <p>Without messages that a pace may hold back, and released ones, whose time is unknown. A message handed out again counts
+ * again. Guarded by the tracker's lock.
  */
 public final class Lateness {
-    /** The upper bounds of the buckets in ms. A last bucket has no bound. */
+    /** The upper bounds of the buckets in ms. The last bucket has none. */
     public static final List<Long> BOUNDS_MS = List.of(10L, 100L, 1_000L, 10_000L, 60_000L);
 
     /**

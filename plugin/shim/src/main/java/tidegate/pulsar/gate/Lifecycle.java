@@ -57,12 +57,11 @@ final class Lifecycle {
         overrideLog = parts.overrideLog;
     }
 
-    /** True once the end has begun. */
     boolean isEnding() {
         return phase != Phase.LIVE;
     }
 
-    /** True if the tracker takes nothing any more, and has told everything. */
+    /** True if the tracker takes nothing more, and has told everything. */
     boolean isFinished() {
         return phase == Phase.FINISHED;
     }
@@ -118,7 +117,6 @@ final class Lifecycle {
         context.framesWaiting();
     }
 
-    /** Leaves the rest of the news to another tracker. */
     void giveUp() {
         synchronized (lock) {
             phase = Phase.FINISHED;
@@ -129,8 +127,8 @@ final class Lifecycle {
     }
 
     /**
-     * True if a finished tracker has nothing left to send, and no stream. On a stream, the daemon may still have last words
-     * for the index log, written on the tracker's behalf.
+     * True if a finished tracker has nothing left to send, and no stream. On a stream, the daemon may still have the tracker
+     * write last words to the index log.
      */
     boolean isClosed() {
         synchronized (lock) {
@@ -138,7 +136,7 @@ final class Lifecycle {
         }
     }
 
-    /** Looks for the end after something has become durable, or after the stream's end. Called without the lock. */
+    /** Checks for the end after a change has become durable, or after the stream's end. Called without the lock. */
     void noticeClosed() {
         if (isClosed()) {
             closed.complete(null);

@@ -33,13 +33,13 @@ public interface LogHome {
         }
     };
 
-    /** The place for new logs, as in OPEN; empty for nowhere. */
+    /** The place for new logs, as in OPEN; empty without one. */
     String home();
 
     /** The pointer as this broker last read or wrote it; empty without one. */
     String pointer();
 
-    /** Completes with the answer, and never exceptionally. */
+    /** Completes with the answer, never exceptionally. */
     CompletableFuture<Frame.LogAnswer> answer(Frame.LogRequest request);
 
     /** Closes everything open, at the stream's end. */

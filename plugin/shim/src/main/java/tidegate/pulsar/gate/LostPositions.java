@@ -13,7 +13,7 @@ import tidegate.pulsar.wire.Records;
 
 /**
  * Makes the broker read positions without a holder again, and only those: consumers keep their messages, and their
- * acknowledgements meanwhile count. A pass ahead reads them, or the dispatcher.
+ * acknowledgements meanwhile count. A pass ahead or the dispatcher reads them.
  *
  * <p>Asking the cursor about each position may take long, so it happens without the tracker's lock, which the methods take
  * themselves.
@@ -47,7 +47,7 @@ final class LostPositions {
         readAhead = parts.readAhead;
     }
 
-    /** Has all but the acknowledged of these new sought positions read again. */
+    /** Seeks all of these positions but the acknowledged. */
     void readAgain(PositionSet lost) {
         if (lost.isEmpty()) {
             return;
@@ -69,8 +69,8 @@ final class LostPositions {
     }
 
     /**
-     * Handles positions that the daemon has lost; those that this broker has are not lost. Entries told and perhaps not
-     * durable may have reached the daemon before the loss: they are told once more.
+     * Handles positions that the daemon has lost, except those that this broker has. Entries told and perhaps not durable may
+     * have reached the daemon before the loss: it tells them once more.
      */
     void onUnheld(PositionBitmaps unheld) {
         PositionSet lost;
@@ -95,8 +95,8 @@ final class LostPositions {
     }
 
     /**
-     * Has the dispatcher read the last {@code max} positions before a chunk again: it redelivers the chunk, and has not read
-     * those before, because it skips waiting ones.
+     * Makes the dispatcher read the last {@code max} positions before a chunk again: it redelivers the chunk, and has skipped
+     * those before, because they wait.
      */
     void readBefore(Position chunk, int max) {
         synchronized (lock) {
@@ -106,8 +106,8 @@ final class LostPositions {
     }
 
     /**
-     * Handles forgotten positions: a consumer that came just before has rewound already, and nobody has the positions that it
-     * skipped or read.
+     * Handles forgotten positions: a consumer that came just before has rewound already, so the positions that it skipped or
+     * read have no holder.
      */
     void onForgotten(PositionSet forgotten) {
         PositionSet lost = new PositionSet();

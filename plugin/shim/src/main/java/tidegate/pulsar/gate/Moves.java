@@ -13,8 +13,7 @@ import tidegate.pulsar.wire.Records;
 import tidegate.pulsar.wire.Standing;
 
 /**
- * Moves messages: gives them other due times than their own, from the moment these are stored until the messages are
- * acknowledged.
+ * Moves messages: gives them other due times, from the storing of these until the messages are acknowledged.
  *
  * <p>This broker alone decides. Under the tracker's lock the dispatcher has a position, or it moves from then on: nobody
  * reads or hands out a moving one until {@link OverrideLog} has stored its {@link Overrides override}, or surely has not.
@@ -57,7 +56,6 @@ final class Moves {
 
     // ---- deciding -------------------------------------------------------------------------------------------------
 
-    /** The positions of a request. */
     static PositionBitmaps asked(Frame.Reschedule reschedule) {
         PositionBitmaps asked = new PositionBitmaps();
         Records records = reschedule.records();
@@ -117,7 +115,7 @@ final class Moves {
 
     // ---- acting ---------------------------------------------------------------------------------------------------
 
-    /** Notes that the records are stored: whoever hands the messages out now does so at the new times. */
+    /** Notes that the records are stored: the messages now leave at the new times. */
     void stored(Records records) {
         long nowMs = clock.millis();
         for (int i = 0; i < records.size(); i++) {
@@ -144,8 +142,8 @@ final class Moves {
     }
 
     /**
-     * Tells all new times after the daemon's answer to OPEN: it may know none. A daemon too old to hear of a move hands out
-     * none of them.
+     * Tells all new times after the daemon's answer to OPEN: it may know none. A daemon too old for MOVE hands out none of
+     * them.
      */
     void tellAll() {
         if (overrides.size() > 0 && !stream.takesMoves() && !saidThatItIsOld) {
@@ -162,7 +160,7 @@ final class Moves {
         });
     }
 
-    /** Removes the positions that the daemon holds from MOVE on, or that this broker gates for it. */
+    /** Removes the positions that the daemon holds after MOVE, or that this broker gates for it. */
     void removeOverridden(PositionSet notHeld) {
         if (overrides.size() > 0) {
             overrides.forEach((ledgerId, entryId, deliverAtMs) -> notHeld.remove(ledgerId, entryId));

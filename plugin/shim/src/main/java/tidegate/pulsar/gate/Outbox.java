@@ -13,17 +13,16 @@ import tidegate.pulsar.wire.PositionBitmaps;
 import tidegate.pulsar.wire.Records;
 
 /**
- * The changes of one subscription for the daemon that are not durable there yet, sent or not, in order.
+ * The changes of one subscription that are not durable with the daemon yet, sent or not, in order.
  *
  * <p>Invariant: a change leaves the outbox only when the daemon has said DURABLE for it. Changes lost with a broken
  * connection are sent again on the next one, renumbered from 1. Every change is idempotent, so sending it twice is harmless.
- * Adds go to two open batches (near and far), as moves do, which close last when something is sent. An add may thus follow a
+ * Adds go to two open batches (near and far), as moves do, which close last when frames go out. An add may thus follow a
  * later ACK or MARK_DELETE, without effect: the daemon ignores adds of acknowledged positions. An add never overtakes an
  * earlier change.
  *
  * <p>To keep a long outage cheap, an ACK joins the last unsent ACK, and a MARK_DELETE, which only goes forward, replaces the
- * last unsent one. Adds between do not matter, as above. But no change passes one that takes something back: UNACK, CLEAR or
- * CLOSE.
+ * last unsent one, across adds. But no change passes one that takes back another: UNACK, CLEAR or CLOSE.
  *
  * <p>Example: add a, ack x, add b, ack y, mark-delete 5, mark-delete 9, unack x, ack z are sent as ACK {x y}, MARK_DELETE 9,
  * ADD {a b}, UNACK x, ACK z.
@@ -45,7 +44,6 @@ public final class Outbox {
         }
     }
 
-    /** Called for each entry. */
     @FunctionalInterface
     public interface EntryVisitor {
         void visit(long ledgerId, long entryId, long deliverAtMs);
@@ -55,7 +53,6 @@ public final class Outbox {
     private Records near = new Records();
     private Records moved = new Records(0);
     private Records movedNear = new Records(0);
-    /** The positions in the two. */
     private final PositionSet inMoves = new PositionSet();
     private final Deque<Change> unsent = new ArrayDeque<>();
     private final Deque<Change> sent = new ArrayDeque<>();
@@ -98,8 +95,8 @@ public final class Outbox {
     }
 
     /**
-     * A message is due at another time; {@code here}: this broker hands it out. The last word about a position counts, so it must
-     * not leave before the word before it in another batch, of moves or of adds: nobody would hand the message out.
+     * A message is due at another time; {@code here}: this broker hands it out. The last word about a position counts, so it
+     * must not go out before an earlier one in another batch, of moves or of adds: nobody would hand the message out.
      */
     void move(boolean here, long ledgerId, long entryId, long deliverAtMs) {
         if (inMoves.contains(ledgerId, entryId)) {
@@ -124,7 +121,6 @@ public final class Outbox {
         }
     }
 
-    /** The last unsent ACK open to joins. */
     private Frame.Ack lastAck() {
         for (Iterator<Change> i = unsent.descendingIterator(); i.hasNext(); ) {
             Change change = i.next();
@@ -150,7 +146,6 @@ public final class Outbox {
         }
     }
 
-    /** Adds a persisted mark-delete position that has moved forward. */
     void markDelete(long ledgerId, long entryId) {
         for (Change change : unsent) {
             if (change.frame instanceof Frame.Ack ack) {
@@ -161,7 +156,7 @@ public final class Outbox {
         unsent.add(new Change(new Frame.MarkDelete(ledgerId, entryId)));
     }
 
-    /** Removes the last unsent mark-delete position: a later one covers it. */
+    /** A later mark-delete position covers the last unsent one. */
     private void removeLastMarkDelete() {
         for (Iterator<Change> i = unsent.descendingIterator(); i.hasNext(); ) {
             Change change = i.next();
@@ -183,8 +178,8 @@ public final class Outbox {
 
     /**
      * Prepares for a stream opened anew. OPEN tells the mark-delete position, so older ones go. All moves follow its answer.
-     * A CLOSE to open again has had its effect; the CLOSE of a finished tracker comes last. An add is near only while its
-     * position is in flight: a reset may have taken it away meanwhile.
+     * A CLOSE for a new opening has had its effect; a finished tracker's CLOSE comes last. An add is near only while its
+     * position is in flight: a reset may have removed it meanwhile.
      */
     void opened(PositionSet inFlight, boolean finished) {
         closeAdds();
@@ -194,7 +189,7 @@ public final class Outbox {
             if (change.frame instanceof Frame.Add add && add.near()) {
                 split(add.records(), inFlight);
             } else if (change.frame instanceof Frame.Ack ack) {
-                // Joined with the last: else each connection that ends before anything is durable would leave an ACK behind.
+                // Joins the last: otherwise each connection that ends before any DURABLE would leave an ACK behind.
                 acknowledge(ack.positions());
             } else if (!(change.frame instanceof Frame.MarkDelete || change.frame instanceof Frame.Close
                     || change.frame instanceof Frame.Move)) {
@@ -270,7 +265,7 @@ public final class Outbox {
         }
     }
 
-    /** Starts over after a lost connection: changes sent and not durable will be sent again, from seq 1. */
+    /** Starts over after a lost connection: changes sent and not durable go out again, from seq 1. */
     void restart() {
         nextSeq = 1;
         while (!sent.isEmpty()) {
@@ -299,10 +294,9 @@ public final class Outbox {
     }
 
     /**
-     * Takes over the changes left behind by another tracker of the same subscription; they come first. Its near tier is gone,
-     * so its adds are ordinary ones now. The stored overrides tell its moves. Changes that take something back are dropped:
-     * the subscription still exists, another owner may have told its acknowledgements since, and the cursor will refuse a
-     * refused deletion again.
+     * Takes over another tracker's remaining changes of the same subscription; they come first. Its near tier is gone, so its
+     * adds are ordinary now. The stored overrides tell its moves. Drops changes that take others back: the subscription still
+     * exists, another owner may have told its acknowledgements since, and the cursor will refuse a refused deletion again.
      */
     void adopt(Outbox other) {
         other.closeAdds();

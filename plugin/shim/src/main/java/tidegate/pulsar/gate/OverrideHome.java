@@ -22,8 +22,8 @@ public interface OverrideHome {
     }
 
     /**
-     * The cursor's metadata have another version than this broker knows: somebody else wrote them, or this very write was
-     * done, its answer was lost, and the client sent it again.
+     * The cursor's metadata have another version than this broker knows: another writer came first, or this very write was
+     * done, its answer was lost, and the client repeated it.
      */
     final class ConflictException extends Exception {
         private static final long serialVersionUID = 1;
@@ -33,10 +33,9 @@ public interface OverrideHome {
         }
     }
 
-    /** The outcome of changing the pointer. */
     enum Pointed {
         DONE,
-        /** The pointer is not the expected one: somebody else has written it. Nothing was changed. */
+        /** The pointer is not the expected one: another writer came first. Nothing was changed. */
         STALE,
         /** The cursor's metadata take nothing now. Nothing was changed. */
         REFUSED
@@ -89,7 +88,6 @@ public interface OverrideHome {
         }
     };
 
-    /** The beginning of a pointer. */
     String VERSION = "1;";
 
     /** The ledgers that a pointer names, the present one first. */
@@ -114,19 +112,16 @@ public interface OverrideHome {
     /** A new ledger, open for {@link #append}. */
     CompletableFuture<Long> create();
 
-    /** Appends to a ledger created here; entries are stored in the order of the calls. */
+    /** Appends to a ledger created here; entries are stored in call order. */
     CompletableFuture<Void> append(long ledgerId, ByteBuffer entry);
 
-    /** All entries of a ledger. Nobody can append to it any more. Completes on a thread that may take its time. */
+    /** All entries of a ledger, to which no more can be appended. Completes on a thread that may take its time. */
     CompletableFuture<List<ByteBuffer>> read(long ledgerId);
 
-    /** Changes the pointer from {@code former} to {@code next}. A {@link ConflictException}, too, may have been done. */
+    /** Changes the pointer from {@code former} to {@code next}. Even a {@link ConflictException} may have been done. */
     CompletableFuture<Pointed> point(String former, String next);
 
-    /**
-     * Ledgers made at this broker by former trackers of the subscription, and left behind: at the time nobody knew if a
-     * pointer names them.
-     */
+    /** Ledgers that the subscription's former trackers at this broker left behind, unsure if a pointer names them. */
     default List<Long> leftBehind() {
         return List.of();
     }
@@ -134,6 +129,5 @@ public interface OverrideHome {
     /** Deletes a ledger of overrides, in the background. */
     void delete(long ledgerId);
 
-    /** Closes everything open. */
     void close();
 }

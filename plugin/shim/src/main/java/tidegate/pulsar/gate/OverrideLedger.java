@@ -15,8 +15,8 @@ import tidegate.pulsar.wire.Records;
  * The ledger that has a subscription's overrides, and the pointer to it.
  *
  * <p>A snapshot begins a ledger, and changes follow. A new one replaces it by {@link Rewriting}: it counts once the pointer
- * names it, {@code 1;LEDGER}, with the ledgers to be deleted, {@code ,LEDGER…}, which go when that is certain. One write is
- * under way at a time. Guarded by the tracker's lock, but for requests and their answers.
+ * names it, {@code 1;LEDGER}, with the ledgers to delete once that is certain, {@code ,LEDGER…}. One write is under way at a
+ * time. Guarded by the tracker's lock, but for requests and their answers.
  *
  * <p>Example: pointer {@code 1;7}. Ledger 8 is written with the snapshot, then the pointer becomes {@code 1;8,7}, then 7 is
  * deleted. A crash before the second step leaves 7 in force; one after it leaves 7 named, for the next owner to delete.
@@ -24,11 +24,10 @@ import tidegate.pulsar.wire.Records;
 final class OverrideLedger {
     /** Most entries of a write under way at a time. */
     static final int APPENDS_MAX = 8;
-    /** A ledger is written anew with twice as many records as are stored, and so many more. */
+    /** A ledger is written anew at twice as many records as are stored, and so many more. */
     private static final long SLACK_RECORDS = 1000;
     private static final long NONE = -1;
 
-    /** The known end of a rewriting. */
     enum Outcome {
         /** The pointer names the new ledger. */
         DONE,
@@ -48,14 +47,14 @@ final class OverrideLedger {
     private long appended;
     /** Ledgers to delete once the pointer names another. */
     private final List<Long> former = new ArrayList<>();
-    /** The rewriting whose ledger the pointer may name: the next certain write tells. Null without one. */
+    /** The rewriting whose ledger the pointer may name, until the next certain write. Null without one. */
     private Rewriting doubtful;
 
     OverrideLedger(OverrideHome home) {
         this.home = home;
     }
 
-    /** Takes the ledger of a pointer that was read: nobody can append to it any more. */
+    /** Takes the ledger of the pointer just read: no former owner can append to it any more. */
     void restore(String text) {
         pointer = text;
         setAside();
@@ -76,7 +75,6 @@ final class OverrideLedger {
         ledger = NONE;
     }
 
-    /** Counts records for {@link #append}. */
     void count(Records records) {
         appended += records.size();
     }
@@ -85,14 +83,13 @@ final class OverrideLedger {
         return appendAll(ledger, records, left);
     }
 
-    /** True if the ledger, or its pointer, must be written anew to have former trackers' ledgers deleted. */
+    /** True if a new ledger or pointer must be written to have former trackers' ledgers deleted. */
     boolean hasLeftBehind() {
         return !OverrideHome.ledgersOf(pointer).containsAll(home.leftBehind());
     }
 
     /**
-     * Begins a new ledger, or reuses a ledger in doubt with the same records: a new one for each attempt might be left
-     * behind.
+     * Begins a new ledger, or reuses a ledger in doubt with the same records: attempts would otherwise leave ledgers behind.
      */
     Rewriting rewrite(Records all) {
         if (doubtful != null && doubtful.all.equals(all)) {
@@ -132,13 +129,13 @@ final class OverrideLedger {
         return to == entries.size() ? some : some.thenCompose(done -> appendFrom(ledgerId, entries, to));
     }
 
-    /** A new ledger in the place of the former, or none if there is nothing to keep. */
+    /** A new ledger in place of the former, or none if there is nothing to keep. */
     final class Rewriting {
         private final Records all;
         private final String before = pointer;
         private long next = NONE;
         private String after = "";
-        /** The reason that the ledger could not be written. */
+        /** The reason for a ledger's failure. */
         private volatile Throwable failure;
         private volatile boolean isDoubtful;
 
@@ -147,8 +144,8 @@ final class OverrideLedger {
         }
 
         /**
-         * Begins the rewriting; fails if nobody knows what the pointer names then. {@code isOver}: asked before the pointer
-         * is changed.
+         * Begins the rewriting; fails if the pointer's ledger is unknown then. {@code isOver}: asked before the pointer
+         * changes.
          */
         CompletableFuture<Outcome> begin(BooleanSupplier isOver) {
             if (all.isEmpty()) {
@@ -194,7 +191,7 @@ final class OverrideLedger {
             return failure;
         }
 
-        /** Notes that the pointer names the ledger; returns the ledgers that nobody needs any more. Lock held. */
+        /** Notes that the pointer names the ledger; returns the ledgers no longer needed. Lock held. */
         List<Long> done() {
             doubtful = null;
             pointer = after;

@@ -17,10 +17,10 @@ import tidegate.pulsar.wire.Records;
 /**
  * Stores a subscription's {@link Overrides}, and reads those of former owners before any message leaves.
  *
- * <p>One {@link OverrideLedger ledger} has them. {@link OverrideRecovery Reading} it fences the former owner; the first
+ * <p>They are in one {@link OverrideLedger ledger}. {@link OverrideRecovery Reading} it fences the former owner; the first
  * change after that writes a new one. A change is stored when the ledger that the pointer names has it. If an append fails,
- * or the pointer's fate is unknown, nobody knows: its positions move until a new ledger counts. If a ledger fails that no
- * pointer has ever named, the change is surely not stored.
+ * or the pointer's fate is unknown, so is the change's: its positions move until a new ledger counts. If a ledger fails that
+ * no pointer has ever named, the change is surely not stored.
  *
  * <p>One write is under way at a time; changes meanwhile share the next one. Takes the tracker's lock itself.
  */
@@ -58,7 +58,7 @@ final class OverrideLog {
     private final Overrides overrides;
     /** Takes stored records, with the lock held. */
     private Consumer<Records> onStored = records -> { };
-    /** Called without the lock once the stored overrides were read. */
+    /** Called without the lock once the stored overrides are read. */
     private Runnable onReady = () -> { };
 
     private volatile Phase phase;
@@ -108,12 +108,12 @@ final class OverrideLog {
 
     // ---- reading --------------------------------------------------------------------------------------------------
 
-    /** True once the stored overrides were read: no message may leave before. Takes no lock. */
+    /** True once the stored overrides are read: no message may leave before. Takes no lock. */
     boolean isReady() {
         return phase == Phase.READY;
     }
 
-    /** Reads the stored overrides if due. After the claim, because a former owner writes the pointer no more then. */
+    /** Reads the stored overrides if due. After the claim: a former owner can write the pointer no more. */
     void read() {
         String text;
         synchronized (lock) {
@@ -161,7 +161,7 @@ final class OverrideLog {
         onReady.run();
     }
 
-    /** Logs the failure: bookies that were away come back; a ledger lost for good waits for a human's decision. */
+    /** Logs the failure: absent bookies come back, a ledger lost for good waits for a human's decision. */
     @GuardedBy("lock")
     private void sayUnreadable(Throwable failure, long nowMs) {
         if (!unreadable) {
@@ -186,7 +186,7 @@ final class OverrideLog {
 
     // ---- writing --------------------------------------------------------------------------------------------------
 
-    /** True if a change may come now: not at once after a failure, because its messages are read again first. */
+    /** True if a change may come now: not right after a failure, because its messages are read again first. */
     boolean takes() {
         synchronized (lock) {
             return phase == Phase.READY && !uncertain && !ended && pause.isOver(clock.millis(), pauseMs())
@@ -201,7 +201,7 @@ final class OverrideLog {
         }
     }
 
-    /** Lets the ledger forget acknowledged messages once a second, and repeats failed writes. */
+    /** Makes the ledger forget acknowledged messages once a second, and repeats failed writes. */
     void look(long nowMs) {
         read();
         synchronized (lock) {
@@ -219,7 +219,6 @@ final class OverrideLog {
         return phase != Phase.READY || uncertain;
     }
 
-    /** Begins a write if there is something to write. */
     void go() {
         Write write = null;
         List<Change> given = List.of();
@@ -238,7 +237,7 @@ final class OverrideLog {
         }
     }
 
-    /** The next write; null if there is nothing. */
+    /** Null without a due write. */
     @GuardedBy("lock")
     private Write next() {
         long nowMs = clock.millis();
@@ -277,7 +276,6 @@ final class OverrideLog {
         }
     }
 
-    /** One write under way. */
     private abstract class Write {
         final List<Change> changes;
         /** Live once this write is stored. */
@@ -437,7 +435,7 @@ final class OverrideLog {
 
     // ---- the end --------------------------------------------------------------------------------------------------
 
-    /** Begins no write any more. */
+    /** Stops all writes. */
     void writeNoMore() {
         synchronized (lock) {
             ended = true;

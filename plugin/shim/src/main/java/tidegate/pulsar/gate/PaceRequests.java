@@ -7,10 +7,10 @@ import tidegate.pulsar.wire.Frame;
 import tidegate.pulsar.wire.ReleasePace;
 
 /**
- * The daemon's requests for another pace of release, and the news of the pace in both directions.
+ * The daemon's requests for another pace of release, and reports of the pace in both directions.
  *
- * <p>Rule kept here: a pace is in force only once stored, so the next owner keeps it. Called by the link's thread, without
- * any lock; takes the tracker's lock.
+ * <p>Rule: a pace is in force only once stored, so the next owner keeps it. The link's thread calls it without any lock; it
+ * takes the tracker's lock.
  */
 public final class PaceRequests {
     private static final String LETS_GO = "the broker lets the topic go, or opens it anew";
@@ -27,7 +27,7 @@ public final class PaceRequests {
     @GuardedBy("lock")
     private final Alarm alarm;
     private final Lifecycle lifecycle;
-    /** Completes when the last requested pace is stored, or was not. */
+    /** Completes when the last requested pace is stored, or has failed. */
     @GuardedBy("lock")
     private CompletableFuture<?> lastPace = CompletableFuture.completedFuture(null);
 
@@ -42,14 +42,13 @@ public final class PaceRequests {
         this.lifecycle = lifecycle;
     }
 
-    /** The pace in force, for a stream that has just opened; null if everything leaves as it comes. */
+    /** The pace in force, for a stream that has just opened; null for none. */
     public Frame.Paced tell() {
         synchronized (lock) {
             return updates.isDue() ? updates.take() : null;
         }
     }
 
-    /** Notes that a PACED has gone out on the stream. */
     public void sent(Frame.Paced paced) {
         boolean signal;
         synchronized (lock) {
@@ -62,8 +61,8 @@ public final class PaceRequests {
     }
 
     /**
-     * Sets another pace, or tells the one in force. A pace is stored first; the answer comes on any thread. Paces are stored
-     * in the order of the calls, so the last one holds.
+     * Sets another pace, or tells the one in force. Stores a pace first; the answer comes on any thread. Paces are stored in
+     * call order, so the last one holds.
      */
     public CompletableFuture<Frame.Paced> ask(Frame.Pace asked) {
         CompletableFuture<Frame.Paced> answer = new CompletableFuture<>();
@@ -119,7 +118,7 @@ public final class PaceRequests {
             pacer.set(context.pace());
             isDue = alarm.isDue(clock.millis());
             paced = paced(pacer.pace().equals(pace) ? "" : "somebody has set another pace meanwhile");
-            // The stream that asked may be gone, and its successor knows the former pace.
+            // The asking stream may be gone, and its successor knows the former pace.
             signal = stream.noteAny();
         }
         if (isDue) {
@@ -143,7 +142,7 @@ public final class PaceRequests {
         }
     }
 
-    /** True if the next owner may be here already: it may have read the cursor's record before a write here. */
+    /** True if the next owner may be here already, and may have read the cursor's record before a write here. */
     private boolean isLettingGo() {
         return lifecycle.isEnding() || context.isClosed();
     }

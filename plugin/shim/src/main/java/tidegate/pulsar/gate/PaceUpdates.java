@@ -5,16 +5,15 @@ import tidegate.pulsar.wire.FrameCodec;
 import tidegate.pulsar.wire.ReleasePace;
 
 /**
- * The pace known to the daemon, and its need of news: after a former tracker has written a pace, or one was stored for a
- * closed stream.
+ * The pace known to the daemon, and whether it needs an update: after a former tracker has written a pace, or one was stored
+ * for a closed stream.
  *
- * <p>Invariant: the last PACED on a stream has {@link #told}; without one everything leaves as it comes. Guarded by the
+ * <p>Invariant: {@link #told} is the last PACED on the stream; without one, entries leave as they come. Guarded by the
  * tracker's lock.
  */
 final class PaceUpdates {
     private final Pacer pacer;
     private ReleasePace told = ReleasePace.NONE;
-    /** The daemon knows PACED. */
     private boolean takesPaces;
 
     PaceUpdates(Pacer pacer) {
@@ -32,13 +31,12 @@ final class PaceUpdates {
         return takesPaces && !told.equals(pacer.pace());
     }
 
-    /** The frame with the pace in force, to go out next. */
     Frame.Paced take() {
         told = pacer.pace();
         return frame("");
     }
 
-    /** Notes a PACED that has gone out, perhaps of a moment ago. */
+    /** Notes a PACED that has gone out, perhaps a moment ago. */
     void sent(ReleasePace pace) {
         told = pace;
     }

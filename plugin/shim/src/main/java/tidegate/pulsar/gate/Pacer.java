@@ -9,17 +9,17 @@ import tidegate.pulsar.wire.ReleasePace;
  * Says when the next entry of the near tier may leave: not before it is due, and no faster than the subscription's pace.
  *
  * <p>A rate is a bucket with the permits of {@link #BUCKET_NS}, at least one. In any time at most rate × time and one bucket
- * leave. An empty bucket fills before anything leaves again, so that one wake-up of the dispatcher serves many entries.
+ * leave. An empty bucket fills before the next entry leaves, so one wake-up of the dispatcher serves many entries.
  *
  * <p>Example: at 1,000 a second 50 leave at once, and 50 more each 50 ms. At 2 a second one leaves each 500 ms.
  *
- * <p>A spread is a rate computed anew all the time: the entries due now, here and with the daemon, divided by the rest of the
+ * <p>A spread is a rate that is always recomputed: the entries due now, here and with the daemon, divided by the rest of the
  * oldest entry's spread. So a burst leaves evenly until its end; a steady stream is late by half of the spread.
  *
- * <p>A backward step of the clock stops nothing for longer than one permit takes. Guarded by the tracker's lock.
+ * <p>A backward step of the clock delays an entry by at most one permit's time. Guarded by the tracker's lock.
  */
 final class Pacer {
-    /** The interval at which a spread counts due entries and looks for a change. */
+    /** The interval at which a spread counts due entries and checks for a change. */
     private static final long MEASURE_MS = 200;
     private static final long LOOK_MS = 1000;
     /** The last hundredth of a spread lasts: the rest leaves no faster. */
@@ -31,19 +31,18 @@ final class Pacer {
     private final NearTier near;
     private final Clock clock;
     private ReleasePace pace;
-    /** The time of a permit, and the number that the bucket holds. */
+    /** The time for a permit, and the bucket's size. */
     private long permitNs = 1;
     private long permits = 1;
     /** The time of the last taken permit. */
     private long takenNs;
     /** The time of the next permit. */
     private long permitAtNs;
-    /** True while the content of the bucket leaves. */
     private boolean flows;
     /** The begin of the spread, and of its last measurement; {@link NearTier#NONE} if one is due now. */
     private long beganMs;
     private long measuredMs;
-    /** The time at which a spread first met one of the entries due at once; {@link NearTier#NONE} without one. */
+    /** When a spread first met one of the entries due at once; {@link NearTier#NONE} without one. */
     private long atOnceMs;
     /** Due entries beyond the daemon's credit. */
     private long behind;
@@ -58,7 +57,6 @@ final class Pacer {
         return pace;
     }
 
-    /** True if due entries may have to wait. */
     boolean isOn() {
         return pace.kind() != ReleasePace.Kind.NONE;
     }
@@ -80,7 +78,6 @@ final class Pacer {
         }
     }
 
-    /** Notes the number of due entries beyond the daemon's credit. */
     void tellBehind(long entries) {
         behind = entries;
         measuredMs = NearTier.NONE;

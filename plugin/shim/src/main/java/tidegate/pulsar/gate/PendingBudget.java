@@ -2,7 +2,7 @@ package tidegate.pulsar.gate;
 
 import java.util.concurrent.atomic.AtomicLong;
 
-/** The number of entries of all subscriptions of this broker that may wait for the daemon before reading pauses. */
+/** The number of this broker's entries, of all subscriptions, that may wait for the daemon before reading pauses. */
 public final class PendingBudget {
     private static final int SHARE_PART = 10;
 
@@ -21,7 +21,7 @@ public final class PendingBudget {
         return entries.get();
     }
 
-    /** True if that exceeds the share of a subscription that nobody can serve. */
+    /** True if that exceeds the share of a subscription that cannot be served. */
     boolean isShareExceeded(long itsEntries) {
         return itsEntries > maxEntries / SHARE_PART;
     }

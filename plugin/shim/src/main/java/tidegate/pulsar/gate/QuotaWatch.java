@@ -3,13 +3,12 @@ package tidegate.pulsar.gate;
 import tidegate.pulsar.timing.Wait;
 
 /**
- * Says when more messages wait than the quota allows, and when enough have left: at most once a minute, for a count that
- * swings around the quota.
+ * Says when more messages wait than the quota allows, and when enough have left: at most once a minute, because a count may
+ * swing around the quota.
  */
 final class QuotaWatch {
     static final long AGAIN_MS = 60_000;
 
-    /** A message for the log. */
     enum Change { NONE, OVER, BACK }
 
     private final Wait sinceOver = new Wait();

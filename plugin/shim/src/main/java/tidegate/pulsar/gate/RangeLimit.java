@@ -14,7 +14,7 @@ import java.util.TreeMap;
  * @param countsEntries true if each entry counts, false if each unbroken row of entries of a ledger counts once
  */
 public record RangeLimit(int max, boolean countsEntries) {
-    /** Everything is stored, or nobody knows. */
+    /** Everything is stored, or the limit is unknown. */
     public static final RangeLimit UNKNOWN = new RangeLimit(Integer.MAX_VALUE, false);
 
     /** The part of the limit that these take; {@code deleted} as in {@link TrackerContext#deletedEntries}. */
@@ -30,7 +30,6 @@ public record RangeLimit(int max, boolean countsEntries) {
         return taken;
     }
 
-    /** Removes from {@code deleted} everything surely stored. */
     void leaveBeyond(Map<Long, long[]> deleted) {
         long left = max;
         for (long[] words : new TreeMap<>(deleted).values()) {

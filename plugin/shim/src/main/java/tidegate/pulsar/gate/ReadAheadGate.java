@@ -6,14 +6,14 @@ import tidegate.pulsar.wire.Position;
 /**
  * The meeting point of reading ahead and a tracker: tickets to add entries, wishes to read, and the progress of a pass.
  *
- * <p>A pass works under a ticket. The tracker issues a new ticket whenever its contents are forgotten or replaced, and
- * refuses entries under an old one, so nothing from a former life of the subscription is ever added. The tracker's lock
- * guards tickets and wishes; any thread may read a pass's progress.
+ * <p>A pass works under a ticket. The tracker issues a new ticket whenever it forgets or replaces its contents, and refuses
+ * entries under an old one: entries from a former life of the subscription never come in. The tracker's lock guards tickets
+ * and wishes; any thread may read a pass's progress.
  */
 final class ReadAheadGate {
     /** The ticket of a pass that may add nothing. */
     static final long NO_TICKET = 0;
-    /** The dispatcher stops waiting for a pass that has not advanced for so long. */
+    /** How long the dispatcher waits for a pass that does not advance. */
     static final long PATIENCE_MS = 100;
     private record Advance(Position next, Position lastLeft, long atMs) {}
 
@@ -27,8 +27,8 @@ final class ReadAheadGate {
     private int readInVain;
     private volatile Advance advance;
     /**
-     * Connects the reader; without one, nothing is ever read ahead. After {@code inVain} delayed messages read by the
-     * dispatcher itself, more may lie ahead; {@code reachEntries} it reads at once.
+     * Connects the reader; without one, nothing is read ahead. After {@code inVain} delayed messages read by the dispatcher
+     * itself, more may lie ahead; it reads {@code reachEntries} at once.
      */
     void connect(TopicReader topicReader, int inVain, int reachEntries, Runnable wakeReader) {
         reader = topicReader;
@@ -64,7 +64,6 @@ final class ReadAheadGate {
         }
     }
 
-    /** Notes a delayed message read by the dispatcher itself. */
     void onReadInVain() {
         if (++readInVain >= enoughInVain) {
             want();
@@ -86,14 +85,12 @@ final class ReadAheadGate {
     }
 
     /**
-     * Notes that a pass has handled everything before {@code next}; up to {@code lastLeft} it has left something to the
-     * dispatcher.
+     * Notes that a pass has handled everything before {@code next}, and left the dispatcher entries up to {@code lastLeft}.
      */
     void advance(Position next, Position lastLeft, long nowMs) {
         advance = new Advance(next, lastLeft, nowMs);
     }
 
-    /** Ends the pass. */
     void end() {
         advance = null;
     }
@@ -101,7 +98,7 @@ final class ReadAheadGate {
     /**
      * True if the dispatcher should not read now: it would read in vain the entries that a pass is about to add. Its read
      * skips all contained positions, however many, and continues behind them, entry by entry. So it waits even when far
-     * behind the pass, if the pass left nothing to it before that point.
+     * behind the pass, unless the pass left it entries before that point.
      */
     boolean isAwaited(long nowMs) {
         Advance last = advance;

@@ -16,7 +16,7 @@ import tidegate.pulsar.timing.Wait;
 final class ReadGate {
     private static final Logger LOG = LoggerFactory.getLogger(ReadGate.class);
     private static final long ANSWER_WAIT_MS = 1000;
-    /** For the answer of a daemon that must first read an index log: that takes less time than reading the topic. */
+    /** For a daemon that must first read an index log, which takes less time than reading the topic. */
     private static final long RESTORE_WAIT_MS = 5000;
 
     private final TrackerContext context;
@@ -53,14 +53,13 @@ final class ReadGate {
 
     // ---- waits ------------------------------------------------------------------------------------------------------
 
-    /** True if the tracker is older than that. */
     boolean isOlderThan(long waitMs, long nowMs) {
         return sinceCreated.isOver(nowMs, waitMs);
     }
 
     /**
-     * True if the daemon's answer is near: asked for, or as soon as the subscription is claimed. Until then every read may be
-     * of held entries, so there is none; but nobody waits for long.
+     * True if the daemon's answer is near: requested, or as soon as the subscription is claimed. Until then every read may be
+     * of held entries, so it waits, but not for long.
      */
     private boolean isAnswerNear(long nowMs) {
         boolean asking = !positions.isDecided() && (stream.isOpening() || !claim.isOwned() || !overrides.isReady());
@@ -68,8 +67,8 @@ final class ReadGate {
     }
 
     /**
-     * True if a read must wait for the daemon's answer, or for a pass ahead; {@code hasDue} tells if there is something to
-     * deliver meanwhile. Dispatcher's lock held.
+     * True if a read must wait for the daemon's answer, or for a pass ahead; {@code hasDue}: entries can be delivered
+     * meanwhile. Dispatcher's lock held.
      */
     boolean awaits(boolean hasDue, long nowMs) {
         if ((isAnswerNear(nowMs) || readAhead.isAwaited(nowMs) && !hasDue) && context.redeliveries() == 0) {
@@ -79,7 +78,6 @@ final class ReadGate {
         return false;
     }
 
-    /** True if a postponed read may take place now. */
     boolean mayGoOn(long nowMs) {
         return awaiting && !isAnswerNear(nowMs) && !readAhead.isAwaited(nowMs) && goOn();
     }
@@ -95,21 +93,18 @@ final class ReadGate {
         return awaiting;
     }
 
-    /**
-     * True if the dispatcher may read the entries without a holder: unless a pass ahead gets on with them, or too much waits.
-     */
+    /** True if the dispatcher may read the entries without a holder: unless a pass ahead progresses, or too much waits. */
     boolean mayAsk(long nowMs) {
         return sought.size() > 0 && positions.isDecided() && hasRoom() && !readAhead.isAwaited(nowMs);
     }
 
     // ---- the broker's budget --------------------------------------------------------------------------------------
 
-    /** True if the broker may put more on its budget. */
     boolean hasRoom() {
         return !budget.isExceeded();
     }
 
-    /** True if too much waits, and there is nothing to deliver all the same. Dispatcher's lock held. */
+    /** True if too much waits, and nothing can be delivered all the same. Dispatcher's lock held. */
     boolean pauses(boolean hasDue) {
         account();
         boolean pause = isFull() && !hasDue && context.redeliveries() == 0;
@@ -133,7 +128,7 @@ final class ReadGate {
         return budget.isExceeded() && budgeted > 0 || isStuck();
     }
 
-    /** True if its entries wait for something that may never come, and would take the other subscriptions' room. */
+    /** True if its entries wait for an answer that may never come, and would take the other subscriptions' room. */
     private boolean isStuck() {
         return overrides.isUnreadable() && budget.isShareExceeded(budgeted);
     }
@@ -153,8 +148,8 @@ final class ReadGate {
     }
 
     /**
-     * Takes the tracker off the budget: it is forgotten, or another one tells the rest of its changes. A closed dispatcher,
-     * or a daemon's last word, may still reach it: nothing of that waits, and nobody would take it off again.
+     * Takes the tracker off the budget: it is forgotten, or another one tells the rest of its changes. Later calls, as of a
+     * closed dispatcher, put nothing there, because nothing would take it off again.
      */
     void giveBack() {
         over = true;

@@ -4,11 +4,11 @@ import java.util.HashMap;
 import java.util.Map;
 
 /**
- * Recent times, rounded up to levels: equal times are rounded alike. The chunks of a message have one time, and the broker
- * reads them one after the other: a client drops a chunk that comes before the first one.
+ * Recent times, rounded up to levels: equal times are rounded alike. The chunks of a message have one time and are read one
+ * after the other: a client drops a chunk that comes before the first one.
  *
- * <p>A time that nobody has asked for since the generation before the last is forgotten: a generation ends after
- * {@link #ROUNDS} looks at the policy, or with {@link #MAX} times. So an unread subscription costs no memory.
+ * <p>A time not asked for since the generation before the last is forgotten: a generation ends after {@link #ROUNDS} looks at
+ * the policy, or with {@link #MAX} times. So an unread subscription costs no memory.
  *
  * <p>Invariant: a rounded time is never before the message's own.
  */
@@ -30,7 +30,6 @@ final class RoundedTimes {
         return policy;
     }
 
-    /** Follows the policy of a look. */
     void follow(DelayPolicy next) {
         if (!next.levelsMs().equals(policy.levelsMs())) {
             endGeneration();
@@ -64,7 +63,6 @@ final class RoundedTimes {
         return known;
     }
 
-    /** The number of known times. */
     int size() {
         return rounded.size() + before.size();
     }

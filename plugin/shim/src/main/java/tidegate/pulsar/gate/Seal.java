@@ -7,9 +7,9 @@ import java.util.random.RandomGenerator;
  * The mark that shows a reset of the cursor: a random number, the generation, in the properties that Pulsar persists together
  * with the cursor's mark-delete position and its individual acknowledgements.
  *
- * <p>Acknowledging keeps the seal, loading the topic brings it back with the acknowledgements it was stored with, and every
- * reset removes it in the step that clears them. So an acknowledgement seen under a seal is true while that seal is there,
- * whoever owned the topic meanwhile. Why not a counter: docs/decisions/acknowledgement-seal.md.
+ * <p>Acknowledging keeps the seal, loading the topic restores it with its acknowledgements, and every reset removes it in the
+ * step that clears them. So an acknowledgement seen under a seal is true while that seal is there, whoever owned the topic
+ * meanwhile. Why not a counter: docs/decisions/acknowledgement-seal.md.
  *
  * <p>Skipping and other moves forward remove the seal, too, and take nothing back. A consumer tells the two apart: a reset
  * disconnects all consumers before it touches the cursor. A consumer connected from the last look with the former seal until
@@ -18,8 +18,8 @@ import java.util.random.RandomGenerator;
  * <p>Example: the seal is 17, a look finds 5:3 deleted, the seal is still 17: the acknowledgement counts. Later the seal is
  * gone and no consumer stayed: 5:3 is doubtful, a new seal is put, and the next look decides.
  *
- * <p>To use it: read {@link #generation}, look at the cursor, then ask {@link #stood}. The look counts only if that says yes.
- * Any thread may ask {@link #generation}, {@link #isIntact} and {@link #stood}; the tracker's lock guards the rest.
+ * <p>Use: read {@link #generation}, look at the cursor, then ask {@link #stood}; the look counts only if that is true. Any
+ * thread may ask {@link #generation}, {@link #isIntact} and {@link #stood}; the tracker's lock guards the rest.
  */
 public final class Seal {
     /** No seal: nothing learned under it counts. */
@@ -33,9 +33,7 @@ public final class Seal {
     private boolean refused;
     /** The consumers connected before the cursor was last seen with the seal. */
     private List<?> witnesses = List.of();
-    /**
-     * The seal in use when the tracker was made, until the daemon has said what it knows under that seal; else {@link #NONE}.
-     */
+    /** The seal in use when the tracker was made, until the daemon has answered under it; else {@link #NONE}. */
     private long unheard;
     /** The seal of the last OPEN while acknowledgements seen under it hold under the present one; else {@link #NONE}. */
     private long told = NONE;
@@ -66,7 +64,6 @@ public final class Seal {
         return generation;
     }
 
-    /** True if the cursor still has the seal. */
     boolean isIntact() {
         long there = context.seal();
         return there == generation || generation == NONE && there == voided;
@@ -82,7 +79,6 @@ public final class Seal {
         return then == generation && isIntact();
     }
 
-    /** Notes the connected consumers while the cursor has the seal. */
     void watch() {
         List<?> connected = context.consumers();
         if (generation != NONE && context.seal() == generation) {
@@ -112,15 +108,14 @@ public final class Seal {
         return told != generation;
     }
 
-    /** Notes that the daemon has said what it knows. */
+    /** Notes that the daemon has named its acknowledgements. */
     void heard() {
         unheard = NONE;
     }
 
     /**
-     * Follows another tracker of the same broker that has no answer yet: this one must now ask under that seal. Not if
-     * anybody owned the subscription in between: the daemon may have heard of the present seal then, and would forget what it
-     * knows.
+     * Follows another tracker of the same broker that has no answer yet: this one must now ask under that seal. Not after an
+     * owner in between: the daemon may then have heard of the present seal, and would forget its acknowledgements.
      */
     void adopt(Seal former) {
         if (former.generation == generation && former.unheard != NONE && unheard != NONE) {
@@ -162,9 +157,9 @@ public final class Seal {
      * Takes the seal that {@code StoredSeals} has put into the cursor since, or puts a new one there; acknowledgements
      * learned under the former are doubtful from now on.
      *
-     * <p>None is put without consumers, before and after: a seek disconnects them first, then takes the seal, and clears the
-     * acknowledgements only when its record is written. If the topic is unloaded just then, a seal put between the two would
-     * be stored with the seek's position, and vouch for acknowledgements from before the seek.
+     * <p>It puts none without consumers, before and after: a seek disconnects them first, then removes the seal, and clears
+     * the acknowledgements only after writing its record. A seal put in between would, if the topic is unloaded just then, be
+     * stored with the seek's position, and vouch for acknowledgements from before the seek.
      */
     void renew() {
         if (generation != NONE) {

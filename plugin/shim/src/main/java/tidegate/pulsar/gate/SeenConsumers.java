@@ -11,7 +11,6 @@ import java.util.List;
 public final class SeenConsumers {
     /** The fate of the consumers of the look before. */
     public enum Change {
-        /** All are there. */
         NONE,
         /** Some have gone: their messages are delivered again. */
         SOME_GONE,
@@ -19,15 +18,13 @@ public final class SeenConsumers {
         REPLACED
     }
 
-    /** The consumers of the last look that showed any. */
+    /** The consumers of the last look that had any. */
     private Object[] seen;
 
-    /** Begins with the present consumers. */
     public SeenConsumers(List<?> consumers) {
         seen = consumers.toArray();
     }
 
-    /** Looks at the present consumers. */
     public Change look(List<?> consumers) {
         if (isUnchanged(consumers)) {
             return Change.NONE;

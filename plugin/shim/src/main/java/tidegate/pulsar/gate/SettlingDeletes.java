@@ -14,9 +14,9 @@ import tidegate.pulsar.wire.PositionBitmaps;
 /**
  * Deletes settling positions in the cursor, a chunk at a time.
  *
- * <p>The cursor's answer is only noted on arrival, which may be under the cursor's own lock, or within the call. The
- * consequences follow before the next chunk. Invariant, walked by {@link #check}: at most one chunk is under way, and its
- * size is within the limit. Takes the tracker's lock itself.
+ * <p>The cursor's answer, which may come under the cursor's own lock or within the call, is only noted; its consequences
+ * follow before the next chunk. Invariant, walked by {@link #check}: at most one chunk is under way, and its size is within
+ * the limit. Takes the tracker's lock itself.
  */
 final class SettlingDeletes {
     private static final Logger LOG = LoggerFactory.getLogger(SettlingDeletes.class);
@@ -63,7 +63,7 @@ final class SettlingDeletes {
         this.stream = stream;
     }
 
-    /** Handles the outcome of the last chunk, and asks the cursor for the next if there is one to begin now. */
+    /** Handles the outcome of the last chunk, and begins the next if one is due. */
     void go() {
         Chunk next;
         synchronized (lock) {
@@ -109,7 +109,7 @@ final class SettlingDeletes {
         boolean sealed = seal.stood(underWay.generation);
         underWay = null;
         if (!sealed) {
-            // The cursor may have left out everything: its deletions will show under the new seal.
+            // The cursor may have left out all of them: its deletions will show under the new seal.
             return true;
         }
         if (done) {
@@ -126,7 +126,7 @@ final class SettlingDeletes {
             return true;
         }
         if (targets.size() > 1) {
-            // A refused position must not keep the others.
+            // A refused position must not hold up the others.
             chunkMax = Math.max(1, targets.size() / 2);
         } else {
             LOG.warn("[{}] {} cannot be acknowledged again: it may be delivered twice", context.name(), targets.get(0));

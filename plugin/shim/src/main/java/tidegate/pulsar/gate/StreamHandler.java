@@ -18,9 +18,9 @@ import tidegate.pulsar.wire.Records;
 /**
  * The handler of a tracker's stream: tells the daemon about the tracker and acts on the daemon's frames, one method for each.
  *
- * <p>Rule kept here: skip only positions that the index surely holds. The dispatcher skips the positions in HELD, and reads
- * again any that it skipped before and HELD lacks. An acknowledgement from the daemon counts only under OPEN's seal. Called
- * by the link's thread, without any lock; takes the tracker's lock, but not while asking the cursor about many positions.
+ * <p>Rule: skip only positions that the index surely holds. The dispatcher skips the positions in HELD, and reads again any
+ * that it skipped before and HELD lacks. An acknowledgement from the daemon counts only under OPEN's seal. Called by the
+ * link's thread, without any lock; takes the tracker's lock, but not while asking the cursor about many positions.
  */
 public final class StreamHandler {
     private final Object lock;
@@ -139,8 +139,8 @@ public final class StreamHandler {
     }
 
     /**
-     * Takes entries that the daemon got from elsewhere since its answer to OPEN, as from a rebuild: nobody needs to read
-     * them. News unknown to the daemon then still counts; the cursor decides about acknowledged positions.
+     * Takes entries that the daemon got from elsewhere since its answer to OPEN, as from a rebuild, so they need not be read.
+     * News unknown to the daemon still counts; the cursor decides about acknowledged positions.
      */
     @GuardedBy("lock")
     private void onHeldSince(PositionBitmaps held) {
@@ -246,7 +246,7 @@ public final class StreamHandler {
         act(isDue, signal);
     }
 
-    /** Acts on decisions made with the lock held. Called without it. */
+    /** Acts on decisions made under the lock, without it. */
     private void act(boolean isDue, boolean signal) {
         if (isDue) {
             context.readMore();
@@ -280,7 +280,7 @@ public final class StreamHandler {
 
     /**
      * Cancels messages, or tells their state. ACK has the cancelled ones, too. The answer comes on any thread, once the
-     * cursor's record agrees with it.
+     * cursor's record agrees.
      */
     public CompletableFuture<Frame.Cancelled> onCancel(Frame.Cancel cancel) {
         Inquiry.Look look = Inquiry.look(context, seal, cancel.positions());
@@ -340,7 +340,7 @@ public final class StreamHandler {
         act(isDue, signal);
     }
 
-    /** Goes on once the overrides of former owners are known: the daemon may be asked, and messages may leave. */
+    /** Continues once the overrides of former owners are known: the daemon may be asked, and messages may leave. */
     private void onOverridesRead() {
         synchronized (lock) {
             if (stream.isOpen()) {

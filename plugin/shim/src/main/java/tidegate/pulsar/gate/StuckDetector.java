@@ -6,21 +6,20 @@ import tidegate.pulsar.timing.Wait;
 /**
  * Notices when the dispatcher passes over waiting entries: due ones that may leave, or ones to be redelivered.
  *
- * <p>A round of the dispatcher is one call of its readMoreEntries. A round asks the tracker for due entries, and their replay
+ * <p>A round of the dispatcher is one call of its readMoreEntries. It asks the tracker for due entries, and their replay
  * begins the next round. Pulsar breaks this chain: after a replay that no consumer could take, a Key_Shared dispatcher looks
- * ahead, so its next round asks nothing and reads normally. At the topic's end that read waits, and all due entries wait with
- * it (apache/pulsar#26236). So after a round that has not asked, the tracker wakes the dispatcher while a consumer may take
- * something.
+ * ahead, so its next round asks nothing and reads normally. At the topic's end that read waits, and all due entries with it
+ * (apache/pulsar#26236). So after a round that has not asked, the tracker wakes the dispatcher while a consumer may take
+ * entries.
  *
  * <p>Example: 40 are due, the first 10 for a consumer without permits. Round 1 asks and replays these 10; round 2 looks
  * ahead; 5 ms later the tracker begins round 3, which asks for the next 10.
  *
- * <p>At the topic's end a lost wake-up would leave everything until the next message. So the tracker looks after each wake-up
- * too, and once a second at anything that still waits.
+ * <p>At the topic's end a lost wake-up would leave everything until the next message. So the tracker also checks after each
+ * wake-up, and once a second while entries wait.
  *
- * <p>A wake-up that moves nothing doubles the pause, so a consumer that never takes anything costs twelve rounds, then one in
- * 10 s; an entry that leaves makes the pause short again. The pause also grows with the number of redeliveries: each round of
- * Pulsar walks over all of them.
+ * <p>A vain wake-up doubles the pause: a consumer that never takes anything costs twelve rounds, then one in 10 s. An entry
+ * that leaves resets the pause. It also grows with the number of redeliveries: each round of Pulsar walks over all of them.
  *
  * <p>Guarded by the tracker's lock.
  */
@@ -39,7 +38,7 @@ final class StuckDetector {
     private final Wait sinceRound = new Wait();
     private long lookMs = NearTier.NONE;
     private long pauseMs = FIRST_PAUSE_MS;
-    /** Number of the last round's questions for due entries. */
+    /** How often the last round asked for due entries. */
     private int asks = 1;
     /** True if the last round replays the entries that it was given. */
     private boolean asked = true;
@@ -62,7 +61,6 @@ final class StuckDetector {
         return lookMs <= nowMs || lookMs != NearTier.NONE && lookMs - nowMs > MAX_PAUSE_MS;
     }
 
-    /** Begins a round of the dispatcher. */
     void begin(long nowMs) {
         asks = 0;
         asked = false;
@@ -70,7 +68,6 @@ final class StuckDetector {
         lookSoon(nowMs);
     }
 
-    /** Notes that the round asks for due entries. */
     void ask() {
         asks++;
         asked = true;
@@ -95,7 +92,7 @@ final class StuckDetector {
         lookSoon(nowMs);
     }
 
-    /** Plans a look at waiting entries if none is planned: whatever was lost, they do not wait for the next message. */
+    /** Plans a look at waiting entries if none is planned: after a lost wake-up they must not wait for the next message. */
     void remind(long nowMs) {
         if (lookMs == NearTier.NONE) {
             asked = false;
@@ -103,7 +100,7 @@ final class StuckDetector {
         }
     }
 
-    /** Notes other consumers, who may take something now: no round has asked for them. */
+    /** Notes other consumers, who may take entries that no round has asked for. */
     void change(long nowMs) {
         asked = false;
         pauseMs = FIRST_PAUSE_MS;

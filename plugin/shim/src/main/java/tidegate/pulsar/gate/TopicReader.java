@@ -9,12 +9,12 @@ import tidegate.pulsar.wire.Position;
  * <p>Nothing blocks. One thread uses it, but any thread may ask {@link #readPosition}.
  */
 public interface TopicReader {
-    /** Entries as one read brought them, in order and without a gap. Must be closed. */
+    /** The entries of one read, in order and without a gap. Must be closed. */
     interface Batch extends AutoCloseable {
         /** The number of entries, delayed or not; 0 if there was nothing to read yet. */
         int size();
 
-        /** Their stored size in bytes. */
+        /** In bytes, as stored. */
         long sizeBytes();
 
         /** Visits the entries that the dispatcher would certainly only track. */
@@ -24,16 +24,15 @@ public interface TopicReader {
         void close();
     }
 
-    /** True if there are consumers, and others than the dispatcher may now decide about entries of this topic. */
+    /** True if there are consumers, and only the dispatcher's rules decide about entries of this topic. */
     boolean isAllowed();
 
-    /** The position that the dispatcher reads next. */
     Position readPosition();
 
-    /** The number of entries before the dispatcher; held and acknowledged ones count. */
+    /** The number of entries before the dispatcher, held and acknowledged ones included. */
     long unreadEntries();
 
-    /** About the number of unacknowledged entries; held ones, and those with consumers, count. */
+    /** About the number of unacknowledged entries, held ones and those with consumers included. */
     long unacknowledgedEntries();
 
     /** The last position that the dispatcher may read at present. */
@@ -42,7 +41,7 @@ public interface TopicReader {
     /** The first ledger of the topic with that id or a greater one; null without one. */
     Long ledgerFrom(long ledgerId);
 
-    /** The last entry of the ledger that can be read now, -1 if it is empty or not here; fails if that is unknown. */
+    /** The last entry of the ledger that can be read now, -1 if it is empty or not here; fails if unknown. */
     CompletableFuture<Long> lastEntry(long ledgerId);
 
     /** Reads entries of the ledger from that one on: at least one, at most {@code maxEntries}. */

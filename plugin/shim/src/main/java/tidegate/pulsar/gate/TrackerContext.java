@@ -12,16 +12,16 @@ import tidegate.pulsar.wire.ReleasePace;
 /**
  * The broker as a {@link TrackerCore} sees it: a cursor, a dispatcher and a timer, without Pulsar's types.
  *
- * <p>Everything returns at once and takes none of Pulsar's locks but, for a moment, the cursor's; so the core may call it with
- * its own lock held. Any thread may call it, unless a method says that it needs the dispatcher's lock.
+ * <p>Every method returns at once and takes only, for a moment, the cursor's lock; so the core may call it under its own
+ * lock. Any thread may call it, unless a method says that it needs the dispatcher's lock.
  */
 public interface TrackerContext {
     /** The outcome of reading one position by itself. */
     enum Readable {
         YES("it can be read"),
-        /** It can be read, and is a chunk of a message, not the first one. */
+        /** It can be read, and is a later chunk of a message. */
         LATER_CHUNK("it is a later chunk of a message"),
-        /** It can be read, and is such a chunk, whose first one is acknowledged: no consumer can put the message together. */
+        /** It can be read, and is a later chunk; the first one is acknowledged, so no consumer can assemble the message. */
         LONE_CHUNK("it is a later chunk of a message, and the first one is acknowledged"),
         /** Perhaps later: a server is away, or overloaded. */
         NOT_NOW("not now"),
@@ -40,7 +40,6 @@ public interface TrackerContext {
             return this == ENTRY_LOST || this == LEDGER_LOST || this == LEDGER_NOT_OURS;
         }
 
-        /** For log lines. */
         String words() {
             return words;
         }
@@ -53,8 +52,8 @@ public interface TrackerContext {
     boolean isDeleted(long ledgerId, long entryId);
 
     /**
-     * The number of deletions that the cursor has counted, up to a constant: it changes with each deletion. A cursor that
-     * does not count returns a constant.
+     * The number of deletions that the cursor has counted, up to a constant: it changes with each deletion. Constant for a
+     * cursor that does not count.
      */
     default long deletions() {
         return 0;
@@ -79,18 +78,18 @@ public interface TrackerContext {
     /** The mark-delete position that survives a crash; never beyond {@link #markDelete}, and nowhere if unknown. */
     Position persistedMarkDelete();
 
-    /** The topic's last position: nobody has ever read beyond it. -1:-1 if unknown. */
+    /** The topic's last position, beyond which no read has gone. -1:-1 if unknown. */
     Position lastConfirmed();
 
     /** The last seal put with {@link #putSeal}; {@link Seal#NONE} if a reset of the cursor has removed it since. */
     long seal();
 
-    /** True if the cursor's acknowledgements are from now on always stored with a seal, except in a reset's record. */
+    /** True if every further record of the cursor's acknowledgements, except a reset's, has a seal. */
     boolean storesSealed();
 
     /**
-     * Puts a number among the properties that the cursor persists with its mark-delete position; false if the cursor takes
-     * none. It is persisted with the cursor's next record.
+     * Puts a number among the properties that the cursor persists with its mark-delete position, in its next record; false if
+     * the cursor takes none.
      */
     boolean putSeal(long seal);
 
@@ -116,17 +115,16 @@ public interface TrackerContext {
     }
 
     /**
-     * Writes the ownership into the cursor's metadata unless anybody else has written there since this broker did. Returns at
-     * once; {@code done} is called on another thread.
+     * Writes the ownership into the cursor's metadata unless another writer came there since this broker's last write.
+     * Returns at once; {@code done} is called on another thread.
      */
     void putOwnership(Ownership next, Consumer<Written> done);
 
-    /** The rules of topic and namespace for the subscription's delayed messages. Called with any lock held. */
+    /** The rules of topic and namespace for the subscription's delayed messages. Any lock may be held. */
     default DelayPolicy policy() {
         return DelayPolicy.NONE;
     }
 
-    /** The pace of release in the cursor's record. */
     default ReleasePace pace() {
         return ReleasePace.NONE;
     }
@@ -138,42 +136,38 @@ public interface TrackerContext {
     void putPace(ReleasePace next, Consumer<Written> done);
 
     /**
-     * Closes the topic here, so that it is loaded anew with the current metadata of its cursor. Returns at once. May be
-     * refused, because it disturbs the topic's clients.
+     * Closes the topic here, so that it is loaded anew with its cursor's current metadata. Returns at once. May be refused,
+     * because it disturbs the topic's clients.
      */
     default void reopenTopic() {
         // A subscription without a dispatcher disturbs nobody.
     }
 
-    /** The index log of the subscription. */
     default LogHome log() {
         return LogHome.NONE;
     }
 
-    /** The home of the subscription's overrides. */
     default OverrideHome overrides() {
         return OverrideHome.NONE;
     }
 
-    /** True if the subscription outlives its consumers; otherwise it silently goes with the last of them. */
+    /** True if the subscription outlives its consumers; otherwise it goes with the last of them. */
     default boolean isDurable() {
         return true;
     }
 
-    /** True if the cursor is closed: no acknowledgement comes any more. */
+    /** True if the cursor is closed: no more acknowledgements come. */
     boolean isClosed();
 
     /**
-     * The change of the consumers since the last call. Pulsar delivers again everything that a gone consumer held. If all
-     * were replaced, it has forgotten its hand-outs to them and has rewound its cursor. Called with the dispatcher's lock
-     * held.
+     * The change of the consumers since the last call. Pulsar redelivers everything that a gone consumer held. If all were
+     * replaced, it has forgotten its hand-outs to them and has rewound its cursor. Needs the dispatcher's lock.
      */
     SeenConsumers.Change lookAtConsumers();
 
-    /** A number that most likely changes when the consumers do. */
+    /** A number that most likely changes with the consumers. */
     int consumersHash();
 
-    /** True if any consumer is connected. */
     boolean hasConsumers();
 
     /**
@@ -183,23 +177,22 @@ public interface TrackerContext {
     List<?> consumers();
 
     /**
-     * True if a seal may be put now: not without consumers, because a reset may be under way, nor while a reset undone by a
-     * crash must still be repeated.
+     * True if a seal may be put now: not without consumers, because a reset may be under way, nor before a reset undone by a
+     * crash is repeated.
      */
     boolean maySeal();
 
     /**
-     * True if a consumer has the position and has not acknowledged it. Certain with the dispatcher's lock held; without, it may
+     * True if a consumer has the position and has not acknowledged it. Certain under the dispatcher's lock; without, it may
      * be on its way to one.
      */
     boolean isOutstanding(long ledgerId, long entryId);
 
-    /** The count of a broker that does not count redeliveries. */
+    /** For a broker that does not count redeliveries. */
     int UNCOUNTED = -1;
 
     /**
-     * The number of times that a consumer has given the position back, by a negative acknowledgement or a time-out; or
-     * {@link #UNCOUNTED}.
+     * How often a consumer has given the position back, by a negative acknowledgement or a time-out; or {@link #UNCOUNTED}.
      */
     int redeliveryCount(long ledgerId, long entryId);
 
@@ -213,24 +206,23 @@ public interface TrackerContext {
 
     /**
      * Deletes the positions in the cursor, unless it has another seal by now, decided in one step with the deletion.
-     * {@code done} gets true after that, false after a failure. The context may call it within this call, and with locks of
-     * the cursor held.
+     * {@code done} gets true after that, false after a failure, perhaps within this call and under locks of the cursor.
      */
     void delete(List<Position> positions, long seal, Consumer<Boolean> done);
 
     /** The outcome of {@link #deleteAndStore}. */
     enum Stored {
-        /** The cursor's record has all of the positions as deleted: a crash of the broker leaves that record. */
+        /** The cursor's record, which survives a crash of the broker, has all of the positions as deleted. */
         YES,
         /** The record may lack some: ask again. */
         NOT_NOW,
-        /** The record has no room for everything deleted. */
+        /** The record has no room for all deletions. */
         NO_ROOM
     }
 
     /**
-     * Deletes the positions in the cursor, unless it has another seal by now, and stores the cursor. Needs no consumer.
-     * Stores positions deleted before, too. Returns at once; {@code done} is called on any thread, perhaps within this call.
+     * Deletes the positions in the cursor, unless it has another seal by now, and stores the cursor, with earlier deletions.
+     * Needs no consumer. Returns at once; {@code done} is called on any thread, perhaps within this call.
      */
     void deleteAndStore(List<Position> positions, long seal, Consumer<Stored> done);
 
@@ -240,47 +232,46 @@ public interface TrackerContext {
     /** Reads the messages of a PEEK, a few at a time. {@code done} is called on any thread, perhaps within this call. */
     void peek(Frame.Peek peek, Consumer<Frame.Peeked> done);
 
-    /** True if the broker is at present configured to skip lost data (autoSkipNonRecoverableData). */
+    /** True if the broker skips lost data at present (autoSkipNonRecoverableData). */
     boolean skipsLost();
 
-    /** Acknowledges all of a lost ledger in every subscription of the topic, as the broker does when a normal read meets it. */
+    /** Acknowledges all of a lost ledger in every subscription of the topic, as the broker does after a normal read of it. */
     void skipLedger(long ledgerId);
 
     /**
-     * Moves the start of the dispatcher's next read past an unbroken row of held positions, unless a read is on its way: Pulsar
-     * would get there too, but slowly. Any thread may change the set meanwhile. Dispatcher's lock held.
+     * Moves the start of the dispatcher's next read past an unbroken row of held positions, unless a read is on its way:
+     * Pulsar would get there slowly. Any thread may change the set meanwhile. Dispatcher's lock held.
      */
     default void pass(PositionSet held) {
         // A subscription without a dispatcher reads nothing.
     }
 
     /**
-     * Moves the start of the dispatcher's next read past replayed positions. Pulsar does that too, one position at a time and
-     * with a warning for each. Dispatcher's lock held.
+     * Moves the start of the dispatcher's next read past replayed positions. Pulsar does that one position at a time, with a
+     * warning each. Dispatcher's lock held.
      */
     default void passReplayed(PositionSet replayed) {
         // As above.
     }
 
     /**
-     * True if a read could only fail: the topic was terminated, all of it was read, and a read at its end has failed already.
-     * After the consumers were {@code replaced} one read is needed: Pulsar may have postponed a rewind until its end.
-     * Dispatcher's lock held.
+     * True if a read could only fail: the topic is terminated and read to its end, where a read has failed already. After the
+     * consumers were {@code replaced} one read is needed: Pulsar may have postponed a rewind until its end. Dispatcher's lock
+     * held.
      */
     default boolean isAtTerminatedEnd(boolean replaced) {
         return false;
     }
 
-    /** True if the dispatcher waits for no replay, and some consumer has permits and takes messages, as far as visible. */
+    /** True if the dispatcher waits for no replay, and some consumer seems to have permits and to take messages. */
     boolean mayDeliver();
 
-    /** Makes the dispatcher look for something to deliver soon. */
+    /** Makes the dispatcher look for messages to deliver soon. */
     void readMore();
 
-    /** Calls {@link DeliveryQueue#onWake} at that time, instead of at any time requested before. */
+    /** Calls {@link DeliveryQueue#onWake} at that time, in place of any requested before. */
     void wakeAt(long timeMs);
 
-    /** Cancels the wake-up. */
     void cancelWake();
 
     /** Notes that the core has frames to send; the link's thread fetches them soon, with {@link StreamHandler#takeFrames}. */

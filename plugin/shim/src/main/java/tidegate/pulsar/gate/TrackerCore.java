@@ -9,17 +9,16 @@ import tidegate.pulsar.wire.ReleasePace;
 /**
  * The delayed messages of one subscription as the broker sees them: a state machine without Pulsar types and without I/O.
  *
- * <p>Four threads call it, each its own side: the dispatcher ({@link DeliveryQueue}), the link to the daemon
+ * <p>Four threads call it, each at its own side: the dispatcher ({@link DeliveryQueue}), the link to the daemon
  * ({@link StreamHandler}, {@link PaceRequests}), the reader ahead ({@link Backlog}) and the watcher of the cursor
  * ({@link TrackerMonitor}). The {@link TrackerParts} have their shared state, under one lock. The end of a tracker and its
  * replacement by another are here and in {@link Lifecycle}.
  *
- * <p>Rules kept by all: skip only positions that the index surely holds; never early ({@code clock >= deliver_at}, whatever
- * the tick). A known acknowledgement is true of one {@link Seal} of the cursor: the daemon hears of it under that seal, and
- * it is checked again when that seal is gone.
+ * <p>Rules for all: skip only positions that the index surely holds; never early ({@code clock >= deliver_at}, whatever the
+ * tick). A known acknowledgement is true of one {@link Seal} of the cursor: the daemon hears of it under that seal, and it is
+ * checked again when that seal is gone.
  */
 public final class TrackerCore {
-    /** A snapshot of the state for metrics and tests. */
     public record Stats(long tracked, long near, long handedOut, long settling, long undecided, long pending, long readAhead,
                  boolean open, boolean paused, long memoryBytes, ReleasePace pace, long heldBack, Lateness.Figures lateness,
                  long overdueMs, long quota, boolean overridesUnread) {}
@@ -33,7 +32,7 @@ public final class TrackerCore {
     private final Backlog backlog;
     private final TrackerMonitor monitor;
 
-    /** {@code random} is drawn from for seals and claims. */
+    /** {@code random} gives seals and claims. */
     public TrackerCore(TrackerContext context, Clock clock, TrackerSettings settings, RandomGenerator random,
             PendingBudget budget) {
         parts = new TrackerParts(context, clock, settings, random, budget);
@@ -87,8 +86,8 @@ public final class TrackerCore {
     }
 
     /**
-     * Takes over the changes of a former tracker that are not yet on the daemon's disk, unless that tracker was of another
-     * life: the subscription was deleted and made again. Acknowledgements count if the cursor still has the seal.
+     * Takes over a former tracker's changes that are not on the daemon's disk yet, unless that tracker was of another life:
+     * the subscription was deleted and made again. Acknowledgements count if the cursor still has the seal.
      */
     public void adopt(TrackerCore former) {
         TrackerParts theirs = former.parts;
@@ -173,12 +172,12 @@ public final class TrackerCore {
         }
     }
 
-    /** True if this thread holds the tracker's lock. For tests: slow work, and calls of others, must run without it. */
+    /** True if this thread holds the tracker's lock. For tests: slow work and calls of others must run without it. */
     boolean holdsLock() {
         return Thread.holdsLock(parts.lock);
     }
 
-    /** Runs the action with the tracker's lock held. For tests: work that must not wait for the lock ends meanwhile. */
+    /** Runs the action under the tracker's lock. For tests: work that must not wait for the lock ends meanwhile. */
     public void holdingLock(Runnable action) {
         synchronized (parts.lock) {
             action.run();

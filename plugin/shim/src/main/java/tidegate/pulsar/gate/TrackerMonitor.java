@@ -15,11 +15,11 @@ import tidegate.pulsar.wire.PositionBitmaps;
 import tidegate.pulsar.wire.ReleasePace;
 
 /**
- * The monitor of a tracker: looks at its cursor, reports the progress of mark-delete, deletes settling positions, finds
+ * The monitor of a tracker: checks its cursor, reports the progress of mark-delete, deletes settling positions, finds
  * unreadable entries, and ends long waits.
  *
- * <p>Called at each poll, or once a second, by one thread, that of {@code AckWatch}, without any lock; takes the tracker's
- * lock, but not while it asks the cursor about many positions.
+ * <p>{@code AckWatch}'s one thread calls it at each poll, or once a second, without any lock; it takes the tracker's lock,
+ * but not while it asks the cursor about many positions.
  */
 public final class TrackerMonitor {
     private static final Logger LOG = LoggerFactory.getLogger(TrackerMonitor.class);
@@ -106,7 +106,7 @@ public final class TrackerMonitor {
         this.lifecycle = lifecycle;
     }
 
-    /** Claims the subscription, if due. The daemon is told nothing before that has succeeded. */
+    /** Claims the subscription, if due. The daemon hears of nothing before that has succeeded. */
     public void claim() {
         Ownership next;
         synchronized (lock) {
@@ -131,7 +131,7 @@ public final class TrackerMonitor {
         }
     }
 
-    /** Looks at the cursor: new acknowledgements, handed out or not, progress of mark-delete, resets. */
+    /** Checks the cursor: new acknowledgements, handed out or not, progress of mark-delete, resets. */
     public void look() {
         long nowMs = clock.millis();
         claim();
@@ -215,8 +215,8 @@ public final class TrackerMonitor {
     }
 
     /**
-     * Follows the clock: one that ran ahead had the daemon push entries that are not due for long. After a step back these
-     * hold no credit needed by sooner ones.
+     * Follows the clock: one that ran ahead made the daemon push entries not due for long. After a step back these hold no
+     * credit needed by sooner ones.
      */
     @GuardedBy("lock")
     private void followClock(long nowMs) {
@@ -227,8 +227,8 @@ public final class TrackerMonitor {
     }
 
     /**
-     * Follows the stored pace: a former tracker of this cursor may have written it after this one had read it. True if
-     * something may leave now.
+     * Follows the stored pace: a former tracker of this cursor may have written it after this one read it. True if an entry
+     * may leave now.
      */
     @GuardedBy("lock")
     private boolean followPace(long nowMs) {
@@ -240,7 +240,7 @@ public final class TrackerMonitor {
         return alarm.isDue(nowMs);
     }
 
-    /** Follows the policy. A message beyond the quota waits like the others: refusing it at this point would lose it. */
+    /** Follows the policy. A message beyond the quota waits like the others: refusing it here would lose it. */
     @GuardedBy("lock")
     private void followPolicy(DelayPolicy policy, long nowMs) {
         intake.follow(policy);
@@ -248,14 +248,14 @@ public final class TrackerMonitor {
         switch (quotaWatch.look(policy, waiting, nowMs)) {
             case OVER -> LOG.warn("[{}] {} delayed messages wait, more than the quota of {}: consumers are behind, or producers"
                     + " delay more than was planned", context.name(), waiting, policy.quota());
-            case BACK -> LOG.info("[{}] No more delayed messages wait than the quota says: {}", context.name(), waiting);
+            case BACK -> LOG.info("[{}] Delayed messages are within the quota again: {}", context.name(), waiting);
             case NONE -> { }
         }
     }
 
     /**
      * True if the wait for the daemon was in vain: then entries already read are gated here. The daemon is not asked before
-     * the subscription is claimed, and that may wait for a consumer. The wait for stored overrides has no end.
+     * the subscription is claimed, which may wait for a consumer. The wait for stored overrides has no end.
      */
     @GuardedBy("lock")
     private boolean decideAlone(long nowMs) {
@@ -274,7 +274,7 @@ public final class TrackerMonitor {
         return true;
     }
 
-    /** True if {@link #look} has something to look at more often than once a second. Takes no lock. */
+    /** True if {@link #look} is needed more often than once a second. Takes no lock. */
     @SuppressWarnings("GuardedBy")
     public boolean isBusy() {
         return view.hasUnseen() || deletedRanges.hasChanged() || sought.size() > 0 || lifecycle.isEnding()

@@ -11,10 +11,10 @@ import tidegate.pulsar.position.TrackedPositions;
 /**
  * The parts of a tracker's state, and the one lock that guards them all.
  *
- * <p>A part knows only the parts that its constructor got. Callers of a tracker go through one of its sides
- * ({@link DeliveryQueue}, {@link StreamHandler}, {@link Backlog}, {@link TrackerMonitor}): a side takes the lock, lets the
- * parts decide, and acts outside without it. The order of locks is dispatcher, then this one: code that takes the
- * dispatcher's lock is not called with this one held.
+ * <p>A part knows only the parts that its constructor got. Callers of a tracker use one of its sides ({@link DeliveryQueue},
+ * {@link StreamHandler}, {@link Backlog}, {@link TrackerMonitor}): a side takes the lock, lets the parts decide, and acts
+ * outside without it. The order of locks is dispatcher, then this one: code that takes the dispatcher's lock must not run
+ * under this one.
  */
 final class TrackerParts {
     final Object lock = new Object();

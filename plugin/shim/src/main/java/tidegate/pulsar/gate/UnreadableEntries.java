@@ -10,35 +10,34 @@ import tidegate.pulsar.timing.Wait;
 import tidegate.pulsar.wire.Position;
 
 /**
- * Entries that hold the dispatcher up: nobody can read them any more, as their ledger is lost, or they are; or they are chunks of
- * a message, and the dispatcher has not met the first one, or never will.
+ * Entries that hold the dispatcher up: lost ones, or all of a lost ledger; and later chunks of a message whose first chunk
+ * the dispatcher has not met, or never will.
  *
  * <p>Pulsar reads due entries by position, lowest first, and one unreadable entry fails the whole read, again and again:
- * everything due waits behind it. Pulsar skips lost data (autoSkipNonRecoverableData) only where a normal read meets it. There is
- * no such read while something is due, nor one of positions that the index holds. So an entry that stays the lowest for a while
- * is read here by itself. If it is lost, it is skipped as a normal read would have done, or a log line names the entry that holds
- * everything up.
+ * everything due waits behind it. Pulsar skips lost data (autoSkipNonRecoverableData) only in a normal read. None happens
+ * while entries are due, nor for positions that the index holds. So this class reads an entry that stays the lowest for a
+ * while by itself. If it is lost, it is skipped as in a normal read, or a log line names it.
  *
- * <p>Called by the thread that watches the cursor, without any lock. Nothing of it is the tracker's state: a skipped entry is
- * found acknowledged like any other.
+ * <p>The thread that watches the cursor calls it without any lock. It changes no state of the tracker: a skipped entry shows
+ * as acknowledged, like any other.
  *
- * <p>A Shared dispatcher of Pulsar 4 gives a chunk to nobody, nor asks the tracker about it, unless it has read the first one. It
- * queues the chunk for redelivery again and again, and has no normal read meanwhile. After a failover the first chunk may be held,
- * so that the dispatcher skips it, and this one not. So it reads what waits before the chunk once more. If the first one is
- * acknowledged, by a consumer or as it was cancelled, no consumer can put the message together: this one is acknowledged, too, as
- * a consumer would do with it.
+ * <p>A Shared dispatcher of Pulsar 4 gives a chunk to nobody, nor asks the tracker about it, unless it has read the first
+ * one. It queues the chunk for redelivery again and again, and has no normal read meanwhile. After a failover the first chunk
+ * may be held, so that the dispatcher skips it, and this one not. So it reads the entries that wait before the chunk once
+ * more. If the first one is acknowledged, by a consumer or by a cancellation, no consumer can assemble the message: this
+ * class acknowledges the chunk, too, as a consumer would.
  */
 final class UnreadableEntries {
     private static final Logger LOG = LoggerFactory.getLogger(UnreadableEntries.class);
     private static final long LOOK_INTERVAL_MS = 1000;
     private static final long FIRST_PAUSE_MS = 1000;
     private static final long MAX_PAUSE_MS = 10_000;
-    /** A question without an answer for this long is asked once more. */
+    /** A question without an answer for this long is repeated. */
     private static final long ANSWER_WAIT_MS = 60_000;
     private static final long SAY_AGAIN_MS = 60_000;
     /** Lost entries mostly have lost neighbours: this many are tried together. */
     private static final int SWEEP_ENTRIES = 100;
-    /** At most this many entries of a ledger are checked for being tracked, to find the neighbours. */
+    /** Most entries of a ledger checked for being tracked, to find the neighbours. */
     private static final int SWEEP_REACH = 4096;
     /**
      * The first number of entries read before a chunk, then more; fewer than a pass ahead is worth, as it would skip some.
@@ -47,7 +46,7 @@ final class UnreadableEntries {
     private static final int BEFORE_FACTOR = 3;
     private static final int BEFORE_MAX = 900;
 
-    /** Has the dispatcher read the waiting positions before a chunk again, at most so many. */
+    /** Makes the dispatcher read at most so many waiting positions before a chunk again. */
     @FunctionalInterface
     interface ReadsBefore {
         void of(Position chunk, int max);
@@ -55,7 +54,6 @@ final class UnreadableEntries {
 
     private record Asked(Position position, Answer answer) {}
 
-    /** The answer, written by any thread. */
     private static final class Answer {
         private volatile Readable readable;
     }
@@ -68,14 +66,13 @@ final class UnreadableEntries {
     private final Wait sinceAsked = new Wait();
     private final Wait sinceSuspected = new Wait();
     private final Wait sinceSaid = new Wait();
-    /** The lowest position given to the dispatcher that nobody has; null while none stays. */
+    /** The lowest position with the dispatcher and no consumer; null while none stays. */
     private Position suspect;
     private long pauseMs;
     /** The last chunk found, and the number of entries before it to be read next. */
     private Position chunk;
     private int before;
     private final Wait sinceBefore = new Wait();
-    /** The seal at the time of the question. */
     private long generation;
 
     UnreadableEntries(TrackerContext context, Seal seal, PositionView positions) {
@@ -84,7 +81,7 @@ final class UnreadableEntries {
         this.positions = positions;
     }
 
-    /** Checks that the dispatcher gets on, acts on answers, and asks what is due. */
+    /** Checks that the dispatcher progresses, acts on answers, and asks due questions. */
     void look(long nowMs, ReadsBefore reads) {
         if (!asked.isEmpty()) {
             finish(nowMs, reads);
@@ -106,7 +103,7 @@ final class UnreadableEntries {
         }
     }
 
-    /** The lowest position given to the dispatcher, or redelivered by itself, that nobody has. */
+    /** The lowest position given to the dispatcher, or redelivered by itself, that no consumer has. */
     private Position lowest() {
         Position given = positions.lowestUnseen(this::isWithNobody);
         Position first = context.firstRedelivery();
@@ -149,8 +146,8 @@ final class UnreadableEntries {
         List<Position> lost = answered.stream().filter(one -> one.answer.readable.isLost()).map(Asked::position)
                 .filter(one -> positions.contains(one.ledgerId(), one.entryId())).toList();
         if (lost.isEmpty()) {
-            // It waits for something else: consumers that take no more, a bookie that is away, or an entry behind it in the
-            // same read. After a failure Pulsar waits for 15 s, and begins with one entry alone.
+            // It waits for something else: busy consumers, an absent bookie, or an entry behind it in the same read. After a
+            // failure Pulsar waits for 15 s, and begins with one entry alone.
             answered.stream().filter(one -> one.answer.readable == Readable.LATER_CHUNK).findFirst()
                     .ifPresent(later -> readBefore(later.position, nowMs, reads));
             context.readMore();
@@ -175,15 +172,15 @@ final class UnreadableEntries {
             return;
         }
         int count = Math.min(before, BEFORE_MAX);
-        LOG.info("[{}] {} is a chunk of a message whose first one the dispatcher has not met, so nobody gets it: {} waiting entries"
-                + " before it are read again", context.name(), told(later), count);
+        LOG.info("[{}] {} is a chunk, and the dispatcher has not met its message's first one: {} waiting entries before it are read"
+                + " again", context.name(), told(later), count);
         reads.of(later, count);
         before = count * BEFORE_FACTOR;
         sinceBefore.begin(nowMs);
     }
 
     private void giveUp(List<Position> lone) {
-        LOG.info("[{}] {} is a chunk of a message whose first one is acknowledged, so that nobody can get the message: it is"
+        LOG.info("[{}] {} is a chunk, and its message's first one is acknowledged, so no consumer can get the message: the chunk is"
                 + " acknowledged, too", context.name(), told(lone.get(0)));
         context.delete(lone, generation, done -> context.readMore());
         suspect = null;
@@ -224,7 +221,7 @@ final class UnreadableEntries {
         ask(behind, nowMs);
     }
 
-    /** @throws IllegalStateException if more is asked than fits one sweep, or the next look is never or too soon */
+    /** @throws IllegalStateException if a sweep asks too much, or the next look is never or too soon */
     void check() {
         if (asked.size() > SWEEP_ENTRIES) {
             throw new IllegalStateException(asked.size() + " entries are asked for at a time");

@@ -12,15 +12,15 @@ import org.slf4j.LoggerFactory;
 /**
  * Deletes the index log and the overrides of each subscription that is gone.
  *
- * <p>Pulsar has a tracker forget everything before it deletes a subscription, and also where the subscription stays: when it
- * clears a backlog, and before a reset (apache/pulsar#26420). Only the managed ledger tells these apart: a deleted cursor is
- * no longer among its cursors. So an index log is deleted once that is so and the daemon has said its last word; else it
- * stays, and says that the index was emptied. A broker that ends in between leaves the log, to be found by
- * {@code tidegate verify --logs}. Any thread may call.
+ * <p>Pulsar makes a tracker forget everything before it deletes a subscription, but also where the subscription stays: when
+ * it clears a backlog, and before a reset (apache/pulsar#26420). Only the managed ledger tells these apart: it lists a
+ * deleted cursor no longer. So an index log is deleted once that is so and the daemon has said its last word; else it stays,
+ * and records an empty index. A broker that ends in between leaves the log for {@code tidegate verify --logs} to find. Any
+ * thread may call.
  */
 public final class LogDeletions {
     private static final Logger LOG = LoggerFactory.getLogger(LogDeletions.class);
-    /** Far longer than Pulsar takes from the forgetting to the deletion. */
+    /** Far longer than Pulsar takes from forgetting to deletion. */
     private static final long KEPT_NS = TimeUnit.MINUTES.toNanos(10);
 
     private record Waiting(LogLedgers log, OverrideLedgers overrides, CompletableFuture<?> lastWord, long sinceNs) {}

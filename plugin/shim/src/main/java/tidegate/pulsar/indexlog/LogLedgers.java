@@ -26,11 +26,11 @@ import tidegate.pulsar.gate.LogHome;
 import tidegate.pulsar.wire.Frame;
 
 /**
- * The index log of one subscription in BookKeeper: {@link TidegateLedgers ledgers of ours}, and a pointer among the cursor's
+ * The index log of one subscription in BookKeeper: {@link TidegateLedgers our ledgers}, and a pointer among the cursor's
  * properties. For a log at a URL only the pointer is here; the daemon has the rest.
  *
- * <p>Opening a ledger recovers it and so fences it. The pointer is written with the cursor's metadata by compare-and-set, like
- * {@code Claim}'s epoch. Nothing here waits; BookKeeper's threads bring the answers.
+ * <p>Opening a ledger recovers it and so fences it. The pointer is written with the cursor's metadata by compare-and-set,
+ * like {@code Claim}'s epoch. Nothing here waits; BookKeeper's threads bring the answers.
  */
 public final class LogLedgers implements LogHome {
     public static final String BOOKKEEPER = "bookkeeper";
@@ -47,7 +47,7 @@ public final class LogLedgers implements LogHome {
      */
     public record Shared(String home, Supplier<BookKeeper> client, Executor background, AtomicLong bytesUnderWay,
             Map<String, Set<Long>> leftBehind) {
-        /** Most bytes of one broker on their way to the bookies, for all logs together. */
+        /** Most bytes on their way to the bookies, for all logs of a broker. */
         static final long MAX_BYTES = 64L << 20;
 
         public Shared(String home, Supplier<BookKeeper> client, Executor background, AtomicLong bytesUnderWay) {
@@ -194,8 +194,7 @@ public final class LogLedgers implements LogHome {
         if (error == null) {
             return Frame.LogAnswer.ok(-1);
         }
-        // Another owner wrote, or the cursor itself, whose writes share the version: after the latter another try may
-        // succeed.
+        // Another owner wrote, or the cursor itself, whose writes share the version: then another try may succeed.
         return Frame.LogAnswer.failed(cursor.isClosed() ? Frame.LogAnswer.STALE : Frame.LogAnswer.AWAY,
                 "the cursor's metadata was written by somebody else at the same time");
     }
@@ -226,7 +225,7 @@ public final class LogLedgers implements LogHome {
         closeEach(opened, LogReader::closeAsync);
     }
 
-    /** Closes each handle; one added meanwhile is closed here or left to the thread that has added it. */
+    /** Closes each handle; one added meanwhile is closed here or by the adding thread. */
     private static <T> void closeEach(Map<Long, T> handles, Consumer<T> close) {
         for (Long ledgerId : handles.keySet()) {
             T handle = handles.remove(ledgerId);
@@ -237,8 +236,8 @@ public final class LogLedgers implements LogHome {
     }
 
     /**
-     * Deletes every ledger named by the cursor's pointer. The cursor is gone, with its properties; a write could meet those
-     * of another cursor of its name.
+     * Deletes every ledger named by the cursor's pointer. The cursor and its properties are gone: a write could meet another
+     * cursor of that name.
      */
     CompletableFuture<Void> deleteAll() {
         CompletableFuture<Void> deleted = CompletableFuture.completedFuture(null);
@@ -254,7 +253,7 @@ public final class LogLedgers implements LogHome {
         return deleted;
     }
 
-    /** The ledgers that a pointer names, if it points to BookKeeper: docs/format.md. */
+    /** The ledgers that a pointer to BookKeeper names: docs/format.md. */
     static Set<Long> ledgersOf(String pointer) {
         Set<Long> ledgers = new LinkedHashSet<>();
         String[] parts = pointer.split(";", 4);

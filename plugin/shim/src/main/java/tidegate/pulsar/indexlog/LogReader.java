@@ -13,13 +13,13 @@ import org.apache.bookkeeper.client.api.ReadHandle;
  * Reads one ledger of an index log from beginning to end, an answer at a time.
  *
  * <p>A topic waits for it. So it reads the next answer from the bookie while the daemon is still receiving the one before,
- * and asks for as many entries as fit into one answer: some parts of a log have entries of a MiB each, others of a few bytes.
- * It releases entries read ahead in vain. Takes no lock but its own.
+ * and asks for as many entries as fit into one answer: they may have a MiB each, or a few bytes. It releases entries read
+ * ahead in vain. Takes no lock but its own.
  */
 final class LogReader {
     private static final int MAX_ANSWER_BYTES = 1 << 20;
     private static final int MAX_ENTRIES = 1024;
-    /** The number of entries requested grows at most by this factor. */
+    /** The largest growth of the number of requested entries. */
     private static final int GROWTH = 4;
 
     private final ReadHandle handle;
@@ -54,7 +54,7 @@ final class LogReader {
     }
 
     /**
-     * Begins a read. Where BookKeeper does not read in batches (it stripes the ledger), only the number of entries bounds the
+     * Begins a read. Where BookKeeper does not read in batches (striped ledgers), only the number of entries bounds the
      * bytes.
      */
     @GuardedBy("this")
@@ -108,7 +108,6 @@ final class LogReader {
         }
     }
 
-    /** Reads nothing more. */
     CompletableFuture<Void> closeAsync() {
         synchronized (this) {
             closed = true;

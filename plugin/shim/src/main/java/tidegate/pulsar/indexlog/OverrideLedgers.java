@@ -33,7 +33,7 @@ public final class OverrideLedgers implements OverrideHome {
     private static final Logger LOG = LoggerFactory.getLogger(OverrideLedgers.class);
     private static final String POINTER = CursorRecord.PREFIX + "overrides";
     private static final String COMPONENT = "overrides";
-    /** The bytes of one read: an entry has 240 KB at most, and 30 bytes for one moved message. */
+    /** The bytes of one read: an entry has at most 240 KB, and 30 bytes for one moved message. */
     private static final int READ_BYTES = 4 * 1024 * 1024;
     private static final int READ_ENTRIES_MIN = 16;
     private static final int READ_ENTRIES_MAX = 1024;
@@ -123,7 +123,7 @@ public final class OverrideLedgers implements OverrideHome {
         });
     }
 
-    /** Reads all entries: no delayed message leaves before, so small entries come many to a read. */
+    /** Reads all entries: no delayed message leaves before, so one read takes many small entries. */
     private static long readEntries(ReadHandle handle) {
         long averageBytes = Math.max(1, handle.getLength() / (handle.getLastAddConfirmed() + 1));
         return Math.max(READ_ENTRIES_MIN, Math.min(READ_ENTRIES_MAX, READ_BYTES / averageBytes));
@@ -197,9 +197,7 @@ public final class OverrideLedgers implements OverrideHome {
         });
     }
 
-    /**
-     * Deletes every ledger that the cursor's pointer names, or may have named. The cursor is gone, and the pointer with it.
-     */
+    /** Deletes every ledger that the cursor's pointer names, or may have named. The cursor and the pointer are gone. */
     CompletableFuture<Void> deleteAll() {
         CompletableFuture<Void> all = CompletableFuture.completedFuture(null);
         Set<Long> ledgers = new LinkedHashSet<>(OverrideHome.ledgersOf(pointer()));
@@ -229,7 +227,7 @@ public final class OverrideLedgers implements OverrideHome {
                 handle.closeAsync();
             }
         }
-        // A pointer may name one of these. The next tracker of the subscription knows, and deletes them.
+        // A pointer may name one of these. The subscription's next tracker knows, and deletes them.
         List<Long> left = new ArrayList<>(created);
         left.removeAll(OverrideHome.ledgersOf(pointer()));
         if (!left.isEmpty()) {

@@ -13,11 +13,11 @@ import org.apache.bookkeeper.mledger.ManagedCursor;
 import org.apache.bookkeeper.mledger.ManagedLedgerConfig;
 
 /**
- * Tidegate's ledgers in BookKeeper, with the topic's own quorums, digest and password, and marked as ours: a wrong number
- * fences or deletes no ledger of messages.
+ * Tidegate's ledgers in BookKeeper, with the topic's own quorums, digest and password, and a mark of ours, so that a wrong
+ * number fences or deletes no ledger of messages.
  */
 final class TidegateLedgers {
-    /** BookKeeper's tools show this of a ledger; it also identifies ours. */
+    /** Shown by BookKeeper's tools; it also identifies ours. */
     private static final String APPLICATION = "application";
     private static final String OURS = "tidegate";
 
@@ -54,7 +54,7 @@ final class TidegateLedgers {
         return client.getLedgerMetadata(ledgerId).thenAccept(metadata -> {
             byte[] application = metadata.getCustomMetadata().get(APPLICATION);
             if (application == null || !Arrays.equals(application, bytes(OURS))) {
-                throw new IllegalArgumentException("ledger " + ledgerId + " is none of Tidegate's");
+                throw new IllegalArgumentException("ledger " + ledgerId + " is not Tidegate's");
             }
         });
     }
@@ -71,7 +71,6 @@ final class TidegateLedgers {
         });
     }
 
-    /** True if the error says that there is no such ledger. */
     static boolean isGone(Throwable error) {
         return code(error) == BKException.Code.NoSuchLedgerExistsException
                 || code(error) == BKException.Code.NoSuchLedgerExistsOnMetadataServerException;

@@ -72,7 +72,7 @@ public final class DaemonLink implements AutoCloseable {
 
     /**
      * {@code peer} decides whether a process may be the daemon. The link's thread asks for {@code brokerName} before each
-     * connection, and does not connect before an answer.
+     * connection, and waits for a name.
      */
     public DaemonLink(Path socket, SocketPeer peer, Supplier<Optional<String>> brokerName, String product) throws IOException {
         this.socket = socket;
@@ -96,12 +96,12 @@ public final class DaemonLink implements AutoCloseable {
         return new Stats(connected, Math.max(0, connections - 1), bytesIn, bytesOut);
     }
 
-    /** Takes in a new tracker; see {@link TrackerTable#register}. */
+    /** As {@link TrackerTable#register}. */
     public void register(TrackerCore core) {
         submit(() -> trackers.register(core));
     }
 
-    /** Notes that the core has frames to send. Any thread; cheap when the link is awake anyway. */
+    /** Notes that the core has frames to send. Any thread; cheap while the link is awake. */
     public void framesWaiting(TrackerCore core) {
         waiting.add(core);
         wake();
@@ -117,12 +117,10 @@ public final class DaemonLink implements AutoCloseable {
         });
     }
 
-    /** The number of unread {@link #framesWaiting} notes. */
     int unreadNotes() {
         return waiting.size();
     }
 
-    /** Runs the command on the link's thread. */
     private void submit(Runnable command) {
         commands.add(command);
         wake();
@@ -173,7 +171,7 @@ public final class DaemonLink implements AutoCloseable {
                 } catch (Throwable e) {
                     LOG.error("The link to the Tidegate daemon failed unexpectedly; connecting again", e);
                     lose(e);
-                    // A fault that fails each step, even without a connection, must not take a whole core.
+                    // A fault of every step, even without a connection, must not take a whole core.
                     LockSupport.parkNanos(nextConnectNs - System.nanoTime());
                 }
             }
@@ -212,7 +210,7 @@ public final class DaemonLink implements AutoCloseable {
         SelectionKey key = channel.keyFor(selector);
         key.interestOps(session.output() == null ? SelectionKey.OP_READ : SelectionKey.OP_READ | SelectionKey.OP_WRITE);
         sleep(waitMs);
-        // An unselected key keeps its ready set from the last time.
+        // An unselected key keeps its former ready set.
         boolean readable = selector.selectedKeys().contains(key) && key.isReadable();
         selector.selectedKeys().clear();
         if (readable) {
@@ -263,7 +261,7 @@ public final class DaemonLink implements AutoCloseable {
         }
         channel = SocketChannel.open(StandardProtocolFamily.UNIX);
         channel.configureBlocking(false);
-        // A blocking connect would wait for as long as a frozen process does not accept, and hold up the commands.
+        // A blocking connect would wait as long as a frozen process does not accept, and hold up the commands.
         if (!channel.connect(UnixDomainSocketAddress.of(socket))) {
             throw new IOException("the daemon accepts no connection");
         }
@@ -316,7 +314,7 @@ public final class DaemonLink implements AutoCloseable {
         return ThreadLocalRandom.current().nextLong(limit / 2, limit + 1);
     }
 
-    /** Drops the connection, whatever its state; throws nothing that would end the thread. */
+    /** Drops the connection in any state; throws nothing that would end the thread. */
     private void lose(Throwable cause) {
         LinkSession session = trackers.session();
         if (cause instanceof ProtocolException broken && broken.code() != 0 && session != null) {
@@ -324,7 +322,7 @@ public final class DaemonLink implements AutoCloseable {
                 session.refuse(broken);
                 write(session);
             } catch (IOException | RuntimeException e) {
-                LOG.debug("The daemon was gone before it could be told why", e);
+                LOG.debug("The daemon was gone before it got the ERROR", e);
             }
         }
         closeChannel();

@@ -21,13 +21,13 @@ import tidegate.pulsar.wire.ProtocolException;
 
 /**
  * One connection to the daemon, without its socket: bytes and the time go in, bytes and calls of {@link TrackerCore} come
- * out. Times are of a clock that only goes forward. Greeting, heartbeats and the numbering of streams live here; the core
- * knows the meaning of a stream. A failing core loses its stream and is noted; the others go on.
+ * out. Times are of a monotonic clock. Greeting, heartbeats and the numbering of streams live here; the core knows the
+ * meaning of a stream. A failing core loses its stream and is noted; the others go on.
  *
  * <p>Not thread-safe: only the link's thread drives it.
  */
 public final class LinkSession {
-    /** With more unsent bytes than this, the session fetches no further frames from the cores. */
+    /** Above this many unsent bytes the session fetches no frames from the cores. */
     private static final long MAX_OUTPUT_BYTES = 8 * 1024 * 1024;
 
     private static final long GREETING_TIMEOUT_MS = 5000;
@@ -46,11 +46,11 @@ public final class LinkSession {
     private final Map<Integer, TrackerCore> streams = new HashMap<>();
     private final Map<TrackerCore, Integer> ids = new LinkedHashMap<>();
     private final Set<TrackerCore> unopened = new LinkedHashSet<>();
-    /** The unopened cores that may have become ready to open. Each step asks only these, because asking takes their lock. */
+    /** The unopened cores that may have become ready. Each step asks only these, because asking takes their lock. */
     private final Set<TrackerCore> toAsk = new LinkedHashSet<>();
     private long askedAllMs;
     private final Set<TrackerCore> undrained = new HashSet<>();
-    /** The failed cores, and the reasons. The session neither calls them nor fetches from them any more. */
+    /** The failed cores, and the reasons. The session calls them no more. */
     private final Map<TrackerCore, Throwable> failed = new LinkedHashMap<>();
     /** The cores whose streams the daemon has given up. They are opened again unless taken out. */
     private final Set<TrackerCore> refused = new LinkedHashSet<>();
@@ -75,12 +75,12 @@ public final class LinkSession {
         send(0, 0, new Frame.Hello(FrameCodec.VERSION_MIN, FrameCodec.VERSION, Frame.Hello.ROLE_BROKER, brokerName, product));
     }
 
-    /** The daemon's greeting; null before. */
+    /** Null before the greeting. */
     Frame.Welcome welcome() {
         return welcome;
     }
 
-    /** Takes in a tracker: its stream opens as soon as the daemon has greeted. */
+    /** Takes in a tracker: its stream opens once the daemon has greeted. */
     void attach(TrackerCore core) {
         int stream = ++lastStream;
         streams.put(stream, core);
@@ -127,7 +127,6 @@ public final class LinkSession {
         return taken;
     }
 
-    /** Notes that the core has frames to send. */
     void framesWaiting(TrackerCore core) {
         if (ids.containsKey(core)) {
             undrained.add(core);
@@ -144,7 +143,6 @@ public final class LinkSession {
         }
     }
 
-    /** Handles bytes from the socket. */
     public void received(ByteBuffer bytes, long nowMs) throws ProtocolException {
         lastReceivedMs = nowMs;
         lastTickMs = nowMs;
@@ -167,7 +165,7 @@ public final class LinkSession {
         silentMs += Math.min(nowMs - lastTickMs, welcome.heartbeatMs());
         lastTickMs = nowMs;
         if (silentMs > 3L * welcome.heartbeatMs()) {
-            throw new ProtocolException(0, "nothing was heard of the daemon for " + (nowMs - lastReceivedMs) + " ms");
+            throw new ProtocolException(0, "the daemon has been silent for " + (nowMs - lastReceivedMs) + " ms");
         }
         for (Envelope answer; (answer = answers.poll()) != null; ) {
             send(answer.stream(), answer.seq(), answer.frame());
@@ -209,7 +207,6 @@ public final class LinkSession {
         }
     }
 
-    /** Fetches the core's frames at once. */
     void drain(TrackerCore core) {
         contained(core, () -> {
             for (Envelope envelope : core.handler().takeFrames(ids.get(core))) {
@@ -284,7 +281,7 @@ public final class LinkSession {
         }
     }
 
-    /** Does work for one core. If it fails, that core's stream can no longer be trusted, but the others' can. */
+    /** Works for one core. If it fails, only that core's stream is no longer reliable. */
     private <E extends Exception> void contained(TrackerCore core, Work<E> work) throws E {
         if (failed.containsKey(core)) {
             return;

@@ -14,9 +14,8 @@ import jdk.net.ExtendedSocketOptions;
 /**
  * Identifies the user whose process listens at a Unix domain socket.
  *
- * <p>In a directory in which everybody may make files, as {@code /tmp}, anybody can listen at the daemon's path while the
- * daemon does not. Such a process would learn every position, and could answer that a due message is not due, or is
- * acknowledged.
+ * <p>In a directory open to everybody, as {@code /tmp}, anybody can listen at the daemon's path while the daemon does not.
+ * Such a process would learn every position, and could answer that a due message is not due, or is acknowledged.
  */
 public final class SocketPeer {
     private static final String ROOT = "0";
@@ -31,13 +30,12 @@ public final class SocketPeer {
         }
     }
 
-    /** The users that may run the daemon. */
     public interface Trust {
         Set<UserPrincipal> users() throws IOException;
     }
 
     private final Trust trust;
-    /** Null until known: a system that looks users up elsewhere may not answer at the first time. */
+    /** Null until known: a system that looks users up elsewhere may not answer at first. */
     private Set<UserPrincipal> users;
 
     public SocketPeer(Trust trust) {
@@ -46,16 +44,14 @@ public final class SocketPeer {
 
     /** This process's own user, as the daemon itself demands of brokers, and root who may do anything. */
     public static Set<UserPrincipal> ownUserAndRoot() throws IOException {
-        // In a container the user often has a number and no name. Looking up a number yields that user.
+        // In a container the user often has a number and no name. Looking up a number gives that user.
         UserPrincipalLookupService lookup = FileSystems.getDefault().getUserPrincipalLookupService();
         UserPrincipal own = lookup.lookupPrincipalByName(effectiveUid(Files.readAllLines(STATUS)));
         UserPrincipal root = lookup.lookupPrincipalByName(ROOT);
         return own.equals(root) ? Set.of(root) : Set.of(own, root);
     }
 
-    /**
-     * The effective user of a process on Linux, in the second column of "Uid:". The file's owner is not always the process's.
-     */
+    /** The effective user of a process on Linux, in the second column of "Uid:". The file may belong to another. */
     static String effectiveUid(List<String> status) throws IOException {
         for (String line : status) {
             String[] columns = line.split("\\s+");
@@ -66,7 +62,7 @@ public final class SocketPeer {
         throw new IOException("the system does not tell this broker's user: " + STATUS + " has no line with Uid");
     }
 
-    /** Throws {@code UntrustedException}, which names the listener, or {@code IOException} if it cannot be known. */
+    /** Throws {@code UntrustedException}, which names the listener, or {@code IOException} if unknown. */
     public void check(SocketChannel channel) throws IOException {
         UserPrincipal user = channel.getOption(ExtendedSocketOptions.SO_PEERCRED).user();
         if (users == null) {

@@ -16,24 +16,24 @@ import tidegate.pulsar.gate.TrackerCore;
 
 /**
  * The trackers of a broker and their shared connection, without the socket: the present trackers, their successors, and their
- * reactions when the connection comes and goes.
+ * reactions to a new and to a lost connection.
  *
  * <p>At most one tracker of a subscription is current. A former one ends before it: over the open connection, or by leaving
  * its changes that are not on the daemon's disk to its successor. Not thread-safe.
  */
 public final class TrackerTable {
     private static final Logger LOG = LoggerFactory.getLogger(TrackerTable.class);
-    /** A closed tracker keeps its unfinished changes this long for the daemon's return. */
+    /** How long a closed tracker keeps its unfinished changes for the daemon's return. */
     private static final long KEEP_FINISHED_MS = 60_000;
     /** A tracker that fails at each opening must not take a whole core. */
     private static final long RESTART_MS = 1000;
 
     private final Map<SubscriptionKey, TrackerCore> byKey = new HashMap<>();
-    /** Each step asks only these if they are closed, because that takes their lock. */
+    /** Each step checks only these for their end, because that takes their lock. */
     private final Set<TrackerCore> finished = new LinkedHashSet<>();
     private final Map<TrackerCore, Long> finishedMs = new HashMap<>();
     private final Set<TrackerCore> cores = new LinkedHashSet<>();
-    /** The time to open each failed tracker again. */
+    /** When to open each failed tracker again. */
     private final Map<TrackerCore, Long> restartMs = new LinkedHashMap<>();
     private LinkSession session;
 
@@ -48,7 +48,7 @@ public final class TrackerTable {
 
     /**
      * Takes a new tracker in, unless the present tracker speaks for the subscription and the new one has only a last word, or
-     * is one of a closed dispatcher or cursor: a late read of a former dispatcher has made that.
+     * belongs to a closed dispatcher or cursor: a late read of a former dispatcher has made that.
      */
     public void register(TrackerCore core) {
         TrackerCore current = byKey.get(core.key());
@@ -93,7 +93,6 @@ public final class TrackerTable {
         }
     }
 
-    /** Takes a new connection. */
     public void connected(LinkSession connection) {
         session = connection;
         cores.forEach(connection::attach);
@@ -124,8 +123,8 @@ public final class TrackerTable {
 
     /**
      * Treats failed trackers, and no others, as if the connection had been lost: their streams end, and are opened again
-     * after a while. A former tracker and its successor restart together, for the order of their changes; also when the
-     * daemon has dropped the former's stream: opened again behind its successor's, it would end that.
+     * after a while. A former tracker and its successor restart together, to keep their changes in order; also when the
+     * daemon has dropped the former's stream: opened behind its successor's, it would end that.
      */
     public void restartFailed(long nowMs) {
         if (session == null) {
@@ -153,7 +152,6 @@ public final class TrackerTable {
         same.stream().filter(cores::contains).forEach(core -> restartMs.put(core, nowMs + RESTART_MS));
     }
 
-    /** Ends every tracker. */
     void finishAll() {
         each(cores, TrackerCore::finish);
         cores.forEach(this::framesWaiting);

@@ -12,11 +12,11 @@ import tidegate.pulsar.wire.Position;
  * guards all else.
  */
 final class HandedOutPositions {
-    /** A node of the tree, with its position and number. */
+    /** A tree node, with its position and number. */
     private static final long REDELIVERED_BYTES = 80;
 
     private final PositionSet members = new PositionSet();
-    /** Members given to consumers, since the last departure of a consumer. */
+    /** Members given to consumers, since a consumer last left. */
     private final PositionSet given = new PositionSet();
     /** Each member's redelivery count when last given; absent: 0. */
     private final NavigableMap<Position, Integer> redelivered = new TreeMap<>();
@@ -32,7 +32,7 @@ final class HandedOutPositions {
         return members.contains(ledgerId, entryId);
     }
 
-    /** Adds a position that the dispatcher has, and no consumer. */
+    /** Adds a position with the dispatcher, not a consumer. */
     void add(long ledgerId, long entryId) {
         forget(ledgerId, entryId);
         members.add(ledgerId, entryId);
@@ -72,7 +72,7 @@ final class HandedOutPositions {
         }
     }
 
-    /** Forgets who was given what, after a consumer has gone: any position may be delivered again. */
+    /** A consumer has gone: any position may be delivered again. */
     void forgetGiven() {
         given.clear();
         redelivered.clear();
@@ -80,7 +80,7 @@ final class HandedOutPositions {
 
     // ---- acknowledgements under way -------------------------------------------------------------------------------
 
-    /** Awaits the acknowledgement of a member, which is most likely under way. */
+    /** Awaits the acknowledgement of a member, most likely under way. */
     void await(long ledgerId, long entryId) {
         if (!awaitedLonger.contains(ledgerId, entryId)) {
             awaited.add(ledgerId, entryId);

@@ -319,7 +319,6 @@ final class LedgerPages {
         return first == 0 ? bitmap : RoaringBitmap.addOffset(bitmap, (long) first << PAGE_SHIFT);
     }
 
-    /** All entries. */
     RoaringBitmap bitmap() {
         RoaringBitmapWriter<RoaringBitmap> writer = RoaringBitmapWriter.writer().get();
         long[][] all = pages;

@@ -16,13 +16,11 @@ public final class MovedTimes {
     /** The time of an absent position. */
     public static final long NONE = -1;
 
-    /** Called for each position with its time. */
     @FunctionalInterface
     public interface Visitor {
         void visit(long ledgerId, long entryId, long timeMs);
     }
 
-    /** Selects positions with their times. */
     @FunctionalInterface
     interface Test {
         boolean passes(long ledgerId, long entryId, long timeMs);
@@ -152,7 +150,7 @@ public final class MovedTimes {
             return keys;
         }
 
-        /** Hashes the entry id: neighbours are often moved together, and would grow into one row. */
+        /** Hashes the entry id: neighbours often move together, and would grow into one row. */
         private int slot(long entryId) {
             return (int) (entryId * 0x9E3779B97F4A7C15L >>> 32) & keys.length - 1;
         }

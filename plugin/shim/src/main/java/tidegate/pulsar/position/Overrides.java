@@ -74,7 +74,7 @@ public final class Overrides {
         return stored() + moving.size() + more > MAX;
     }
 
-    /** True if nothing but taken overrides needs storing. */
+    /** True if only taken overrides need storing. */
     public boolean isEmpty() {
         return live.isEmpty() && moving.isEmpty() && leaving.isEmpty();
     }
@@ -84,7 +84,6 @@ public final class Overrides {
         return leaving.get(ledgerId, entryId) != MovedTimes.NONE || taken.get(ledgerId, entryId) >= 0;
     }
 
-    /** True if overrides of returned messages must be taken. */
     public boolean hasReturned() {
         return !returned.isEmpty();
     }
@@ -93,7 +92,6 @@ public final class Overrides {
         live.forEach(visitor);
     }
 
-    /** Everything to be stored. */
     public Records all() {
         Records all = new Records(Math.toIntExact(live.size() + moving.size() + leaving.size()));
         MovedTimes.Visitor add = all::add;
@@ -108,7 +106,6 @@ public final class Overrides {
         moving.forEach((ledgerId, entryId, timeMs) -> others.add(ledgerId, entryId));
     }
 
-    /** The moving overrides. */
     public Records allMoving() {
         Records all = new Records();
         moving.forEach(all::add);
@@ -119,8 +116,8 @@ public final class Overrides {
 
     /**
      * Takes the overrides read from the store: of acknowledged messages, which a crash may bring back once more, and the
-     * others. Leaving and returned overrides stay so. Owns both arguments from now on; walks over neither: each may have a
-     * million.
+     * others. Leaving and returned overrides stay so. Owns both arguments from now on, and walks over neither: each may have
+     * a million.
      */
     public void restore(MovedTimes stored, MovedTimes acknowledged) {
         MovedTimes gone = leaving;
@@ -174,14 +171,13 @@ public final class Overrides {
         return !undone.isEmpty() && undone.remove(ledgerId, entryId);
     }
 
-    /** Takes out those that did not move, and that nobody has read since. */
+    /** Removes those that did not move and were not read since. */
     void removeUndoneFrom(PositionSet others) {
         if (!undone.isEmpty()) {
             others.removeAll(undone);
         }
     }
 
-    /** Notes that the message is acknowledged. */
     void leave(long ledgerId, long entryId) {
         long liveMs = live.remove(ledgerId, entryId);
         long movingMs = moving.remove(ledgerId, entryId);
@@ -197,7 +193,6 @@ public final class Overrides {
         nextLeftMs = isPassed ? Long.MIN_VALUE : Math.min(nextLeftMs, timeMs);
     }
 
-    /** Notes that the message is not acknowledged after all. */
     void stay(long ledgerId, long entryId) {
         long timeMs = leaving.remove(ledgerId, entryId);
         if (timeMs != MovedTimes.NONE) {
@@ -225,7 +220,6 @@ public final class Overrides {
         return all;
     }
 
-    /** Notes that everything up to there is acknowledged. */
     public void leaveUpTo(Position markDelete) {
         live.takeUpTo(markDelete.ledgerId(), markDelete.entryId(), this::putLeaving);
         undone.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
@@ -239,7 +233,7 @@ public final class Overrides {
     }
 
     /**
-     * Takes leaving overrides, {@code max} at most: those whose time has come, and those that no crash brings back, up to the
+     * Takes at most {@code max} leaving overrides: those whose time has come, and those that no crash brings back, up to the
      * persisted mark-delete position. Walks over all only if there may be one.
      */
     public PositionBitmaps takeLeft(long nowMs, Position persisted, int max) {
@@ -269,7 +263,7 @@ public final class Overrides {
         taken.clear();
     }
 
-    /** Notes that the stored overrides may still have the taken ones: they must be taken again. */
+    /** Notes that the stored overrides may still have the taken ones, which must be taken again. */
     public void untake() {
         taken.forEach((ledgerId, entryId, timeMs) -> {
             if (timeMs == RETURNED) {

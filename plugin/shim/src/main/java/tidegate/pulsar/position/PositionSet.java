@@ -13,9 +13,9 @@ import tidegate.pulsar.wire.PositionBitmaps;
  * A set of positions: for each ledger, its {@link LedgerPages pages}.
  *
  * <p>One writer at a time (the owner's lock); any thread may call {@link #contains} and {@link #size} without a lock and sees
- * every write that happened before. A bit is one word access, so the read of the dispatcher's thread and the look-ups of
- * BookKeeper's threads never wait for each other. Pages and ledgers are never reused for other positions: a reader with a
- * dropped page sees old bits of the same positions, never those of others. Why not a RoaringBitmap under a lock:
+ * every write that happened before. A bit is one word access, so reads by the dispatcher's thread and look-ups by
+ * BookKeeper's never wait for each other. Pages and ledgers are never reused for other positions: a reader with a dropped
+ * page sees old bits of the same positions, never those of others. Why not a RoaringBitmap under a lock:
  * docs/decisions/position-set.md.
  */
 public final class PositionSet {
@@ -100,7 +100,7 @@ public final class PositionSet {
         SIZE.setOpaque(this, size + by);
     }
 
-    /** Adds word by word where there are many: a new owner hears of millions, before its code is compiled. */
+    /** Adds word by word where there are many: a new owner hears of millions while its code is cold. */
     public void addAll(PositionBitmaps positions) {
         positions.ledgers().forEach((ledgerId, entryIds) -> {
             for (ContainerPointer at = entryIds.getContainerPointer(); at.getContainer() != null; at.advance()) {
@@ -197,8 +197,8 @@ public final class PositionSet {
     }
 
     /**
-     * Visits the positions of one ledger that are also in {@code words}, laid out as in a {@link java.util.BitSet}: 64 at a time,
-     * so that a position in only one of the two costs little. Needs no lock, as {@link #forEach}.
+     * Visits the positions of one ledger that are also in {@code words}, laid out as in a {@link java.util.BitSet}: 64 at a
+     * time, so that a position in only one of the two costs little. Needs no lock, as {@link #forEach}.
      */
     void forEachIn(long ledgerId, long[] words, PositionBitmaps.Visitor visitor) {
         LedgerPages ledger = find(ledgerId);
@@ -227,9 +227,7 @@ public final class PositionSet {
         return first[0];
     }
 
-    /**
-     * All positions up to and including that one, as frames carry them. Built from words, because it may be a whole backlog.
-     */
+    /** All positions up to and including that one, as frames carry them. Built from words: it may be a whole backlog. */
     PositionBitmaps upTo(long ledgerId, long entryId) {
         PositionBitmaps positions = new PositionBitmaps();
         for (LedgerPages ledger : ledgers) {

@@ -18,13 +18,10 @@ public interface PositionView {
     /** The positions that the dispatcher's cursor must not read. */
     PositionSet containedPositions();
 
-    /** The positions given to the dispatcher. */
     PositionSet handedOutPositions();
 
-    /** The number of contained positions. */
     long contained();
 
-    /** The number of delayed messages not handed out. */
     long delayed();
 
     /** True if the next look at the cursor may change something here. */
@@ -42,6 +39,6 @@ public interface PositionView {
     /** Visits the contained positions of one ledger that are also in {@code words}; as {@link PositionSet#forEachIn}. */
     void forEachContainedIn(long ledgerId, long[] words, PositionBitmaps.Visitor visitor);
 
-    /** Clears the bits of {@code words} whose positions this tracker has, or has told; as {@link PositionSet#clearIn}. */
+    /** Clears the bits of {@code words} whose positions this tracker has or has told; as {@link PositionSet#clearIn}. */
     void clearKnownIn(long ledgerId, long[] words);
 }

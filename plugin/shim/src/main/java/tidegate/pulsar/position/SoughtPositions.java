@@ -13,22 +13,21 @@ public final class SoughtPositions {
     private final PositionSet sought = new PositionSet();
     private final PositionSet askedFor = new PositionSet();
 
-    /** The number of sought positions. */
     public long size() {
         return sought.size();
     }
 
-    /** True if the position is sought. Any thread may ask. */
+    /** Any thread may ask. */
     public boolean contains(long ledgerId, long entryId) {
         return !sought.isEmpty() && sought.contains(ledgerId, entryId);
     }
 
-    /** True if any position is asked for. Any thread may ask. */
+    /** Any thread may ask. */
     boolean hasAsked() {
         return !askedFor.isEmpty();
     }
 
-    /** The lowest sought position; null without one. */
+    /** Null without one. */
     public Position first() {
         return sought.first((ledgerId, entryId) -> true);
     }

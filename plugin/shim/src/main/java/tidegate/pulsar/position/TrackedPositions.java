@@ -89,23 +89,22 @@ public final class TrackedPositions implements PositionView {
         return handedOut.contains(ledgerId, entryId);
     }
 
-    /** True if the position was handed out to a consumer, and no consumer has gone since. */
+    /** True if a consumer got the position, and no consumer has gone since. */
     public boolean isGiven(long ledgerId, long entryId) {
         return handedOut.isGiven(ledgerId, entryId);
     }
 
-    /** The redelivery count when the position was last given. */
     public int redeliveryCount(long ledgerId, long entryId) {
         return handedOut.redeliveryCount(ledgerId, entryId);
     }
 
-    /** True if the dispatcher skips it until the daemon hands it out: this broker has no other reason to. */
+    /** True if the dispatcher skips it only because the daemon will hand it out. */
     public boolean isLeftToDaemon(long ledgerId, long entryId) {
         return contained.contains(ledgerId, entryId) && !isHere(ledgerId, entryId) && !settling.contains(ledgerId, entryId)
                 && !overrides.isMoving(ledgerId, entryId);
     }
 
-    /** The positions of {@code asked} left to the daemon, as in {@link #isLeftToDaemon}. */
+    /** Those of {@code asked} that are {@link #isLeftToDaemon left to the daemon}. */
     public PositionSet leftToDaemon(PositionBitmaps asked) {
         PositionSet left = new PositionSet();
         asked.forEach((ledgerId, entryId) -> {
@@ -169,7 +168,6 @@ public final class TrackedPositions implements PositionView {
         return waiting;
     }
 
-    /** The lowest contained position; null without one. */
     public Position lowest() {
         List<Position> first = new ArrayList<>(1);
         contained.forFirst(1, (ledgerId, entryId) -> first.add(new Position(ledgerId, entryId)));
@@ -216,7 +214,6 @@ public final class TrackedPositions implements PositionView {
         return reported.last();
     }
 
-    /** A copy of the positions that the dispatcher skips. */
     public PositionSet allContained() {
         PositionSet all = new PositionSet();
         all.addAll(contained);
@@ -230,10 +227,7 @@ public final class TrackedPositions implements PositionView {
         return all;
     }
 
-    /**
-     * Contained positions that nobody will hand out: neither the holder of {@code others}, nor this broker. Changes
-     * {@code others}.
-     */
+    /** Contained positions without a holder: neither in {@code others} nor here. Changes {@code others}. */
     public PositionSet lostBut(PositionSet others) {
         others.addAll(near.members());
         others.addAll(handedOut.members());
@@ -284,7 +278,7 @@ public final class TrackedPositions implements PositionView {
 
     /**
      * Enters all held positions not known acknowledged. Those that did not move are still read again: this broker has ignored
-     * them if the daemon pushed them meanwhile. Changes {@code held}.
+     * any push of them meanwhile. Changes {@code held}.
      */
     public void enterUnacknowledged(PositionSet held) {
         held.removeAll(reported);
@@ -297,7 +291,6 @@ public final class TrackedPositions implements PositionView {
         contained.remove(ledgerId, entryId);
     }
 
-    /** Drops sought positions that are deleted, and need no read. */
     public void leaveSought(PositionSet deleted) {
         deleted.forEach((ledgerId, entryId) -> {
             if (sought.drop(ledgerId, entryId)) {
@@ -319,7 +312,6 @@ public final class TrackedPositions implements PositionView {
         return entries;
     }
 
-    /** Lets this broker hand out a contained entry. */
     public void gate(long ledgerId, long entryId, long deliverAtMs) {
         near.add(ledgerId, entryId, deliverAtMs, false);
     }
@@ -337,7 +329,6 @@ public final class TrackedPositions implements PositionView {
         }
     }
 
-    /** Hands out the earliest near entry. */
     public void popHead(PositionBitmaps.Visitor visitor) {
         long ledgerId = near.headLedgerId();
         long entryId = near.headEntryId();
@@ -358,15 +349,12 @@ public final class TrackedPositions implements PositionView {
         handedOut.give(ledgerId, entryId, redeliveryCount);
     }
 
-    /** Notes that a consumer has gone: any position given to a consumer may be delivered again. */
+    /** A consumer has gone: any position given to a consumer may be delivered again. */
     public void forgetGiven() {
         handedOut.forgetGiven();
     }
 
-    /**
-     * Awaits the acknowledgement of a handed out position; if none comes, {@link #takeBackAwaited} makes the position due
-     * again.
-     */
+    /** Awaits the acknowledgement of a handed out position; without one, {@link #takeBackAwaited} makes it due again. */
     public void await(long ledgerId, long entryId) {
         handedOut.await(ledgerId, entryId);
     }
@@ -384,8 +372,8 @@ public final class TrackedPositions implements PositionView {
     }
 
     /**
-     * Takes everything back that the dispatcher has forgotten: asked-for positions are sought again, handed out ones near,
-     * and due by any clock, because a time from a clock set right meanwhile would be far. A later read brings the true time.
+     * Takes everything back that the dispatcher has forgotten: asked-for positions are sought again, handed out ones near and
+     * due by any clock, because a time from a clock set right meanwhile would be far. A later read brings the true time.
      */
     public void takeAllBack() {
         sought.takeBack();
@@ -403,9 +391,7 @@ public final class TrackedPositions implements PositionView {
 
     // ---- moves ----------------------------------------------------------------------------------------------------
 
-    /**
-     * Begins moves: nobody reads or hands out these messages until the move is settled or undone, or they are acknowledged.
-     */
+    /** Begins moves: the dispatcher skips these messages until the move is settled or undone, or they are acknowledged. */
     public void move(Records records) {
         for (int i = 0; i < records.size(); i++) {
             near.remove(records.ledgerId(i), records.entryId(i));
@@ -416,14 +402,12 @@ public final class TrackedPositions implements PositionView {
         near.dropStale();
     }
 
-    /** Notes that a move is stored: true if somebody must hand the message out at the new time. */
+    /** Notes that a move is stored: true if the message must be handed out at the new time. */
     public boolean settleMove(long ledgerId, long entryId, long deliverAtMs) {
         return overrides.settle(ledgerId, entryId, deliverAtMs);
     }
 
-    /**
-     * Notes that these moves are surely not stored: the messages are read again, because nobody else may know their times.
-     */
+    /** Notes that these moves are surely not stored: the messages are read again, because their times may be unknown. */
     public PositionSet undoMove(Records records) {
         PositionSet undone = new PositionSet();
         for (int i = 0; i < records.size(); i++) {
@@ -436,7 +420,6 @@ public final class TrackedPositions implements PositionView {
         return undone;
     }
 
-    /** Leaves near entries to the daemon, which hands them out when due. */
     public void leaveToDaemon(PositionSet held) {
         held.forEach(near::remove);
     }
@@ -455,8 +438,8 @@ public final class TrackedPositions implements PositionView {
     }
 
     /**
-     * Notes that the cursor has everything up to there as deleted; returns the contained positions among these, which leave,
-     * for the daemon.
+     * Notes that the cursor has everything up to there as deleted; returns the contained positions that leave, for the
+     * daemon.
      */
     public PositionBitmaps passUpTo(Position markDelete) {
         PositionBitmaps passed = contained.upTo(markDelete.ledgerId(), markDelete.entryId());
@@ -537,7 +520,6 @@ public final class TrackedPositions implements PositionView {
         doubtful.clear();
     }
 
-    /** Notes that the cursor has everything up to there as deleted. */
     public void discardUpTo(Position markDelete) {
         contained.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
         handedOut.discardUpTo(markDelete.ledgerId(), markDelete.entryId());
@@ -554,7 +536,7 @@ public final class TrackedPositions implements PositionView {
 
     // ---- the whole ------------------------------------------------------------------------------------------------
 
-    /** Forgets everything but the overrides, which stay with the subscription; nobody may read a moving message. */
+    /** Forgets everything but the overrides, which stay with the subscription; a moving message stays hidden. */
     public void clear() {
         contained.clear();
         overrides.addMovingTo(contained);
@@ -568,7 +550,6 @@ public final class TrackedPositions implements PositionView {
         undecided.clear();
     }
 
-    /** Stops handing out and deciding. */
     public void stop() {
         undecided.clear();
         near.clear();

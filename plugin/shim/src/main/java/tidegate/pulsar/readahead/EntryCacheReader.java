@@ -19,7 +19,7 @@ import org.slf4j.LoggerFactory;
 /**
  * Reads a topic's ledgers in BookKeeper's batches, and puts the entries into the managed ledger's cache.
  *
- * <p>The managed ledger's own reads of a range are a request for each entry (4.0.8, 4.2.4). This opens the ledgers as
+ * <p>The managed ledger reads a range by a request for each entry (4.0.8, 4.2.4). This class opens the ledgers as
  * {@link LedgerReader} does, one at a time. Memory is that of Pulsar's cache, within its limit.
  */
 public final class EntryCacheReader implements EntryPrefetch.Reader {
@@ -109,7 +109,7 @@ public final class EntryCacheReader implements EntryPrefetch.Reader {
             }
         }
         if (isClosed()) {
-            // The managed ledger may be closed, too: nobody evicts from its cache any more.
+            // The managed ledger may be closed, too: nothing evicts from its cache any more.
             cache.clear();
             return before;
         }
@@ -128,7 +128,7 @@ public final class EntryCacheReader implements EntryPrefetch.Reader {
 
     private void closeHandle() {
         if (open != null) {
-            // Closing a read-only handle touches nothing but the client's own books.
+            // Closing a read-only handle touches only the client's own books.
             open.thenAccept(ReadHandle::closeAsync);
         }
     }

@@ -9,13 +9,13 @@ import tidegate.pulsar.position.PositionPredicate;
 /**
  * Reads the entries that a subscription will hand out next into the broker's cache, many at a time.
  *
- * <p>Pulsar 4.0 replays each position by a read of its own, at twice the processor time of all else. Where positions leave in
- * the order of their ledger, as with bursts and constant delays, the next ones are known: near positions behind the last one.
- * A window of them is read, as many as leave within {@code aheadNs} at the present rate, so that the cache still has them by
+ * <p>Pulsar 4.0 replays each position by its own read, at twice the processor time of all else. Where positions leave in the
+ * order of their ledger, as with bursts and constant delays, the next ones are known: near positions behind the last one. The
+ * window read ahead has as many as leave within {@code aheadNs} at the present rate, so that the cache still has them by
  * then.
  *
- * <p>Nothing depends on it: the dispatcher reads whatever the cache lacks. At most one read is under way; after one that puts
- * nothing into the cache it rests, each time twice as long. Any thread may call it.
+ * <p>It is only an optimization: the dispatcher reads whatever the cache lacks. At most one read is under way; after one that
+ * fills nothing it rests, each time twice as long. Any thread may call it.
  */
 public final class EntryPrefetch implements AutoCloseable {
     /** Reads entries into a cache. */
@@ -30,15 +30,15 @@ public final class EntryPrefetch implements AutoCloseable {
         void close();
     }
 
-    /** So many in a row, in the order of their ledger, before the first read. */
+    /** Positions in a row, in the order of their ledger, before the first read. */
     static final int RUN_MIN = 16;
-    /** Most positions between two in a row that leave otherwise. */
+    /** Most other positions between two in a row. */
     static final int GAP_MAX = 4;
     /** Fewer are not worth a read. */
     static final int READ_MIN = 8;
     static final long REST_NS = TimeUnit.SECONDS.toNanos(1);
     private static final int RESTS_MAX = 6;
-    /** The rate is that of about this time. */
+    /** The period over which the rate is measured. */
     private static final long RATE_NS = TimeUnit.MILLISECONDS.toNanos(100);
 
     private final PositionPredicate near;
@@ -89,7 +89,7 @@ public final class EntryPrefetch implements AutoCloseable {
         return prefetched;
     }
 
-    /** Notes a position given to the dispatcher, in its order of reading. */
+    /** Notes a position given to the dispatcher, in reading order. */
     public void onHandedOut(long ledger, long entryId) {
         synchronized (lock) {
             left++;
@@ -126,7 +126,7 @@ public final class EntryPrefetch implements AutoCloseable {
         reader.read(ledger, first, last).thenAccept(read -> onRead(ledger, first, read));
     }
 
-    /** The number of positions that leave within the time that the cache keeps them. */
+    /** How many positions leave while the cache keeps them. */
     @GuardedBy("lock")
     private int window(long nowNs) {
         long sinceNs = Math.max(nowNs - leftSinceNs, 1);

@@ -26,9 +26,9 @@ import tidegate.pulsar.wire.Position;
 /**
  * A {@link TopicReader} on BookKeeper: opens a topic's ledgers beside the managed ledger.
  *
- * <p>It bypasses the managed ledger's cache, so it evicts nothing that live consumers need, and does not use up the limit of
+ * <p>It bypasses the managed ledger's cache, so it evicts nothing that live consumers need and does not count in the limit of
  * reads in flight. It opens ledgers without recovery, which fences nobody, and reads up to the entry confirmed by BookKeeper.
- * A ledger missing in BookKeeper (offloaded, trimmed) looks empty, and is requested only once. Why so:
+ * A ledger missing in BookKeeper (offloaded, trimmed) looks empty, and is requested only once. Why:
  * docs/decisions/read-ahead.md.
  */
 public final class LedgerReader implements TopicReader {
@@ -45,7 +45,7 @@ public final class LedgerReader implements TopicReader {
     private final BookKeeper bookKeeper;
     private final MetadataScan scan = new MetadataScan();
     private final TreeMap<Long, CompletableFuture<ReadHandle>> handles = new TreeMap<>();
-    /** Ledgers from the read position on that BookKeeper lacks, and will lack for ever. */
+    /** Ledgers from the read position on that BookKeeper lacks for ever. */
     private final ConcurrentSkipListSet<Long> gone = new ConcurrentSkipListSet<>();
 
     public LedgerReader(AbstractPersistentDispatcherMultipleConsumers dispatcher, PersistentTopic topic, BookKeeper bookKeeper) {
@@ -56,7 +56,7 @@ public final class LedgerReader implements TopicReader {
         this.bookKeeper = bookKeeper;
     }
 
-    /** An entry filter must see each entry when it is read, and may reject it at once. */
+    /** An entry filter must see each entry at its reading, and may reject it at once. */
     @Override
     public boolean isAllowed() {
         return !cursor.isClosed() && !dispatcher.isClosed() && !dispatcher.getConsumers().isEmpty() && topic.isDelayedDeliveryEnabled()
@@ -78,7 +78,7 @@ public final class LedgerReader implements TopicReader {
         return cursor.getNumberOfEntriesInBacklog(false);
     }
 
-    /** Not past an open transaction: later messages must not be delivered before it. */
+    /** Not past an open transaction, which must come before later messages. */
     @Override
     public Position lastReadable() {
         Position confirmed = position(ledger.getLastConfirmedEntry());
@@ -126,7 +126,7 @@ public final class LedgerReader implements TopicReader {
             if (firstEntryId > confirmed) {
                 return CompletableFuture.completedFuture(new LedgerBatch(null));
             }
-            // Where BookKeeper does not read in batches (it stripes the ledger), only this bounds the bytes.
+            // Where BookKeeper does not read in batches (striped ledgers), only this bounds the bytes.
             long averageBytes = Math.max(1, handle.getLength() / (confirmed + 1));
             int count = (int) Math.max(1, Math.min(Math.min(maxEntries, MAX_READ_BYTES / averageBytes),
                     confirmed - firstEntryId + 1));
@@ -160,7 +160,7 @@ public final class LedgerReader implements TopicReader {
     }
 
     private static void close(Map.Entry<Long, CompletableFuture<ReadHandle>> handle) {
-        // Closing a read-only handle touches nothing but the client's own books.
+        // Closing a read-only handle touches only the client's own books.
         handle.getValue().thenAccept(ReadHandle::closeAsync);
     }
 

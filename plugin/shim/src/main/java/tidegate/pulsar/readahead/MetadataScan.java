@@ -8,10 +8,10 @@ import org.apache.pulsar.common.protocol.Markers;
 /**
  * Finds the due time of a stored entry, without looking at its payload.
  *
- * <p>It answers only where the dispatcher, had it read the entry, would have done nothing but ask the tracker. The dispatcher
- * keeps an entry without a delivery time, a marker, a message of a transaction (it may be aborted) and anything that does not
- * parse. Batches, chunks, compressed and encrypted payloads make no difference: Pulsar delays an entry as a whole, by its
- * plain metadata. Not thread-safe: it parses all metadata into one object.
+ * <p>It answers only where the dispatcher, had it read the entry, would only have asked the tracker. The dispatcher keeps an
+ * entry without a delivery time, a marker, a message of a transaction (it may be aborted) and anything that does not parse.
+ * Batches, chunks, compressed and encrypted payloads make no difference: Pulsar delays an entry as a whole, by its plain
+ * metadata. Not thread-safe: it parses all metadata into one object.
  */
 final class MetadataScan {
     /** The dispatcher decides about this entry. */

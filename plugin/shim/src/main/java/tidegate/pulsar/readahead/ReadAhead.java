@@ -22,23 +22,23 @@ import tidegate.pulsar.timing.Worker;
  * The broker's one thread that reads ahead of the dispatchers: it reads the parts of a topic that no index has in large
  * batches, straight from BookKeeper, and tells them to the daemon before the dispatcher gets there.
  *
- * <p>Nothing depends on it: the dispatcher reads whatever it leaves. A few subscriptions have their turns, a batch each; the
- * others wait for theirs. A {@link ReadAheadLimiter} sets the speed by the latency of live traffic; reading stops while too
- * much waits for the daemon.
+ * <p>It is only an optimization: the dispatcher reads whatever it leaves. A few subscriptions take turns, a batch each; the
+ * others wait. A {@link ReadAheadLimiter} sets the speed by the latency of live traffic; reading stops while too much waits
+ * for the daemon.
  */
 public final class ReadAhead implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(ReadAhead.class);
     private static final int MAX_PASSES = 4;
     /** Reads under way, of all passes. */
     private static final int MAX_READS = 4;
-    /** The turn of a pass, whether it gets on or not, before a waiting one takes its place. */
+    /** The turn of a pass, whether it advances or not, before a waiting one takes its place. */
     private static final long TURN_MS = 500;
     private static final long HANGS_MS = 100;
     private static final long LOOK_NS = TimeUnit.MILLISECONDS.toNanos(50);
-    /** A larger entry counts as one for each part of this size: bytes take time, too. */
+    /** A larger entry counts once for each part of this size: bytes take time, too. */
     private static final long ENTRY_BYTES = 256;
     private static final long IDLE_MS = 1000;
-    /** The pause while a pass waits for room in the budget, which nobody announces. */
+    /** The pause while a pass waits for room in the budget, which is not announced. */
     private static final long POLL_MS = 5;
 
     public static final ScanPass.Stride STRIDE = new ScanPass.Stride(1000, 4096, 64, 20_000, 100);
@@ -47,7 +47,7 @@ public final class ReadAhead implements AutoCloseable {
         final TrackerCore core;
         final ScanPass pass;
         final Wait sinceBegun = new Wait();
-        /** The time since it last got on, or began to read. */
+        /** The time since it last advanced, or began to read. */
         private final Wait sinceAdvance = new Wait();
         /** About the number of entries to read at its begin; then the entries read since, and their count. */
         private final long entries;
@@ -76,7 +76,7 @@ public final class ReadAhead implements AutoCloseable {
             return sinceAdvance.isOver(nowMs, HANGS_MS) ? 0 : pass.underWay();
         }
 
-        /** The size of the last step, as the pace counts it: bytes take time, too. */
+        /** The size of the last step in the limiter's count: bytes take time, too. */
         long count() {
             long step = Math.max(pass.stepRead(), pass.stepBytes() / ENTRY_BYTES);
             read += pass.stepRead();
@@ -84,7 +84,7 @@ public final class ReadAhead implements AutoCloseable {
             return step;
         }
 
-        /** About the rest to read, counted alike. A large pass stays large to its end: no part of it is hurried. */
+        /** About the rest to read, in the same count. A large pass stays large to its end: no part of it is hurried. */
         long left() {
             if (entries > ReadAheadLimiter.MOST_HURRIED) {
                 return entries;
@@ -108,8 +108,8 @@ public final class ReadAhead implements AutoCloseable {
     private long lookedNs;
 
     /**
-     * {@code nanoTime}: a time that no clock's step moves, in nanoseconds; {@code maxWaiting}: the entries of a subscription
-     * that may wait for the daemon while its backlog is read ahead.
+     * {@code nanoTime}: a monotonic time in ns; {@code maxWaiting}: the entries of a subscription that may wait for the
+     * daemon during its pass.
      */
     public ReadAhead(Clock clock, LongSupplier nanoTime, ScanPass.Stride stride, ReadAheadLimiter limiter,
             LatencySampler live, long maxWaiting) {
@@ -156,7 +156,7 @@ public final class ReadAhead implements AutoCloseable {
         active.forEach(this::end);
     }
 
-    /** The time until the pace allows a read, or a short while. */
+    /** The time until the limiter allows a read, or a short while. */
     private long pollMs() {
         long restMs = TimeUnit.NANOSECONDS.toMillis(limiter.restNs(nanoTime.getAsLong()));
         return restMs < 0 ? POLL_MS : Math.max(1, Math.min(POLL_MS, restMs));
@@ -221,7 +221,7 @@ public final class ReadAhead implements AutoCloseable {
     private void makeRoom() {
         Turn longest = active.removeFirst();
         end(longest);
-        // It resumes there when it gets a turn again: the entries told are known.
+        // It resumes there at its next turn: the entries told are known.
         longest.core.backlog().want();
         goesLast(longest.core);
     }
@@ -248,8 +248,8 @@ public final class ReadAhead implements AutoCloseable {
     }
 
     /**
-     * About the number of entries to read. A few without a holder, behind many held ones, the dispatcher reads at once; it
-     * does not wait for a pass.
+     * About the number of entries to read. The dispatcher reads a few without a holder, behind many held ones, at once,
+     * without a pass.
      */
     private static long worthwhile(TrackerCore core, TopicReader reader) {
         long unknown = Math.min(reader.unreadEntries(), reader.unacknowledgedEntries() - core.backlog().contained());

@@ -4,23 +4,23 @@ import java.util.concurrent.TimeUnit;
 
 /**
  * Sets the speed of reading ahead: the limit while nobody publishes, else a speed that live traffic does not feel, and never
- * less than that of a dispatcher by itself.
+ * less than a dispatcher's own.
  *
  * <p>The measure is the latency of live traffic while nothing is read ahead. Above twice that, plus some ms, the speed halves
- * at each look. Below, it rises by a small part, by a smaller one near the speed that live traffic felt last, and not beyond
- * the speed in use, because a later fall would change nothing. If even the lowest speed does not help, live traffic feels
- * something else, and its latency then becomes the measure.
+ * at each look. Below, it rises by a small part, smaller near the speed that live traffic felt last, and not beyond the speed
+ * in use, because a later fall would change nothing. If even the lowest speed does not help, live traffic feels another load,
+ * and its latency becomes the measure.
  *
- * <p>Beside live traffic, reads are small pieces, one after the other: a publisher waits for the pieces that are under way,
- * however slowly they follow each other. Each piece is followed by a rest twice as long: a slow piece shows a busy machine at
- * once, a mean too late. But where pieces always take long, a rest is no longer than the lowest speed allows.
+ * <p>Beside live traffic, reads are small pieces, one after the other: a publisher waits for the pieces under way, however
+ * slowly they follow each other. A rest twice as long follows each piece: a slow piece shows a busy machine at once, a mean
+ * too late. But where pieces always take long, a rest is no longer than the lowest speed allows.
  *
- * <p>A small backlog is read in a hurry, at full speed whoever publishes: its first due message waits for all of it. Some
- * hundred thousand entries may be read so, half a second's work; this allowance refills in some minutes. Latency felt
- * meanwhile says nothing about the right speed. Pure: times and figures are passed in. Not thread-safe.
+ * <p>A small backlog is read in a hurry, at full speed whoever publishes: its first due message waits for all of it. The
+ * allowance is some hundred thousand entries, half a second's work, and refills in some minutes. Latency felt meanwhile says
+ * nothing about the right speed. Pure: times and figures are passed in. Not thread-safe.
  */
 public final class ReadAheadLimiter {
-    /** The latency of live traffic since the last look, a mean in ms; NaN where there was none. */
+    /** The latency of live traffic since the last look, a mean in ms; NaN without traffic. */
     public record Felt(double publishMs, double dispatchMs) {
         public static final Felt NOTHING = new Felt(Double.NaN, Double.NaN);
     }
@@ -38,7 +38,7 @@ public final class ReadAheadLimiter {
     /** Within this factor of the speed that live traffic felt last, the speed rises more slowly. */
     private static final double NEAR_FACTOR = 1.25;
     private static final double NEAR_RISE = 1.005;
-    /** After this many looks in a row without anything published, nobody publishes. */
+    /** After this many looks without a publication, nobody publishes. */
     private static final int QUIET_LOOKS = 20;
     /** Beside live traffic a second has this many batches: a longer batch holds up the requests behind it. */
     private static final long BATCHES_PER_SECOND = 200;
@@ -47,9 +47,9 @@ public final class ReadAheadLimiter {
     private static final long LARGEST_BATCH = 512;
     /** The rest after a piece, by the piece's time. Live traffic has two thirds of the time to itself. */
     private static final double REST_FACTOR = 2;
-    /** A piece that hung does not show how busy the machine is. */
+    /** A hung piece does not show how busy the machine is. */
     private static final long LONGEST_YIELD_NS = TimeUnit.MILLISECONDS.toNanos(100);
-    /** A pass may still use speed unused for at most this long. */
+    /** How long a pass may still use unused speed. */
     private static final long BURST_NS = TimeUnit.MILLISECONDS.toNanos(20);
 
     /** One kind of latency: now, and without reading ahead; both are means, since a single look may be chance. */
@@ -86,7 +86,7 @@ public final class ReadAheadLimiter {
     }
 
     private static final double PUBLISH_SLACK_MS = 2;
-    /** A task waits for a piece or two where there are as few processors as pieces under way. */
+    /** With as few processors as pieces under way, a task waits for a piece or two. */
     private static final double DISPATCH_SLACK_MS = 5;
     /** The longest rest, however much was read at once. */
     private static final long LONGEST_REST_NS = TimeUnit.SECONDS.toNanos(1);
@@ -101,7 +101,7 @@ public final class ReadAheadLimiter {
     /** The speed at which live traffic felt it last. */
     private double feltPerSecond = Double.MAX_VALUE;
     private int quietLooks;
-    /** The time at which the speed allows more, and the end of the rest after the last piece. */
+    /** When the speed allows more, and the end of the rest after the last piece. */
     private long freeAtNs;
     private long restUntilNs;
     private boolean spent;
@@ -110,7 +110,7 @@ public final class ReadAheadLimiter {
     /** True while reading in a hurry; the second, if so at any time since the last look. */
     private boolean hurries;
     private boolean hasHurried;
-    /** The number of entries that may still be read in a hurry, and its time. */
+    /** The entries that may still be read in a hurry, and the time of that figure. */
     private double hurriesLeft = MOST_HURRIED;
     private long hurriesLeftAtNs;
 
@@ -168,7 +168,6 @@ public final class ReadAheadLimiter {
         }
     }
 
-    /** True if nobody publishes. */
     private boolean isQuiet() {
         return quietLooks >= QUIET_LOOKS;
     }

@@ -15,14 +15,14 @@ import tidegate.pulsar.wire.Records;
  * One pass over the entries that a subscription's dispatcher has not read yet, or must read again: finds the ranges without a
  * holder, has them read, and gives the delayed entries to the tracker, in order.
  *
- * <p>It decides and does not wait: {@link #step} is called again when a read has come. Reads run a few ranges ahead of the
- * handled entries. The pass leaves unreadable entries to the dispatcher, and everything after its end. Not thread-safe.
+ * <p>It never waits: call {@link #step} again when a read has come. Reads run a few ranges ahead of the handled entries. The
+ * dispatcher reads the unreadable entries, and everything after the pass's end. Not thread-safe.
  */
 public final class ScanPass {
     private static final Logger LOG = LoggerFactory.getLogger(ScanPass.class);
     /** The pass gives the tracker this many entries under one hold of its lock. */
     private static final int CHUNK = 256;
-    /** At least one in this many entries of a sample must have been worth telling. */
+    /** A sample is useful if at least one in this many entries was worth telling. */
     private static final int USEFUL_PART = 20;
     private static final int MAX_FAILURES = 3;
     private static final Position NOWHERE = new Position(-1, -1);
@@ -38,7 +38,6 @@ public final class ScanPass {
      */
     public record Stride(int worthwhile, int batch, int gap, int sample, int reach) {}
 
-    /** The outcome of a step. */
     enum Progress { WAITS, ADVANCED, ENDED }
 
     private record Range(long ledgerId, long first, long last, long askedNs, CompletableFuture<TopicReader.Batch> read) {}
@@ -55,7 +54,7 @@ public final class ScanPass {
 
     /** The next position to plan: everything before it is handled, under way, or the dispatcher's. */
     private Position next;
-    /** The last entry of {@code next}'s ledger; null before anybody has asked. */
+    /** The last entry of {@code next}'s ledger; null before the first request. */
     private CompletableFuture<Long> lastEntry;
     private boolean lastEntryIsFresh;
     /** The last position left to the dispatcher so far, or an earlier one. */
@@ -71,10 +70,7 @@ public final class ScanPass {
     private long stepTookNs;
     private int batch;
 
-    /**
-     * {@code nanoTime}: a time that no clock's step moves, in nanoseconds; {@code wake} is called, on any thread, when a step
-     * may have something to do.
-     */
+    /** {@code nanoTime}: a monotonic time in ns; {@code wake} is called, on any thread, when a step may progress. */
     ScanPass(TrackerCore core, TopicReader reader, Stride stride, long ticket, long nowMs, LongSupplier nanoTime, Runnable wake) {
         this.core = core;
         this.reader = reader;
@@ -93,7 +89,7 @@ public final class ScanPass {
         return sought != null && sought.compareTo(reads) < 0 ? sought : reads;
     }
 
-    /** Does everything possible now, with at most {@code window} reads under way, each of so many entries; of none if 0. */
+    /** Progresses as far as possible, with at most {@code window} reads under way, each of so many entries; of none if 0. */
     Progress step(int window, int entries) {
         batch = entries;
         stepRead = 0;
@@ -123,12 +119,10 @@ public final class ScanPass {
         return ranges.size();
     }
 
-    /** The number of entries read by the last step. */
     int stepRead() {
         return stepRead;
     }
 
-    /** Their bytes. */
     long stepBytes() {
         return stepBytes;
     }
@@ -315,7 +309,6 @@ public final class ScanPass {
         return useful;
     }
 
-    /** Ends the pass, whatever is under way. */
     void end(long nowMs) {
         ranges.forEach(ScanPass::drop);
         ranges.clear();

@@ -12,11 +12,11 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * One thread that looks for events that nobody announces and that mostly come soon, if at all: often at first, then ever less
- * often, and no more after {@link #PATIENCE_NS}. It sleeps while there is nothing to look for.
+ * One thread polls for events that nobody announces and that mostly come soon, if at all: often at first, then ever less
+ * often, and not after {@link #PATIENCE_NS}. It sleeps while there is nothing to look for.
  *
- * <p>It rests for a thousandth of the time since the youngest look began, which bounds how late it notices; and for nine times
- * the duration of a round, so that it never takes more than a tenth of a processor, however much it looks for.
+ * <p>It rests for a thousandth of the time since the youngest look began, which bounds how late it notices; and for nine
+ * times the duration of a round, so that it never takes more than a tenth of a processor.
  */
 public final class BackoffPoller implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(BackoffPoller.class);
@@ -36,7 +36,7 @@ public final class BackoffPoller implements AutoCloseable {
     /** Only for the thread itself. */
     private final List<Wanted> wanted = new ArrayList<>();
 
-    /** {@code nanoTime}: a time that no change of the clock moves. */
+    /** {@code nanoTime}: a monotonic time in ns. */
     public BackoffPoller(LongSupplier nanoTime) {
         this.nanoTime = nanoTime;
         worker = new Worker("tidegate-poll", this::run);
@@ -46,7 +46,7 @@ public final class BackoffPoller implements AutoCloseable {
         worker.start();
     }
 
-    /** Looks from now on, until it is over. A look must be short, and wait for nobody for long. Any thread may call it. */
+    /** Looks from now on, until it is over. A look must be short and wait hardly at all. Any thread may call it. */
     public void pollUntil(BooleanSupplier isOver) {
         synchronized (fresh) {
             fresh.add(new Wanted(isOver, nanoTime.getAsLong()));
@@ -77,7 +77,7 @@ public final class BackoffPoller implements AutoCloseable {
         }
     }
 
-    /** Does each look once; returns how long to rest then, in ns, 0 if there is nothing to look for. */
+    /** Does each look once; returns the rest that follows in ns, 0 if there is nothing to look for. */
     long round() {
         synchronized (fresh) {
             wanted.addAll(fresh);
@@ -105,8 +105,8 @@ public final class BackoffPoller implements AutoCloseable {
         try {
             return one.isOver().getAsBoolean();
         } catch (Throwable e) {
-            // Any error is survived: the other looks go on.
-            LOG.error("A look failed, and is given up", e);
+            // Survives any error: the other looks go on.
+            LOG.error("A look failed and is dropped", e);
             return true;
         }
     }

@@ -1,6 +1,6 @@
 package tidegate.pulsar.timing;
 
-/** A wait by a clock that may be set: setting it back begins the wait anew, so that it never lasts for long. Not thread-safe. */
+/** A wait by a clock that may be set: setting it back begins the wait anew, so it never lasts long. Not thread-safe. */
 public final class Wait {
     private long sinceMs;
     private boolean begun;
@@ -10,7 +10,7 @@ public final class Wait {
         begun = true;
     }
 
-    /** True if {@code waitMs} have passed since the wait began; one that never did is over. */
+    /** True if {@code waitMs} have passed since the wait began; a wait that never began is over. */
     public boolean isOver(long nowMs, long waitMs) {
         if (nowMs < sinceMs) {
             sinceMs = nowMs;

@@ -10,7 +10,7 @@ import org.slf4j.LoggerFactory;
 /** The broker's millisecond timer: one thread for the wake-ups of all trackers. */
 public final class Wakeups implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(Wakeups.class);
-    /** Never sleep longer at a time: the wall clock may be set while the timer's runs on, and due messages then wait for it. */
+    /** The longest sleep: the wall clock may be set, the timer's clock runs on, and due messages would wait for it. */
     private static final long MAX_DELAY_MS = 1000;
 
     private final Clock clock;
@@ -36,7 +36,7 @@ public final class Wakeups implements AutoCloseable {
         return executor.schedule(() -> run(task), delayMs, TimeUnit.MILLISECONDS);
     }
 
-    /** The executor would keep a failure to itself. */
+    /** The executor would hide a failure. */
     private static void run(Runnable task) {
         try {
             task.run();

@@ -1,8 +1,8 @@
 package tidegate.pulsar.timing;
 
 /**
- * A thread of the shim's own that runs its loop until it is closed. It never keeps the broker's process alive; closing interrupts
- * it, and waits for a second at most.
+ * A thread of the shim's own that runs its loop until closed. It never keeps the broker's process alive; closing interrupts
+ * it, and waits at most a second.
  */
 public final class Worker implements AutoCloseable {
     private static final long CLOSE_MS = 1000;
@@ -10,7 +10,7 @@ public final class Worker implements AutoCloseable {
     private final Thread thread;
     private volatile boolean running = true;
 
-    /** {@code loop} is to return soon once {@link #isRunning} is false, or when it is interrupted. */
+    /** {@code loop} must return soon once {@link #isRunning} is false, or when interrupted. */
     public Worker(String name, Runnable loop) {
         thread = new Thread(loop, name);
         thread.setDaemon(true);

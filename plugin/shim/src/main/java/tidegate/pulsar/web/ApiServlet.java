@@ -24,8 +24,8 @@ import tidegate.pulsar.wire.Frame;
  * {@code /tidegate/v1/…} on the broker's web port, and the page at {@code /tidegate/}: the guard decides, and the daemon
  * beside the broker answers. The servlet knows only that POST changes something and GET does not.
  *
- * <p>Invariants: no thread of the web service waits here; bodies are bounded, and so is the number of requests under way, in
- * all and of each authenticated role; each request gets one answer, and nothing is begun or read after it.
+ * <p>Invariants: no thread of the web service waits here; bodies are bounded, and so are the requests under way, in all and
+ * of each authenticated role; each request gets one answer, and nothing is begun or read after it.
  */
 public final class ApiServlet extends HttpServlet {
     private static final Logger LOG = LoggerFactory.getLogger(ApiServlet.class);
@@ -39,7 +39,7 @@ public final class ApiServlet extends HttpServlet {
     private final transient Semaphore room = new Semaphore(MAX_REQUESTS);
     private final transient RolePermits permits = new RolePermits();
 
-    /** {@code deadlineMs}: for a whole request; longer than the daemon's. */
+    /** {@code deadlineMs} of a whole request; longer than the daemon's. */
     public ApiServlet(Guard guard, DaemonCalls daemon, long deadlineMs) {
         this.guard = guard;
         this.daemon = daemon;
@@ -91,7 +91,7 @@ public final class ApiServlet extends HttpServlet {
         if (!request.getMethod().equals("POST")) {
             throw new ProblemException(405, "Method Not Allowed", "GET looks, and POST changes");
         }
-        // A page of another origin can send other types without being asked.
+        // A page of another origin can send other types without a preflight.
         String type = request.getContentType();
         if (type == null || !type.split(";", 2)[0].trim().toLowerCase(Locale.ROOT).equals(JSON)) {
             throw new ProblemException(415, "Unsupported Media Type", "send Content-Type: " + JSON);
@@ -196,7 +196,7 @@ public final class ApiServlet extends HttpServlet {
             again = DaemonCalls.again(method, target);
         }
 
-        /** Notes that nothing was done, and nothing will be. */
+        /** Notes that nothing was or will be done. */
         void isNotBegun() {
             mayRepeat = true;
         }
@@ -212,7 +212,7 @@ public final class ApiServlet extends HttpServlet {
             return begun;
         }
 
-        /** Does a part of the work, unless the answer is there: after it the container reuses the request. */
+        /** Does a part of the work, unless the answer is sent: after it the container reuses the request. */
         synchronized <T> CompletionStage<T> unlessAnswered(Supplier<CompletionStage<T>> part) {
             return answered ? CompletableFuture.failedFuture(new ProblemException(504, "Gateway Timeout", "it was not begun"))
                     : part.get();

@@ -14,26 +14,28 @@ import java.util.stream.Collectors;
 /**
  * The names and the action in a request's path and query.
  *
- * <p>Invariant: splitting {@link #target} at {@code /} and decoding each part gives the same subscription again, so the daemon
- * cannot understand another one than the broker has authorized.
+ * <p>Invariant: splitting {@link #target} at {@code /} and decoding each part gives the same subscription again, so the
+ * daemon serves the one that the broker has authorized.
  *
  * @param domain of the topic or namespace; empty, like the names below it, if the action does not concern it
  * @param topic of a segment of a scalable topic, both names with a slash between
  * @param subscription empty for an action on a topic, which is one segment below it
  * @param action the segments below the names, decoded; none for the page
  * @param query raw, without {@code authoritative}; empty for none
- * @param authoritative true if a broker has redirected the request, and the next one decides who owns the topic
+ * @param authoritative true if a broker has redirected the request, so that the next one decides about the topic's owner
  */
 public record ApiTarget(Scope scope, String domain, String tenant, String namespace, String topic, Optional<String> subscription,
                         List<String> action, String query, boolean authoritative) {
-    /** The subject of a request: nobody (the page and the description have no data), this broker, or the names in the path. */
+    /**
+     * The subject of a request: nobody (the page and the description have no data), this broker, or the names in the path.
+     */
     public enum Scope { NOBODY, BROKER, NAMESPACE, TOPIC, SUBSCRIPTION }
 
     /** The path of the servlet's context. */
     public static final String BASE = "/tidegate";
     static final String PREFIX = BASE + "/v1/";
     static final int MAX_LENGTH = 32 * 1024;
-    /** As the protocol has it of topics and subscriptions. */
+    /** As in the protocol, for topics and subscriptions. */
     static final int MAX_NAME_BYTES = 8_192;
 
     /** The path of the page. */
@@ -52,7 +54,7 @@ public record ApiTarget(Scope scope, String domain, String tenant, String namesp
     private static final String SHAPE = "ask for " + PREFIX + DOMAIN + "/TENANT/NAMESPACE/TOPIC/SUBSCRIPTION/tide, waiting, cancel, …";
 
     /**
-     * Reads the path and the query as they came, percent-encoded; {@code query} may be null.
+     * Reads the path and the query in their percent-encoded form; {@code query} may be null.
      *
      * @throws ProblemException if they are not of this API
      */
@@ -100,7 +102,7 @@ public record ApiTarget(Scope scope, String domain, String tenant, String namesp
                 parameters.contains(AUTHORITATIVE + "=true"));
     }
 
-    /** The topic's name as Pulsar has it. */
+    /** The topic's name in Pulsar. */
     public String topicName() {
         return domain + "://" + tenant + "/" + namespace + "/" + topic;
     }
@@ -172,7 +174,7 @@ public record ApiTarget(Scope scope, String domain, String tenant, String namesp
         return out.toString();
     }
 
-    /** Decodes; unlike {@link java.net.URLDecoder} it leaves a plus sign alone, and refuses bytes that are not UTF-8. */
+    /** Decodes; unlike {@link java.net.URLDecoder} it keeps a plus sign, and refuses bytes that are not UTF-8. */
     private static String decoded(String segment) throws ProblemException {
         ByteArrayOutputStream bytes = new ByteArrayOutputStream(segment.length());
         for (int i = 0; i < segment.length(); i++) {

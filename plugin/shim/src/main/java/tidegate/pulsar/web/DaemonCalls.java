@@ -25,10 +25,10 @@ import tidegate.pulsar.wire.FrameReader;
 import tidegate.pulsar.wire.ProtocolException;
 
 /**
- * Passes requests to the daemon as a control client, each over a connection of its own.
+ * Passes requests to the daemon as a control client, each over its own connection.
  *
- * <p>Invariants: at most {@link #MAX_CALLS} are under way; each ends, at the latest with its deadline; the threads are of this
- * class, and wait for nobody but the daemon.
+ * <p>Invariants: at most {@link #MAX_CALLS} are under way; each ends by its deadline; this class owns the threads, which wait
+ * only for the daemon.
  */
 public final class DaemonCalls implements AutoCloseable {
     static final int MAX_CALLS = 32;
@@ -146,8 +146,8 @@ public final class DaemonCalls implements AutoCloseable {
     }
 
     /**
-     * True for a change that may move messages by a span, twice if made twice; {@code target} as {@link ApiTarget} encodes
-     * it.
+     * True for a change that may move messages by a span, and by twice the span if repeated; {@code target} as
+     * {@link ApiTarget} encodes it.
      */
     static boolean isOnce(String method, String target) {
         return method.equals("POST") && target.split("\\?", 2)[0].endsWith(RESCHEDULE);
@@ -161,7 +161,7 @@ public final class DaemonCalls implements AutoCloseable {
         return method.equals("POST") ? "it may be done or not; ask again, which is safe" : "ask again";
     }
 
-    /** The error for a request that was sent: a change may be done, and 503 would deny that. */
+    /** The error for a request that was sent: 503 would deny a change that may be done. */
     private static ProblemException unanswered(Frame.HttpRequest request, String why) {
         String detail = why + ": " + again(request.method(), request.target());
         return request.method().equals("POST") ? new ProblemException(504, "Gateway Timeout", detail) : unavailable(detail);

@@ -11,12 +11,12 @@ public interface Guard {
     /** The daemon beside this broker answers it; {@code role} is empty without authentication. */
     record Serve(String role) implements Verdict {}
 
-    /** Another broker answers it; {@code decides}: that one is to decide about the topic's ownership. */
+    /** Another broker answers it; {@code decides}: that broker decides about the topic's owner. */
     record Redirect(String webServiceUrl, boolean decides) implements Verdict {}
 
-    /** Nobody does. */
+    /** No broker answers it. */
     record Refuse(Problem problem) implements Verdict {}
 
-    /** {@code changes}: the request changes something. Uses {@code request} before it returns, and not later. */
+    /** {@code changes}: the request changes something. Uses {@code request} only before it returns. */
     CompletionStage<Verdict> decide(ApiTarget target, boolean changes, HttpServletRequest request);
 }

@@ -8,8 +8,8 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * The Content-Security-Policy of a page: it loads and runs nothing but its own style and script, named by their hashes, so
- * that markup in a client's name has no effect. The daemon's own HTTP side sends the same.
+ * The Content-Security-Policy of a page: it loads and runs only its own style and script, named by their hashes, so markup in
+ * a client's name has no effect. The daemon's own HTTP side sends the same.
  */
 final class PagePolicy {
     static final String TYPE = "text/html";

@@ -18,12 +18,12 @@ public record Problem(int status, String title, String detail, Map<String, Objec
         this(status, title, detail, Map.of());
     }
 
-    /** The same with one member more. */
+    /** The same with one more member. */
     public Problem with(String name, int number) {
         return withMember(name, number);
     }
 
-    /** The same with one member more. */
+    /** The same with one more member. */
     public Problem with(String name, String text) {
         return withMember(name, text);
     }

@@ -7,7 +7,7 @@ import java.util.concurrent.CompletableFuture;
 import javax.servlet.ReadListener;
 import javax.servlet.ServletInputStream;
 
-/** A request's body, read as it comes without a waiting thread, up to a bound. */
+/** A request's body up to a bound, read without a waiting thread. */
 final class RequestBody implements ReadListener {
     static final int MAX_BYTES = 1024 * 1024;
     private static final int READ_BYTES = 16 * 1024;

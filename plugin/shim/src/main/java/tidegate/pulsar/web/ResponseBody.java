@@ -5,7 +5,7 @@ import javax.servlet.AsyncContext;
 import javax.servlet.ServletOutputStream;
 import javax.servlet.WriteListener;
 
-/** A response's body, written as the client takes it without a waiting thread; then the request is complete. */
+/** A response's body, written without a waiting thread; then the request is complete. */
 final class ResponseBody implements WriteListener {
     private final AsyncContext context;
     private final ServletOutputStream output;

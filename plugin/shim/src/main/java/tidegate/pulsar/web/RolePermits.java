@@ -5,10 +5,10 @@ import java.util.HashMap;
 import java.util.Map;
 
 /**
- * Permits of each role among the requests under way, so that none can take them all.
+ * Limits each role's requests under way, so that none can take all places.
  *
- * <p>Without authentication nobody can tell one client from another, and one bound for all would only lower their total: the
- * empty role has none.
+ * <p>The empty role, without authentication, has no limit: clients look alike, and one bound for all would only lower their
+ * total.
  */
 final class RolePermits {
     static final int MAX_PER_ROLE = 8;
@@ -17,7 +17,7 @@ final class RolePermits {
     @GuardedBy("this")
     private final Map<String, Integer> held = new HashMap<>();
 
-    /** Takes a permit, if the role may have one more. */
+    /** Takes a permit if the role may have one more. */
     synchronized boolean tryTake(String role) {
         if (role.isEmpty()) {
             return true;
@@ -30,7 +30,7 @@ final class RolePermits {
         return true;
     }
 
-    /** Gives back a permit that was taken. */
+    /** Returns a permit. */
     synchronized void giveBack(String role) {
         held.computeIfPresent(role, (name, taken) -> taken > 1 ? taken - 1 : null);
     }

@@ -7,7 +7,7 @@ import java.util.List;
 /**
  * The frames of docs/protocol.md, one record for each type; the fields are in the payload's order.
  *
- * <p>QUERY, REPLY and INGEST are missing: no broker sends or gets them. The broker's servlet, a control client, sends
+ * <p>Brokers neither send nor get QUERY, REPLY and INGEST, which are missing. The broker's servlet, a control client, sends
  * HTTP_REQUEST.
  *
  * <p>{@code stream} and {@code seq} belong to the envelope ({@link Envelope}), not to the frame.
@@ -21,7 +21,7 @@ public sealed interface Frame {
         return 0;
     }
 
-    /** A frame with the stream it belongs to and its sequence number. */
+    /** A frame with its stream and its sequence number. */
     record Envelope(int stream, long seq, Frame frame) {}
 
     /** The frame's name in log lines. */
@@ -51,7 +51,7 @@ public sealed interface Frame {
         }
     }
 
-    /** A broken rule or a failure; on stream 0 the sender closes after it. */
+    /** A broken rule or a failure; on stream 0 the sender then closes. */
     record Error(int code, String message) implements Frame {
         static final int TYPE = 0x03;
 
@@ -83,7 +83,7 @@ public sealed interface Frame {
 
     /**
      * Opens a stream: one subscription. {@code generation} = the cursor's seal, 0 without one; {@code inFlight} = near tier
-     * and handed-out positions; {@code logHome} = the place for the index log, empty for nowhere; {@code logPointer} = its
+     * and handed-out positions; {@code logHome} = the place for the index log, empty for none; {@code logPointer} = its
      * present place; {@code claims} = those of the last epochs, 64 at most, that of {@code epoch} last; {@code end} = the
      * topic's last position when the epoch was claimed, -1:-1 if unknown.
      */
@@ -333,7 +333,7 @@ public sealed interface Frame {
     /**
      * Answers PACE, with the same seq; with seq 0 it brings the stored pace to a new stream. {@code pace}: the one in force,
      * in the cursor's record. {@code heldBack}: due entries of the near tier that wait for nothing else. {@code why}: the
-     * reason why the requested pace is not in force; empty if it is.
+     * reason against the requested pace; empty if it is in force.
      */
     record Paced(ReleasePace pace, int heldBack, String why) implements Frame {
         static final int TYPE = 0x45;
@@ -371,8 +371,8 @@ public sealed interface Frame {
     }
 
     /**
-     * Answers PEEK, with the same seq. {@code unread}: not readable now; a position in none of the two sets is another
-     * message, or its ledger is gone. {@code content}: of one message, as JSON, if any is sought.
+     * Answers PEEK, with the same seq. {@code unread}: not readable now; a position in neither set is another message, or its
+     * ledger is gone. {@code content}: of one message, as JSON, if asked for and found.
      */
     record Peeked(PositionBitmaps matching, PositionBitmaps unread, long readBytes, ByteBuffer content) implements Frame {
         static final int TYPE = 0x48;

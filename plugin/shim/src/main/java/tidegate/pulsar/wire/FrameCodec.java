@@ -6,7 +6,7 @@ import java.nio.ByteOrder;
 import java.util.zip.CRC32;
 import tidegate.pulsar.wire.Frame.Envelope;
 
-/** The frame codec: bytes to frames and back, without I/O; {@link FramePayload} has the fields. The grammar is docs/protocol.md. */
+/** The frame codec: bytes to frames and back, without I/O; {@link FramePayload} has the fields. Grammar: docs/protocol.md. */
 public final class FrameCodec {
     /** The newest and the oldest protocol of the shim. */
     public static final int VERSION = 7;
@@ -21,7 +21,7 @@ public final class FrameCodec {
     static final int MIN_LENGTH = 20;
     /** A larger set of positions is cut into several frames. */
     public static final int MAX_SET_BYTES = 1024 * 1024;
-    /** This many records stay far below the longest frame. */
+    /** So many records stay far below the longest frame. */
     public static final int MAX_RECORDS = 8192;
 
     static final int LENGTH_BYTES = Integer.BYTES;

@@ -7,7 +7,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 
-/** The payload of each type of frame: its fields to bytes and back. The grammar is docs/protocol.md. */
+/** The payload of each type of frame: its fields to bytes and back. Grammar: docs/protocol.md. */
 final class FramePayload {
     private static final int MAGIC = 'T' | 'I' << 8 | 'D' << 16 | 'E' << 24;
     private static final int PACE_BYTES = 1 + Integer.BYTES;
@@ -30,7 +30,7 @@ final class FramePayload {
         };
     }
 
-    /** The bytes that {@link #write} puts. */
+    /** The size of {@link #write}'s output in bytes. */
     static int sizeBytes(Frame frame) {
         if (frame instanceof Frame.Hello f) {
             return 4 + 2 + 2 + 1 + stringBytes(f.clientName()) + stringBytes(f.product());
@@ -321,7 +321,7 @@ final class FramePayload {
         return entries;
     }
 
-    /** A copy, because the socket's buffer is used again. */
+    /** A copy, because the socket's buffer is reused. */
     private static ByteBuffer readBytes(ByteBuffer in, int sizeBytes) {
         if (sizeBytes < 0 || sizeBytes > in.remaining()) {
             throw new BufferUnderflowException();

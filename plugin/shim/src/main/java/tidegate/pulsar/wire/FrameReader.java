@@ -5,7 +5,7 @@ import java.nio.ByteOrder;
 import tidegate.pulsar.wire.Frame.Envelope;
 
 /**
- * Cuts a byte stream into frames. Bytes go in as they come from the socket; a frame comes out once it is whole.
+ * Cuts a byte stream into frames. Bytes go in as they come from the socket; a frame comes out once whole.
  *
  * <p>Holds at most one incomplete frame. Not thread-safe.
  */
@@ -35,7 +35,7 @@ public final class FrameReader {
         buffer.duplicate().position(end).put(bytes);
     }
 
-    /** The next whole frame, or null if there is none yet. */
+    /** The next whole frame, or null. */
     public Envelope next() throws ProtocolException {
         if (buffer.remaining() < FrameCodec.LENGTH_BYTES) {
             return null;

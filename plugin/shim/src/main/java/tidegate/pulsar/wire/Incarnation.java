@@ -26,7 +26,7 @@ public record Incarnation(byte[] bytes) {
         return new Incarnation(bytes);
     }
 
-    /** Reads what {@link #toString} wrote; null if the text is not an incarnation. */
+    /** Reads the output of {@link #toString}; null for any other text. */
     static Incarnation parse(String hex) {
         try {
             byte[] bytes = HexFormat.of().parseHex(hex);

@@ -20,14 +20,14 @@ public final class OverrideEntry {
 
     private OverrideEntry() {}
 
-    /** Takes what an entry says. */
+    /** Gets an entry's contents. */
     public interface Reader {
         void moved(long ledgerId, long entryId, long deliverAtMs);
 
         void left(long ledgerId, long entryId);
     }
 
-    /** The records from {@code from} to {@code to}, not within it. */
+    /** The records from {@code from} to {@code to}, exclusive. */
     public static ByteBuffer moved(Records records, int from, int to) {
         ByteBuffer out = head(MOVED, Integer.BYTES + (to - from) * Records.WIDTH * Long.BYTES);
         out.putInt(to - from);
@@ -47,7 +47,7 @@ public final class OverrideEntry {
         return ByteBuffer.allocate(HEAD_BYTES + sizeBytes).order(ByteOrder.LITTLE_ENDIAN).put(VERSION).put(kind);
     }
 
-    /** @throws ProtocolException if the bytes are no entry that this version knows */
+    /** @throws ProtocolException if this version does not know the entry */
     public static void read(ByteBuffer entry, Reader reader) throws ProtocolException {
         ByteBuffer in = entry.duplicate().order(ByteOrder.LITTLE_ENDIAN);
         if (in.remaining() < HEAD_BYTES || in.get() != VERSION) {

@@ -21,7 +21,7 @@ public record Ownership(Incarnation incarnation, long epoch, boolean sealed, Lis
     public static final int MAX_CLAIMS = 64;
 
     private static final String BORDER = ":";
-    /** Before the epoch, where brokers that know of no seals still read a number: brokers are upgraded one by one. */
+    /** Before the epoch, where brokers without seals still read a number: brokers are upgraded one by one. */
     private static final String SEALED = "+";
     private static final int CLAIM_DIGITS = 8;
 

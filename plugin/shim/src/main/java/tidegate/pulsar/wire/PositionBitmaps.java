@@ -34,7 +34,7 @@ public final class PositionBitmaps {
         ledgers.computeIfAbsent(ledgerId, id -> new RoaringBitmap()).add((int) entryId);
     }
 
-    /** Puts a whole ledger; the bitmap is owned by this set from now on. */
+    /** Puts a whole ledger; the set owns the bitmap from now on. */
     public void put(long ledgerId, RoaringBitmap entryIds) {
         if (!entryIds.isEmpty()) {
             ledgers.put(ledgerId, entryIds);
@@ -127,7 +127,7 @@ public final class PositionBitmaps {
         return pieces;
     }
 
-    /** Run-length encodes bitmaps that get smaller by it. */
+    /** Run-length encodes bitmaps that shrink by it. */
     public PositionBitmaps optimized() {
         ledgers.values().forEach(RoaringBitmap::runOptimize);
         return this;
