@@ -1,9 +1,8 @@
 """Queries as HTTP calls, without I/O: a path for each, the error in each answer, redirects, retries.
 
-Invariants: a redirect keeps method and body, and goes to the same scheme only, because the token goes with
-it; a call may be sent again, since the same change twice is that change. Exceptions: a change by a span is
-not repeated, and a change of due messages only after a refusal, because its lost first answer would name
-messages unknown to the second.
+Invariants: a redirect keeps method and body, and the scheme, because the token goes with it; a call may be
+repeated, since the same change twice is that change. Exceptions: a change by a span is not repeated, and a
+change of due messages only after a refusal: a lost first answer would name messages unknown to the second.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ _ALL_OF_NAMESPACE = re.compile(r"(?:persistent://)?([^/*]+/[^/*]+)/\*")
 
 
 class RefusedError(UserError):
-    """The server refuses; `status` is that of HTTP."""
+    """The server refuses; `status` is the HTTP status."""
 
     def __init__(self, status: int, said: str) -> None:
         super().__init__(said)
@@ -167,13 +166,13 @@ def _scope(what: str, given: dict[str, Any]) -> Scope:
 
 
 def _namespace(topic: str) -> str:
-    """The namespace if a pattern means all its topics, as in ``a/b/*``; else empty."""
+    """The namespace of a pattern for all its topics, as ``a/b/*``; else empty."""
     found = _ALL_OF_NAMESPACE.fullmatch(topic)
     return "" if found is None else found[1]
 
 
 def _pace(given: dict[str, Any]) -> str:
-    """The name of the operation for a pace, whose kind becomes a value of the body."""
+    """The operation for a pace; its kind becomes a value of the body."""
     kind, amount = given.pop("kind", None), given.pop("amount", None)
     if kind in {"rate", "spread"}:
         given["rate" if kind == "rate" else "spread_ms"] = amount
@@ -186,7 +185,7 @@ def talk(base: str, query: Query, *, retries: int = RETRIES) -> Talk:
     first = call = call_of(base, query)
     redirects, tries_left, pause_s = 0, retries, RETRY_FIRST_S
     if query.get("by_ms") is not None:
-        tries_left = 0  # it may have been made, and would be made twice
+        tries_left = 0  # perhaps made: a repetition would make it twice
     while True:
         reply = yield call
         if isinstance(reply, Reply) and reply.status in _REDIRECTS:
@@ -285,8 +284,8 @@ def change_of(query: Query, positions: Positions, total: Total) -> Course:
 def change_of_due(query: Query, due: str | None, total: Total) -> Course:
     """Ask `query` of all messages due in `due`, None for all waiting ones.
 
-    due: with times that mean the same in each request. The server goes through them, but for a change by a
-    span: that one takes ids. Ends when the server does, because nothing can be decided now.
+    due: with times that mean the same in each request. The server goes through them, except for a change by a
+    span, which takes ids. Ends when the server does, because nothing can be decided now.
     """
     if query.get("by_ms") is not None:
         return (yield from _change_of_listed(query, due, total))

@@ -60,7 +60,7 @@ class _Connected(Generic[ReachT]):
 
 
 def _document(method: Any, call: Callable[..., Any]) -> None:
-    """Let ``help`` show `method` with name, text, parameters and result of `call`."""
+    """Let ``help`` show `method` with the name, text, parameters and result of `call`."""
     said = signature(call)
     result = str(said.return_annotation).removeprefix("Asking[").removesuffix("]")
     method.__name__, method.__doc__ = call.__name__, call.__doc__
@@ -80,10 +80,10 @@ def _blocking(
 
 
 class Client(_Connected[Reach]):
-    """A client that blocks; one thread at a time may use it.
+    """A client that blocks, for one thread at a time.
 
-    url: of the daemon's HTTP side, or of a broker. token: the bearer token there. socket: the daemon's,
-    instead of a URL. timeout_s: without an answer. Raises ``ConfigError``.
+    url: of the daemon's HTTP side, or of a broker. token: its bearer token. socket: the daemon's, instead of
+    a URL. timeout_s: without an answer. Raises ``ConfigError``.
     """
 
     _over_http = HttpReach

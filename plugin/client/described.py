@@ -1,6 +1,6 @@
-"""Each call of a client, described once: its queries, and its result made of their answers.
+"""Each call of a client, described once: its queries, and the result from their answers.
 
-Invariant: a mistake in the arguments is a ``UserError`` before anything is asked.
+Invariant: a mistake in the arguments is a ``UserError`` before any request.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Described:
         key: str | None = None,
         property: str | None = None,
     ) -> Asking[tuple[list[WaitingMessage], str | None]]:
-        """The next `limit` messages that wait, less those without `key` or `property`; the cursor behind."""
+        """The next `limit` waiting messages, less those without `key` or `property`; and the next cursor."""
         kept = _kept(key, property)
         query = _named("waiting", topic, subscription) | kept
         answer = yield query | {"due": due, "after": after, "limit": limit}

@@ -135,7 +135,7 @@ class AsyncHttpReach(_HttpCutting):
 
 def _request(call: Call) -> dict[str, Any]:
     headers = {} if call.body is None else {"Content-Type": "application/json"}
-    # Without any, httpx would drop the query that a redirect has.
+    # Without any, httpx would drop the query of a redirect.
     parameters = {"params": dict(call.parameters)} if call.parameters else {}
     return {
         "method": call.method,

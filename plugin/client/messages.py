@@ -117,7 +117,7 @@ class Changed:
 
     @property
     def all_done(self) -> bool:
-        """True if none has another outcome, and it came to its end."""
+        """True if all are done, and it came to its end."""
         return not (self.too_late or self.acknowledged or self.unknown or self.undecided or self.stopped)
 
     @classmethod
@@ -155,7 +155,7 @@ class SubscriptionPace:
 
 @dataclass(frozen=True)
 class Pace:
-    """The pace at which messages leave. done: it is in force everywhere."""
+    """The pace at which messages leave. done: in force everywhere."""
 
     done: bool
     held_back: int

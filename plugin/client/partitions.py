@@ -1,10 +1,10 @@
 """One answer about a partitioned topic, with partitions perhaps on many brokers.
 
-A broker asked for a partitioned topic by its own name tells the number of partitions. Then each is asked at
+A broker asked for a partitioned topic by its own name tells the number of partitions. Each is then asked at
 its owner, one after the other. Invariants:
 
-- a message is in one partition, a ledger too: ids, cursors and times of partitions do not meet;
-- a partition without an index at its owner may have messages: it has just moved, or nobody consumes there. No
+- a message, and a ledger, is in one partition: ids, cursors and times of partitions do not collide;
+- a partition without an index at its owner may have messages: it has just moved, or has no consumers. No
   answer takes it for an empty one, unless Pulsar counts no backlog; if all are so, the name is unknown;
 - a change names a partition whose broker can do nothing now, and changes the others;
 - a page has the first messages of all partitions, and its cursor fits each of them.
@@ -64,7 +64,7 @@ def name_of(topic: str, partition: int) -> str:
 
 
 def looked(query: Query) -> Course:
-    """Ask a query, of each partition if there are any. A change is asked unchanged."""
+    """Ask a query, of each partition if there are any. A change goes out as it is."""
     try:
         return (yield query)
     except PartitionedError as error:
@@ -102,7 +102,7 @@ def _why(partition: int, error: UserError) -> str:
 def _of_each(
     query: Query, partitions: int, *, though: tuple[type[UserError], ...] = (UnknownNameError,)
 ) -> Asking[_Told]:
-    """The answers of the partitions; `though` leaves one out. Raises the first such error if all are so."""
+    """The answers of the partitions; `though` leaves one out. Raises the first such error if none is left."""
     told = _Told()
     for one in range(partitions):
         try:
@@ -115,7 +115,7 @@ def _of_each(
 
 
 def _without_empty(query: Query, without: _Without) -> Asking[_Without]:
-    """The partitions where something may wait, as far as Pulsar knows."""
+    """The partitions where messages may wait, as far as Pulsar knows."""
     left: _Without = {}
     for one, error in without.items():
         if not isinstance(error, UnknownNameError) or not (yield from _is_empty(query, one)):
@@ -141,7 +141,7 @@ def _tide(query: Query, partitions: int) -> Course:
     told = yield from _of_each(query, partitions)
     answers = told.answers
     if len(answers) > 1 and query.get("span_ms") is None:
-        # Of the longest one, with its step: others do not add up.
+        # With the longest one's step: others do not add up.
         step_ms = query.get("step_ms") or max(map(_step_ms, answers))
         now_ms = min(one["now_ms"] for one in answers)
         last_ms = max(one["buckets"][-1]["until_ms"] for one in answers)
@@ -192,7 +192,7 @@ def _waiting(query: Query, partitions: int) -> Course:
     told = yield from _of_each(query | {"limit": part}, partitions)
     unknown = yield from _without_empty(query, told.without)
     if unknown:
-        # A page without it would have a cursor that passes its messages over.
+        # Without it, the page's cursor would pass its messages over.
         raise NotNowError(_why(*next(iter(unknown.items()))))
     return pages_merged(told.answers, limit)
 
@@ -205,7 +205,7 @@ def pages_merged(answers: list[Answer], limit: int) -> Answer:
         # Behind its end a page has more, perhaps before the others' messages there.
         entries = [one for one in entries if _key(one) <= min(ends)]
     page = entries[:limit]
-    # With a filter a page may be empty, and have others behind it.
+    # With a filter a page may be empty, with others behind it.
     end = _key(page[-1]) if len(entries) > limit else min(ends, default=())
     merged: Answer = {"entries": page, "next": ":".join(map(str, end)) or None}
     for name in ("read", "read_bytes"):
@@ -257,7 +257,7 @@ _MERGES = {"tide": _tide, "waiting": _waiting, "show": _show, "pace": _pace}
 
 
 def _raise_unless_of_one(error: UserError, total: Total) -> None:
-    """Raise an error unless it leaves out one partition, or comes after a change that must be told."""
+    """Raise an error unless it leaves out one partition, or follows a change that must be told."""
     if not isinstance(error, _LEFT_OUT):
         raise_unless_late(error, total)
 
@@ -268,7 +268,7 @@ def _require(partition: int, partitions: int) -> None:
 
 
 def change_of(query: Query, positions: Positions, total: Total, partitions: int) -> Course:
-    """Ask `query` of all positions, each of its partition; of an id without one each in turn."""
+    """Ask `query` of all positions, each of its partition; ids without one are asked of each in turn."""
     for partition in positions:
         if partition is not None:
             _require(partition, partitions)
@@ -304,9 +304,9 @@ def _all(outcome: str, ids: list[str]) -> Answer:
 
 
 def _change_anywhere(query: Query, ids: list[str], partitions: int, total: Total) -> Asking[None]:
-    """The change of a few ids without partitions: one that does not know an id is not its own.
+    """The change of a few ids without partitions: a partition does not own ids that it does not know.
 
-    `total` has each answer as it comes, also if a later one is an error.
+    `total` has each answer as it comes, even if a later one is an error.
     """
     left = {_bare(one): one for one in ids}
     undecided: dict[str, str] = {}

@@ -1,7 +1,7 @@
 """A way to a daemon: its socket (``socket_reach``), or HTTP, there or at a broker (``http_reach``).
 
 A reach asks one query at a time, in the caller's thread or on its loop, and cuts a change of many messages
-into queries for it.
+into queries.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class AsyncSocketReach(_SocketCutting):
 
 
 def with_times(query: Query) -> Query:
-    """A query as the socket takes it: a range of times as two numbers. Raises ``UserError``."""
+    """A query for the socket: a range of times as two numbers. Raises ``UserError``."""
     left = {name: value for name, value in query.items() if name != "due" and value is not None}
     if query.get("due") is None:
         return left

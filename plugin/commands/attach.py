@@ -1,4 +1,4 @@
-"""``tidegate attach`` and ``tidegate detach``: show plans of ``plugin.attach.plan`` and carry them out."""
+"""``tidegate attach`` and ``tidegate detach``: show and carry out the plans of ``plugin.attach.plan``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tidegate.plugin.commands.options import Socket
 from tidegate.plugin.errors import ConfigError, DaemonAwayError
 from tidegate.plugin.shared.environment import own_default_socket
 from tidegate.plugin.shared.shown import one_line
-from tidegate.plugin.shared.users import serving_user
+from tidegate.plugin.shared.users import user_name
 from tidegate.plugin.wire.client import ask_socket
 
 DAEMON_WAIT_S = 10
@@ -137,7 +137,7 @@ def register(app: typer.Typer) -> None:
 
 
 def unified_diff(change: Change, name: str) -> list[str]:
-    """The lines of a unified diff, without line endings; a missing newline at the end of a file is shown."""
+    """The lines of a unified diff, without line endings; it shows a missing newline at the end of a file."""
     before, after = _diff_lines(change.before), _diff_lines(change.after)
     return list(difflib.unified_diff(before, after, f"a/{name}", f"b/{name}", lineterm=""))
 
@@ -172,7 +172,7 @@ def _show_diffs(plan: Plan) -> None:
             continue
         for line in unified_diff(change, name):
             printable = line.encode("utf-8", errors="replace").decode("utf-8")
-            if console.is_terminal:  # a file gets the patch, byte for byte
+            if console.is_terminal:  # the patch changes a file byte for byte
                 printable = "\t".join(one_line(part) for part in printable.split("\t"))
             console.print(Text(printable, style=_STYLES.get(line[:1], "")))
 
@@ -212,7 +212,7 @@ def _summary(plan: Plan, dry_run: bool) -> Iterator[str]:
 
 
 def closed_to(owner: int, program: Path) -> Path | None:
-    """The first folder on the way to the program, links followed, that others than its owner cannot enter.
+    """The first folder on the way to the program, links followed, that only its owner can enter.
 
     None if this user, or root, has nothing in the way.
     """
@@ -223,6 +223,11 @@ def closed_to(owner: int, program: Path) -> Path | None:
         if not status.st_mode & stat.S_IXOTH and status.st_uid != owner:
             return folder
     return None
+
+
+def serving_user(owner: int) -> str:
+    """The user to run the daemon, who is the broker's: the home's owner, unless that is root."""
+    return "the user that the broker runs as" if owner == 0 else user_name(owner)
 
 
 def _json(plan: Plan, dry_run: bool) -> dict[str, Any]:

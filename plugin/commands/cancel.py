@@ -1,6 +1,6 @@
 """``tidegate cancel``: takes messages back before they are delivered.
 
-Invariant: a message is counted as done only after the daemon has answered that it is durable.
+Invariant: a message counts as done only after the daemon has answered that it is durable.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Shared by the commands that change messages: the choice of messages, the counts by outcome, and the end.
 
-Invariants: every id is read and checked before anything is changed; a command that ends early can be run
-again for the rest.
+Invariants: every id is checked before any change; a command that ends early can be repeated for the rest.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class Choice:
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count; nothing is changed.")] = False
 
     def course(self, reach: Reach, query: Query, total: Total, kept: Query) -> Course:
-        """The course that the options choose, with a filter. Raises ``UserError``, ``typer.BadParameter``."""
+        """The chosen course, with a filter. Raises ``UserError``, ``typer.BadParameter``."""
         named = bool(self.ids) or self.ids_file is not None
         if named and kept:
             raise typer.BadParameter("--key and --property go with --due or --all")
@@ -64,7 +63,7 @@ class Choice:
 
 
 def change(asked: Asked, query: Query, choice: Choice, kept: Filter, done: str) -> None:
-    """Ask `query` of the chosen messages; `done` says the outcome, as in ``cancelled``.
+    """Ask `query` of the chosen messages; `done` names the outcome, as in ``cancelled``.
 
     Raises ``UserError``, ``typer.BadParameter``, and ``typer.Exit`` unless all were done.
     """

@@ -1,7 +1,7 @@
 """``tidegate completion``: the script by which a shell completes commands and options.
 
-The script calls ``tidegate`` with ``_TIDEGATE_COMPLETE`` and the words typed so far, which each shell passes
-in variables of its own, as Typer has it.
+The script calls ``tidegate`` with ``_TIDEGATE_COMPLETE`` and the words typed so far, in each shell's own
+variables, as Typer expects.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def completion(shell: Annotated[Shell, typer.Argument(help="The shell that reads
 
 
 def typed(environment: Mapping[str, str]) -> list[str]:
-    """The words typed after the program's name, for the shell that asks; teaches Typer the shells."""
+    """The words typed after the program's name, for the asking shell; teaches Typer the shells."""
     of_typer.completion_init()  # type: ignore[attr-defined]
     text = next((environment[name] for name in _WORDS if name in environment), "")
     try:
         return shlex.split(text)[1:]
-    except ValueError:  # a quotation that is not closed yet
+    except ValueError:  # an unclosed quotation
         return text.split()[1:]

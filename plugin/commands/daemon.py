@@ -1,4 +1,4 @@
-"""Flags to a running daemon: the work of ``tidegate serve``, however its flags were read."""
+"""Runs a daemon from its flags: the work of ``tidegate serve``."""
 
 from __future__ import annotations
 

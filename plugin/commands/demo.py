@@ -113,7 +113,7 @@ def demo(  # noqa: PLR0917 the flags
             leave_at_once(error.exit_code)
         raise
     if result.passed and not keep:
-        # After a failure the logs stay, until the next run.
+        # After a failure the logs stay until the next run.
         shutil.rmtree(options.out_dir / "work", ignore_errors=True)
     exit_code = 0 if result.passed else 1
     if session.stuck:
@@ -140,7 +140,7 @@ def _check_values(messages: int, seconds: float, far: int, tracker: str) -> None
 
 
 def _check_json(json_file: str | None) -> None:
-    """Check before the run; without opening anything, which would disturb a pipe's reader."""
+    """Check before the run; opens nothing, which would disturb a pipe's reader."""
     if json_file is None or json_file == "-":
         return
     path = Path(json_file)

@@ -1,6 +1,6 @@
 """The way from Tidegate back to Pulsar's own tracker, broker by broker, as steps to type. Pure.
 
-Tidegate stops and starts no broker: the steps name the moments at which an operator does.
+Tidegate stops and starts no broker: the steps tell an operator when to.
 """
 
 from __future__ import annotations

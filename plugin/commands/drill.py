@@ -45,7 +45,7 @@ _DISK_MESSAGE_BYTES = 1_000
 _OUT = Path("run/drill")
 _FILE_WIDTH = 180
 _TOPIC = re.compile(r"persistent://[^/\s]+/[^/\s]+/[^/\s]+")
-# Characters that a header may contain, since the token becomes part of one.
+# Characters that a header may contain: the token becomes part of one.
 _TOKEN = re.compile(r"[!-~]+")
 
 _app = typer.Typer(
@@ -295,7 +295,7 @@ def _check_places(options: Options, report: Path | None) -> None:
 
 
 def _check_report(report: Path) -> None:
-    """Check that the report can be written, before hours of drills rather than after them."""
+    """Check that the report can be written, before hours of drills."""
     if report.exists() and not report.is_dir():
         raise ConfigError(f"--report {report} is not a directory: choose another one")
     made = [path for path in (report, *report.absolute().parents) if not path.exists()]
@@ -307,7 +307,7 @@ def _check_report(report: Path) -> None:
         reason = error.strerror or error
         raise ConfigError(f"cannot write to --report {report}: {reason}; choose another one") from error
     finally:
-        # The question must leave nothing behind.
+        # The check must leave nothing behind.
         with contextlib.suppress(OSError):
             for path in made:
                 path.rmdir()
@@ -347,7 +347,7 @@ def _print_json(results: list[Result]) -> None:
 
 
 def _made(arguments: list[str]) -> str:
-    """The version, the machine and the options, for the report; a hook may have a secret, and stays away."""
+    """The version, the machine and the options, for the report; without hooks, which may have a secret."""
     from tidegate.plugin.daemon.serve import product_name  # noqa: PLC0415
 
     shown = [

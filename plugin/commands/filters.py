@@ -1,4 +1,4 @@
-"""The choice of messages by key or property, and its cost, told before messages are read.
+"""The choice of messages by key or property, and its cost, told before any message is read.
 
 Invariant: with a filter the broker reads each waiting message of the range; nobody learns of that later.
 """
@@ -53,7 +53,7 @@ class Filter:
 
 
 def tell_cost(reach: Reach, asked: Query) -> None:
-    """Say on standard error the largest number of messages to be read for `asked`, and the time.
+    """Print on standard error at most how many messages `asked` reads, and how long that takes.
 
     asked: a query `waiting` with a filter; its first messages are read as a sample. Raises ``UserError``.
     """

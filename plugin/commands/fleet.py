@@ -58,7 +58,7 @@ class Row:
 
     @property
     def well(self) -> bool:
-        """True if there is nothing to look at."""
+        """True if it needs no attention."""
         return self.state == "ready" and not (self.overdue or self.bypassed or self.logs_behind)
 
 
@@ -97,7 +97,7 @@ def register(app: typer.Typer) -> None:
 
 
 def lines(rows: list[Row], *, every: bool) -> list[str]:
-    """The rows as text, those that are not well first; a daemon of several brokers counts once in the sum."""
+    """The rows as text, those with a fault first; a daemon of several brokers counts once in the sum."""
     daemons = {one.daemon: one for one in rows if one.daemon is not None}.values()
     total = f"{len(rows):,} brokers, {len(daemons):,} daemons, {sum(one.held or 0 for one in daemons):,} held"
     shown = sorted((one for one in rows if every or not one.well), key=lambda one: (one.well, one.broker))
@@ -143,7 +143,7 @@ def _row(admin: ClusterAdmin, name: str) -> Row:
         try:
             with known_form():
                 return row_of(name, answer.json())
-        except UserError as error:  # the others are asked all the same
+        except UserError as error:  # ask the others all the same
             return Row(name, one_line(str(error))[:_DETAIL_MAX])
     return Row(name, _refusal(answer))
 

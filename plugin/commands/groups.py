@@ -1,4 +1,4 @@
-"""Groups of options: a dataclass stands for several of a command. Typer knows functions only."""
+"""Groups of options: a dataclass stands for several of a command. Typer knows only functions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the fields of each dataclass among its parameters as parameters of its own."""
+    """The command with the fields of its dataclass parameters as parameters of its own."""
     hints = get_type_hints(command, include_extras=True)
     groups = {name: hints[name] for name in signature(command).parameters if is_dataclass(hints[name])}
     flat: list[Parameter] = []

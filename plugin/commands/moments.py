@@ -1,4 +1,4 @@
-"""Times and spans as arguments: a refusal of ``plugin.moments`` is an error of usage."""
+"""Times and spans as arguments: a refusal of ``plugin.moments`` becomes an error of usage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def moment(text: str, now_ms: int) -> int:
 
 
 def due_range(text: str, now_ms: int) -> tuple[int | None, int | None]:
-    """Both ends of FROM..TO; None for an end that is missing. Raises ``typer.BadParameter``."""
+    """Both ends of FROM..TO; None for a missing end. Raises ``typer.BadParameter``."""
     try:
         return moments.due_range(text, now_ms)
     except ValueError as error:
@@ -27,7 +27,7 @@ def due_range(text: str, now_ms: int) -> tuple[int | None, int | None]:
 
 
 def fixed_range(text: str, now_ms: int) -> str:
-    """FROM..TO as a range that means the same at any time. Raises ``typer.BadParameter``."""
+    """FROM..TO as a range with the same meaning at any time. Raises ``typer.BadParameter``."""
     try:
         return moments.fixed_range(text, now_ms)
     except ValueError as error:

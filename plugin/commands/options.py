@@ -128,7 +128,7 @@ def rest_client(
 def one_of(
     context: typer.Context, first: str, one: T | None, second: str, other: U | None
 ) -> tuple[T | None, U | None]:
-    """Both values; if one is a flag and the other a variable, the flag alone. Raises ``ConfigError``."""
+    """Both values; of a flag and a variable, the flag alone. Raises ``ConfigError``."""
     if one is None or other is None:
         return one, other
     if _is_flag(context, first) == _is_flag(context, second):

@@ -122,7 +122,7 @@ def _say(answer: dict[str, Any], *, json_output: bool) -> None:
 
 
 def pace_text(one: dict[str, Any]) -> str:
-    """A pace, of an answer of the daemon, in words."""
+    """A pace in a daemon's answer, in words."""
     if one["paused"]:
         return "PAUSED, nothing leaves"
     if one["rate"] is not None:

@@ -1,6 +1,6 @@
 """``tidegate policy``: rules for the delayed messages of topics and namespaces, kept as Pulsar's properties.
 
-Invariant: only properties that begin with ``tidegate.`` change, and none before its value is checked.
+Invariant: only properties that begin with ``tidegate.`` change, and only after a check of the value.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Broker:
     json_output: JsonOutput = False
 
     def ask(self, method: str, path: str, body: object = None) -> Answer:
-        """Its answer, a refusal too. Raises ``UserError``."""
+        """The broker's answer, refusals included. Raises ``UserError``."""
         base = base_of(self.admin_url)
         client = rest_client(self.context, self.token, self.token_file, self.tls_ca_file)
         try:
@@ -127,7 +127,7 @@ def _owner(text: str) -> _Owner:
         )
     if len(parts) == 2:
         return _namespace(parts)
-    # Pulsar has a partition's rules under the name of the whole.
+    # Pulsar keeps a partition's rules under the partitioned topic's name.
     parts[2] = _PARTITION.sub("", parts[2])
     path = "/".join(quote(one, safe="") for one in parts)
     return _Owner("topic", f"persistent://{'/'.join(parts)}", f"persistent/{path}")

@@ -1,6 +1,6 @@
 """``tidegate reschedule``: has messages delivered at another time.
 
-Invariant: as of ``cancel``; the time or span is checked before anything is asked.
+Invariant: as of ``cancel``; the time or span is checked before any request.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def reschedule(
 
 
 def _wanted(at: str | None, by: str | None) -> Query:
-    """The new time, or the span, as a query has it. Raises ``typer.BadParameter``."""
+    """The new time, or the span, for a query. Raises ``typer.BadParameter``."""
     if (at is None) == (by is None):
         raise typer.BadParameter("give one of --at and --by")
     try:

@@ -48,7 +48,7 @@ def check_home(chosen: Path | None) -> Path:
 
 
 def check_newer_home(chosen: Path | None) -> Path | None:
-    """The Pulsar to upgrade to: ``chosen``, or the newest put together; None without one."""
+    """The Pulsar to upgrade to: ``chosen``, or the newest assembled; None without one."""
     home = chosen.absolute() if chosen is not None else newest_home(os.environ)
     if chosen is not None and not (chosen / "bin" / "pulsar").is_file():
         raise MissingPartError(f"there is no Pulsar in {home}: correct --newer-pulsar-home")
@@ -73,7 +73,7 @@ def _get_jar() -> str:
 
 @contextlib.contextmanager
 def signals_stop(stop: Stop) -> Iterator[None]:
-    """Let a signal only ask for the end: an exception at any instruction could lose a new process."""
+    """Let a signal only request the end: an exception at any instruction could lose a new process."""
 
     def ask(number: int, _frame: FrameType | None) -> None:
         stop.request(number)

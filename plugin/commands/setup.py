@@ -27,7 +27,7 @@ _LINE_EVERY_PERCENT = 25
 
 @contextlib.contextmanager
 def progress_reporter(console: Console) -> Iterator[Report]:
-    """Shows the progress of ``fetch``: a bar on a terminal, elsewhere (a CI's log) a line at each quarter."""
+    """Shows the progress of ``fetch``: a bar on a terminal, elsewhere (a CI log) a line at each quarter."""
     if not console.is_terminal:
         yield _line_reporter(console)
         return

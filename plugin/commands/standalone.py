@@ -124,12 +124,12 @@ def _run(place: _Place, *, json_output: bool) -> None:
         try:
             _serve(place, guard, stop, json_output=json_output)
         except InterruptedRunError:
-            # After a failure the logs stay, until the next start.
+            # After a failure the logs stay until the next start.
             shutil.rmtree(place.out_dir / _WORK, ignore_errors=True)
 
 
 def _serve(place: _Place, guard: Guard, stop: Stop, *, json_output: bool) -> None:
-    """Serve. Raises ``InterruptedRunError`` when the end was requested, ``UserError`` if a process ended."""
+    """Serve. Raises ``InterruptedRunError`` at a requested end, ``UserError`` if a process ended."""
     from tidegate.plugin.local.broker import Broker, BrokerPorts  # noqa: PLC0415
     from tidegate.plugin.local.daemon import Daemon  # noqa: PLC0415
     from tidegate.plugin.local.process import free_ports  # noqa: PLC0415
@@ -154,7 +154,7 @@ def _serve(place: _Place, guard: Guard, stop: Stop, *, json_output: bool) -> Non
     )
     with contextlib.ExitStack() as ends:
         for one in (daemon, broker):
-            # Killed: nobody needs their data again.
+            # Killed: their data is not needed again.
             ends.callback(one.kill)
             print(f"tidegate: starting the {one.name}", file=sys.stderr)
             one.start()
@@ -167,13 +167,13 @@ def _serve(place: _Place, guard: Guard, stop: Stop, *, json_output: bool) -> Non
 
 
 def _servlet_conf(folder: Path) -> dict[str, str]:
-    """The conf keys of a broker with Tidegate's servlet, of which the archive goes into ``folder``."""
+    """The conf keys of a broker with Tidegate's servlet; its archive goes into ``folder``."""
     from tidegate.plugin.attach.nar import NAME, SERVLET, servlet_nar  # noqa: PLC0415 as above
     from tidegate.plugin.attach.servlets import DIRECTORY_KEY, SERVLETS_KEY  # noqa: PLC0415
 
     folder.mkdir(parents=True, exist_ok=True)
     (folder / NAME).write_bytes(servlet_nar())
-    # Pulsar's own choice for what it unpacks is one directory in /tmp for everybody.
+    # Pulsar itself unpacks into one directory in /tmp for everybody.
     return {SERVLETS_KEY: SERVLET, DIRECTORY_KEY: str(folder), "narExtractionDirectory": str(folder)}
 
 

@@ -1,7 +1,7 @@
 """``tidegate status``: the state of a running daemon, as text for people and JSON for programs.
 
 The JSON is the daemon's own answer (``report``, described in ``docs/operations.md``) plus ``attached`` for a
-given Pulsar home. Invariant: the command prints nothing as known that the daemon did not say.
+given Pulsar home. Invariant: the command presents nothing as known that the daemon did not say.
 """
 
 from __future__ import annotations
@@ -168,9 +168,9 @@ def _now_ms() -> int:
 
 
 def _watch(console: Console, show: Callable[[], None], period_seconds: float) -> NoReturn:
-    """Show it again and again, also while no daemon answers. SIGINT ends the process."""
+    """Show it again and again, even while no daemon answers. SIGINT ends the process."""
     while True:
-        console.clear()  # nothing where it is no terminal
+        console.clear()  # nothing without a terminal
         try:
             show()
         except DaemonAwayError as away:

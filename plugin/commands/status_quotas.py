@@ -14,9 +14,9 @@ TOPICS_MAX = 100
 
 
 def add_quotas(subscriptions: list[dict[str, Any]], admin: BrokerAdmin) -> str | None:
-    """Give each subscription its ``quota``: None for none, and where the broker does not tell.
+    """Give each subscription its ``quota``: None without one, and where the broker does not answer.
 
-    Of the first ``TOPICS_MAX`` topics. Returns a line about quotas that are not known; None if all are.
+    Of the first ``TOPICS_MAX`` topics. Returns a line about unknown quotas; None if all are known.
     """
     topics = dict.fromkeys(one["topic"] for one in subscriptions)
     asked = {topic: admin.properties(topic) for topic in list(topics)[:TOPICS_MAX]}

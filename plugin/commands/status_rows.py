@@ -1,6 +1,6 @@
 """The subscriptions of ``tidegate status``: their state, their order, and those that hold nothing. Pure.
 
-Invariant: a subscription with a state to act on is never idle, so it is never folded away.
+Invariant: a subscription with a state to act on is never idle, so never folded away.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ def _states(one: dict[str, Any], bypassed: set[tuple[str, str]]) -> set[State]:
 
 
 def is_over_quota(one: dict[str, Any]) -> bool:
-    """True if more messages wait than a policy says; a quota is known only where a broker was asked."""
+    """True if more messages wait than a policy allows; a quota is known only from a broker."""
     quota = one.get("quota")
     return quota is not None and one["held"] - one["in_flight"] > quota
 
 
 def log_is_behind(log: dict[str, Any] | None) -> bool:
-    """True if an index log cannot be written, or is further behind than in health."""
+    """True if an index log cannot be written, or lags more than a healthy one."""
     return log is not None and bool(log["failure"] or log["lag_seconds"] >= LOG_BEHIND_SECONDS)
 
 
@@ -102,5 +102,5 @@ def in_order(each: list[dict[str, Any]], sort: Sort, bypassed: set[tuple[str, st
 
 
 def short_topic(topic: str) -> str:
-    """A topic without the defaults that Pulsar's tools and ours omit, too."""
+    """A topic without the defaults that Pulsar's tools and ours omit."""
     return topic.removeprefix("persistent://public/default/")

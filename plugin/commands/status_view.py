@@ -50,7 +50,7 @@ class View:
 
 
 def render(answer: dict[str, Any], console: Console, view: View | None = None) -> None:
-    """Print an answer. If the answer does not follow the schema, Python's own exception."""
+    """Print an answer. One that breaks the schema raises Python's own exceptions."""
     daemon, totals = answer["daemon"], answer["totals"]
     state = "ready" if daemon["ready"] else f"NOT READY: {'; '.join(daemon['not_ready'])}"
     say(console, f"{daemon['product']}, up {_duration(daemon['uptime_seconds'])}, {state}")
@@ -123,7 +123,7 @@ def _paced(paced: dict[str, Any] | None) -> list[str]:
 
 
 def _scalable(scalable: dict[str, Any] | None, now_ms: int) -> list[str]:
-    """A line for each subscription of a scalable topic, whose segments are added up, and one for the rest."""
+    """A line for each scalable topic's subscription, over all its segments, and one for the rest."""
     if scalable is None:
         return []
     lines = [
@@ -176,7 +176,7 @@ def _line(cells: tuple[str, ...], widths: list[int]) -> str:
 
 
 def _broker(text: str, answer: dict[str, Any]) -> str:
-    """The cell of a broker: nothing where one broker has all."""
+    """The cell of a broker; empty if one broker has all."""
     return text if len(answer["brokers"]) > 1 else ""
 
 
@@ -190,12 +190,12 @@ def _logs(logs: list[dict[str, Any]]) -> list[str]:
 
 
 def say(console: Console, line: str) -> None:
-    """Print one line unbroken: a terminal wraps it by itself."""
+    """Print one unbroken line: a terminal wraps it by itself."""
     console.print(Text(one_line(line)), soft_wrap=True)
 
 
 def attachment_line(files: dict[str, Any]) -> str:
-    """The line that says if a Pulsar home is attached, and how to attach it if not."""
+    """The line that says if a Pulsar home is attached, and if not, how to attach it."""
     home = f"{files['pulsar_home']} (Pulsar {files['pulsar_version']})"
     if files["attached"]:
         return f"{home} is attached"

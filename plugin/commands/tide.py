@@ -86,8 +86,8 @@ def _span(text: str | None, option: str) -> int | None:
 def forecast(answer: dict[str, Any], drain_per_second: float) -> dict[str, Any]:
     """The lateness of due messages at ``drain_per_second``, as an upper bound.
 
-    It takes a whole bucket as due with its first message, and overdue messages as due now, because nobody
-    knows since when they are. Without the messages after the last bucket, ``later``.
+    It takes a whole bucket as due with its first message, and overdue messages, whose age is unknown, as due
+    now. Without the messages after the last bucket, ``later``.
     """
     queued = float(answer["overdue"])
     now_ms = last_ms = answer["now_ms"]
@@ -111,7 +111,7 @@ def forecast(answer: dict[str, Any], drain_per_second: float) -> dict[str, Any]:
 
 
 def lines(answer: dict[str, Any]) -> list[str]:
-    """An answer as text. Raises ``KeyError`` or ``TypeError`` if it does not follow the schema."""
+    """An answer as text. Raises ``KeyError`` or ``TypeError`` if it breaks the schema."""
     buckets = answer["buckets"]
     most = max([answer["overdue"], answer["later"], *(one["entries"] for one in buckets), 1])
     said = [_line("overdue", answer["overdue"], most)]

@@ -1,6 +1,6 @@
 """``tidegate list`` and ``tidegate show``: the waiting messages in due order; the state of one message.
 
-Invariants: a page's lines are printed as soon as it arrives, and memory is bounded by a page; with ``--json``
+Invariants: each page's lines appear as soon as it arrives, and a page bounds the memory; with ``--json``
 standard output gets only objects, one a line.
 """
 
@@ -52,7 +52,7 @@ def list_waiting(
     daemon answers.
     """
     if due is not None:
-        due = fixed_range(due, time.time_ns() // 1_000_000)  # all pages mean the same times
+        due = fixed_range(due, time.time_ns() // 1_000_000)  # the same times for all pages
     reach = asked.reach()
     request: dict[str, Any] = {"what": "waiting", "topic": topic, "subscription": subscription, "due": due}
     request |= kept.query

@@ -72,7 +72,7 @@ def _wish(new_width: str | None) -> dict[str, Any]:
 def lines(answer: dict[str, Any]) -> list[str]:
     """An answer as text, a line or two for each subscription.
 
-    Raises ``KeyError`` or ``TypeError`` if it does not follow the schema.
+    Raises ``KeyError`` or ``TypeError`` if it breaks the schema.
     """
     said = []
     for one in answer["subscriptions"]:

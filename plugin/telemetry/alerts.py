@@ -31,7 +31,7 @@ class Alert:
 
 
 def alerts(job: str = JOB) -> list[Alert]:
-    """All rules, the gravest first; ``job``: that of the daemons in Prometheus' configuration."""
+    """All rules, the gravest first; ``job``: of the daemons in Prometheus' configuration."""
     quoted = json.dumps(job, ensure_ascii=False)
     return [
         Alert(
@@ -183,7 +183,7 @@ def _le() -> str:
 
 
 def as_groups(each: list[Alert], runbook: str = RUNBOOK) -> dict[str, Any]:
-    """The rules as Prometheus' file has them; ``runbook``: the address of that page."""
+    """The rules in the form of Prometheus' file; ``runbook``: the address of that page."""
     return {
         "groups": [
             {
@@ -225,5 +225,5 @@ def as_yaml(groups: dict[str, Any], head: str) -> str:
 
 
 def _scalar(text: str) -> str:
-    """A string of JSON is one of YAML."""
+    """A JSON string is a YAML string."""
     return json.dumps(text, ensure_ascii=False)

@@ -1,7 +1,7 @@
 """Counters and histograms as cheap as the events they count: a hundred thousand frames a second.
 
 Those of ``prometheus_client`` take a lock for each observation, and add a series with the creation time of
-each. Invariants: one thread uses them; the first scrape imports the library, counting does not.
+each. Invariants: one thread uses them; only the first scrape imports the library.
 """
 
 from __future__ import annotations

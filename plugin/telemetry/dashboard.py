@@ -1,8 +1,7 @@
 """A dashboard for Grafana, as the JSON that it imports.
 
-Invariants: every panel asks Prometheus through the variable ``datasource``, so that the same file is right
-for every Grafana; panels of a daemon look at ``$daemon``, those of a broker at ``$broker``; a panel by
-subscription shows ten.
+Invariants: every panel asks Prometheus through the variable ``datasource``, so one file fits every Grafana;
+panels of a daemon look at ``$daemon``, those of a broker at ``$broker``; a panel by subscription shows ten.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel. unit: a name of Grafana's (s, bytes, short, ops). bad_from: it is red from this value on."""
+    """One panel. unit: a name of Grafana's (s, bytes, short, ops). bad_from: red from this value on."""
 
     title: str
     about: str

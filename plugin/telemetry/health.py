@@ -1,7 +1,7 @@
 """The reasons why the daemon is not ready, in words: the state behind ``/readyz``.
 
-Invariants: ready means that no reason stands. Its setter takes a reason back by its name; a reason is one
-line, whatever text an error or a client has put into it.
+Invariants: ready means no reason. A reason's setter removes it by its name; a reason is one line, whatever
+text an error or a client has put into it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Health:
 
     @property
     def ready(self) -> bool:
-        """True if no reason stands."""
+        """True without a reason."""
         return not self._reasons
 
     def reasons(self) -> list[str]:
@@ -29,5 +29,5 @@ class Health:
         self._reasons[name] = one_line(reason)
 
     def clear(self, name: str) -> None:
-        """Take the reason ``name`` back."""
+        """Remove the reason ``name``."""
         self._reasons.pop(name, None)

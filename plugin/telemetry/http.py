@@ -3,12 +3,12 @@
 
 Invariants:
 
-- a request that could change something (any method but GET and HEAD) needs the bearer token, and is always
-  refused when no token is configured, or when another site's page in a browser sends it;
-- when a token is configured, a request without it learns only whether the daemon lives and is ready: probes
-  of a container's host have no secret, and yes or no is none;
-- a request gets an answer only if it names an address, ``localhost`` or one of ``hosts``: a page in a browser
-  of this machine could have its own name lead here (DNS rebinding), and could then read the answer;
+- a request that could change the daemon (any method but GET and HEAD) needs the bearer token, and is always
+  refused without a configured token, or when another site's page in a browser sends it;
+- with a configured token, a request without it learns only whether the daemon lives and is ready: probes of a
+  container's host have no secret, and yes or no is none;
+- a request gets an answer only if it names an address, ``localhost`` or one of ``hosts``: otherwise a page in
+  a browser of this machine could point its own name here (DNS rebinding) and read the answer;
 - an expensive answer is made once for all callers of about the same time: with a thousand subscriptions it is
   a megabyte, and a client in an endless loop would make the brokers wait;
 - no log has the bytes of a request: a malformed header may be the one with the token.
@@ -60,7 +60,7 @@ _SERVER_LOG = logging.getLogger("tidegate.http")
 
 
 def _without_bytes(record: logging.LogRecord) -> bool:
-    """A filter of the server's log: aiohttp's error quotes the line that it cannot read."""
+    """A filter of the server's log: aiohttp's error quotes the unreadable line."""
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, HttpProcessingError):
         record.msg = "the bytes of an HTTP client are no request of HTTP: %s"
@@ -133,7 +133,7 @@ class HttpSide:
             self._closing = stack.pop_all()
 
     async def stop(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         await self._closing.aclose()
 
     def _protocol(self) -> asyncio.Protocol:
@@ -246,7 +246,7 @@ class HttpSide:
 
     async def _long(self, body: Lately[bytes], headers: dict[str, str]) -> web.Response:
         found = await body.get()
-        # Otherwise all waiting requests would write their megabyte in one turn of the loop.
+        # Otherwise all waiting requests would write their megabytes in one turn of the loop.
         async with self._one_a_turn:
             await asyncio.sleep(0)
         return web.Response(body=found, headers=headers)

@@ -3,10 +3,10 @@
 Any process of this machine may connect. Invariants:
 
 - there are at most ``connections_max``: one more ends the connection that has waited longest for its next
-  request, so that a flood of idle connections keeps nobody out;
+  request, so that a flood of idle connections locks nobody out;
 - a connection has ``request_s`` for a whole request, from its start or its last answer, and as long to take
   its answer; then it is aborted;
-- a body that ends before its end is an error for its reader, who can still answer.
+- a body cut short is an error for its reader, who can still answer.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class HttpConnections:
         self._log = log
         self._seldom = Seldom()
         self._transports: set[asyncio.BaseTransport] = set()
-        # The time until which each may wait for a request. All get the same time, so the first is the oldest.
+        # Until when each may wait for a request. All get the same time, so the first is the oldest.
         self._waiting: dict[asyncio.BaseTransport, float] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._bodies: dict[asyncio.BaseTransport, StreamReader] = {}
@@ -59,9 +59,7 @@ class HttpConnections:
 
     @contextmanager
     def answering(self, transport: asyncio.BaseTransport | None) -> Iterator[None]:
-        """Mark that a whole request has come over ``transport``; its time to wait begins anew after the
-        answer.
-        """
+        """Mark that a whole request has come over ``transport``; its wait begins anew after the answer."""
         if transport is not None:
             self._waiting.pop(transport, None)
         try:
@@ -74,7 +72,7 @@ class HttpConnections:
 
     @contextmanager
     def reading(self, transport: asyncio.BaseTransport | None, body: StreamReader) -> Iterator[None]:
-        """Mark that somebody may wait for the rest of a body."""
+        """Mark that a reader may wait for the rest of a body."""
         if transport is None:
             yield
             return
@@ -87,7 +85,7 @@ class HttpConnections:
             self._bodies.pop(transport, None)
 
     def ended(self, transport: asyncio.BaseTransport | None) -> bool:
-        """Note that the peer sends no more; true if its request hears so, and must be answered."""
+        """Note that the peer sends no more; true if its request hears so and must be answered."""
         if transport is None:
             return False
         body = self._bodies.get(transport)
@@ -95,7 +93,7 @@ class HttpConnections:
             return True
         if transport not in self._heard:
             return False
-        # Its request is whole and has no answer yet, or has just come and begins soon.
+        # Its request is whole and unanswered, or has just come and begins soon.
         self._ended.add(transport)
         return True
 

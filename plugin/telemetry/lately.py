@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
-GOOD_FOR = 10  # times as long as it took
+GOOD_FOR = 10  # times its duration
 GOOD_FOR_MAX_S = 1.0
 
 
@@ -28,7 +28,7 @@ class Lately(Generic[T]):
         self._good_until_s = 0.0
 
     async def get(self) -> T:
-        """The state now or a moment ago. Raises the errors of ``find``; those are not kept."""
+        """The state now or a moment ago. Raises the errors of ``find``, without keeping them."""
         if self._latest is not None and time.perf_counter() < self._good_until_s:
             return self._latest[0]
         if self._finding is None:
@@ -49,7 +49,7 @@ class Lately(Generic[T]):
 
 
 def lately(find: Callable[[], Awaitable[T]]) -> Lately[T]:
-    """The same for a ``find`` that is timed from outside, including the loop's other work meanwhile."""
+    """The same for a ``find`` timed from outside, including the loop's other work meanwhile."""
 
     async def timed() -> tuple[T, float]:
         began_s = time.perf_counter()

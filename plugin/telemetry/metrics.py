@@ -2,7 +2,7 @@
 
 Names are ``tidegate_*``, units those of Prometheus (seconds, bytes), label names those of Pulsar
 (``namespace``, ``topic``, ``subscription``). Invariants: nothing here is global; a scrape asks the index for
-its figures, no copy is kept; the settings bound the number of series, not the number of subscriptions.
+its figures, without a copy; the settings, not the subscriptions, bound the number of series.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class Gauges:
 
 
 class _GaugeCollector:
-    """Exports the daemon's state, which each scrape puts here."""
+    """Exports the daemon's state, set at each scrape."""
 
     def __init__(self) -> None:
         self.state: Gauges | None = None
@@ -336,7 +336,7 @@ class _GaugeCollector:
 
 
 class Metrics:
-    """Everything the daemon counts; ``version`` is the daemon's own, exported by a scrape."""
+    """All counters of the daemon; a scrape exports its ``version``."""
 
     def __init__(self, version: Callable[[], str]) -> None:
         self._version = version

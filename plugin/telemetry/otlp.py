@@ -1,8 +1,8 @@
 """Pushes the metrics to a collector of OpenTelemetry, by OTLP over HTTP. Needs the extra ``otel``.
 
-Invariants: a push is made of the same state and the same series as a scrape; one push runs at a time, in a
-thread of its own, so that a slow collector holds up nothing; a failing collector is counted, and logged at
-the begin and the end of its failure.
+Invariants: a push has the same state and series as a scrape; one push runs at a time, in its own thread, so
+that a slow collector holds up nothing; a failing collector is counted, and logged at the begin and the end of
+its failure.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _EXPORTER = "opentelemetry.exporter.otlp.proto.http"
 
 
 class Moment:
-    """A moment's metrics: as Prometheus has them, and the subscriptions with series of their own."""
+    """A moment's metrics: Prometheus' values, and the subscriptions with series of their own."""
 
     def __init__(self, families: Iterable[Metric], series: Sequence[SubscriptionGauges]) -> None:
         self.families = list(families)
@@ -55,7 +55,7 @@ class Moment:
 
 
 def require_otel() -> None:
-    """Raise ``ConfigError`` if the packages of the extra are not installed."""
+    """Raise ``ConfigError`` without the packages of the extra."""
     try:
         found = importlib.util.find_spec(_EXPORTER)
     except ModuleNotFoundError:
@@ -100,11 +100,11 @@ class OtlpPush:
         self._failing = False
 
     def start(self) -> None:
-        """Push now and then every interval."""
+        """Push now, then every interval."""
         self._task = self._loop.create_task(self._run())
 
     async def stop(self) -> None:
-        """Push no more; nobody waits for a push on its way."""
+        """Stop pushing, without waiting for a push on its way."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -115,7 +115,7 @@ class OtlpPush:
             began_s = self._loop.time()
             try:
                 await self._beside(partial(self._push, await self._moment(), time.time_ns()))
-            except Exception as error:  # the daemon goes on without
+            except Exception as error:  # the daemon continues without
                 self._tell(f"{type(error).__name__}: {error}")
             else:
                 self._tell(None)
@@ -178,7 +178,7 @@ def _resource(version: str, instance: str) -> Resource:
 
 
 class _LastMessage(logging.Handler):
-    """Keeps the last message: the exporter tells a failure's cause to its logger only."""
+    """Keeps the last message: the exporter tells a failure's cause only to its logger."""
 
     text = ""
 
@@ -203,7 +203,7 @@ def _exporter(endpoint: str, heard: logging.Handler) -> OTLPMetricExporter:
 def metrics_data(
     moment: Moment, *, resource: Resource, version: str, started_ns: int, now_ns: int
 ) -> MetricsData:
-    """The moment's metrics as OTLP has them. started_ns, now_ns: since the epoch."""
+    """The moment's metrics in OTLP. started_ns, now_ns: since the epoch."""
     from opentelemetry.sdk.metrics.export import MetricsData, ResourceMetrics, ScopeMetrics  # noqa: PLC0415
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope  # noqa: PLC0415
 
@@ -288,7 +288,7 @@ def _histogram(family: Metric, name: OtelName, times: _Times) -> OtelMetric:
         sum=float(total),
         bucket_counts=counts,
         explicit_bounds=[float(one.labels["le"]) for one in buckets[:-1]],
-        min=cast(float, None),  # nobody keeps them, and OTLP may lack them
+        min=cast(float, None),  # not kept, and OTLP may lack them
         max=cast(float, None),
     )
     return Metric(

@@ -1,4 +1,4 @@
-"""The page of ``GET /``: one file, with a policy that lets it load and run nothing but itself.
+"""The page of ``GET /``: one file, with a policy that lets it load and run only itself.
 
 Invariants: the policy names the page's style and script by hash, so markup in a client's name has no effect;
 the page holds no data and needs no token, its requests do.

@@ -30,9 +30,9 @@ MOST_HELD = 1_000
 
 
 class Standing(IntEnum):
-    """The part that a subscription plays at this daemon, the noteworthy first."""
+    """The role of a subscription at this daemon, the noteworthy first."""
 
-    PACED = 0  # late by somebody's wish
+    PACED = 0  # late on purpose
     SERVED = 1
     UNSERVED = 2  # no broker has it open here
 
@@ -52,7 +52,7 @@ class ScalableSum(NamedTuple):
 class Worst(NamedTuple):
     """The subscriptions that need attention, the worst first.
 
-    overdue: the number of all served ones with an overdue message, overdue_ms: the longest time of these.
+    overdue: the number of served ones with an overdue message, overdue_ms: the longest time of these.
     """
 
     names: list[SubscriptionName]
@@ -61,7 +61,7 @@ class Worst(NamedTuple):
 
 
 class Disk(NamedTuple):
-    """Files other than the index's: bytes moved away because they could not be read, and free bytes."""
+    """Files other than the index's: bytes of unreadable files moved away, and free bytes."""
 
     damaged_bytes: int = 0
     free_bytes: int = 0
@@ -94,7 +94,7 @@ async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
 class Surveyor:
     """Walks over a catalog for its callers.
 
-    disk: called in another thread. worst: chooses among all subscriptions.
+    disk: runs in another thread. worst: chooses among all subscriptions.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Surveyor:
         return survey, took_s
 
     def _look_at_disk(self) -> tuple[int, Disk, float]:
-        """Bytes of the index, the other bytes, and the seconds that the look took. Runs in another thread."""
+        """Bytes of the index, the other bytes, and the duration in seconds. Runs in another thread."""
         began_s = time.perf_counter()
         disk_bytes, disk = self._catalog.disk_bytes(), self._disk()
         return disk_bytes, disk, time.perf_counter() - began_s
@@ -154,7 +154,7 @@ def added_up(each: Iterable[IndexStats]) -> list[ScalableSum]:
 
 
 def _urgency(one: IndexStats) -> tuple[float, int, SubscriptionName]:
-    """Least for the subscription that is overdue longest; then the next due, then the fullest."""
+    """Least for the longest overdue subscription; then the next due, then the fullest."""
     return math.inf if one.next_due_ms is None else one.next_due_ms, -one.held, one.name
 
 
@@ -173,7 +173,7 @@ def worst(
 ) -> Worst:
     """At most ``most`` names: those overdue longest, then with a pace, then served, then others; the fullest.
 
-    Healthy ones are ordered by their fullness, which changes slowly, and so do the series of a scrape.
+    Healthy ones go by their fullness, which changes slowly, and so do the series of a scrape.
     """
     ranked = []
     overdue = overdue_ms = 0
