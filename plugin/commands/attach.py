@@ -27,7 +27,7 @@ from tidegate.plugin.commands.options import Socket
 from tidegate.plugin.errors import ConfigError, DaemonAwayError
 from tidegate.plugin.shared.environment import own_default_socket
 from tidegate.plugin.shared.shown import one_line
-from tidegate.plugin.shared.users import user_name
+from tidegate.plugin.shared.users import serving_user
 from tidegate.plugin.wire.client import ask_socket
 
 DAEMON_WAIT_S = 10
@@ -172,7 +172,7 @@ def _show_diffs(plan: Plan) -> None:
             continue
         for line in unified_diff(change, name):
             printable = line.encode("utf-8", errors="replace").decode("utf-8")
-            if console.is_terminal:  # the patch changes a file byte for byte
+            if console.is_terminal:  # a file gets the patch, byte for byte
                 printable = "\t".join(one_line(part) for part in printable.split("\t"))
             console.print(Text(printable, style=_STYLES.get(line[:1], "")))
 
@@ -223,11 +223,6 @@ def closed_to(owner: int, program: Path) -> Path | None:
         if not status.st_mode & stat.S_IXOTH and status.st_uid != owner:
             return folder
     return None
-
-
-def serving_user(owner: int) -> str:
-    """The user to run the daemon, who is the broker's: the home's owner, unless that is root."""
-    return "the user that the broker runs as" if owner == 0 else user_name(owner)
 
 
 def _json(plan: Plan, dry_run: bool) -> dict[str, Any]:

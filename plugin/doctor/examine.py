@@ -101,14 +101,16 @@ def _attached_socket(files: HomeFacts | None) -> Path | None:
     return Path(sockets.pop()) if len(sockets) == 1 else None
 
 
-def _status(ask: Ask, clock_ms: Callable[[], int]) -> tuple[dict[str, Any] | None, Reading | None, str]:
+def _status(
+    ask: Ask, clock_ms: Callable[[], int]
+) -> tuple[dict[str, Any] | None, Reading | None, UserError | None]:
     """The daemon's status with its clock, or the reason why there is none."""
     asked_ms = clock_ms()
     try:
         status = ask({"what": "status"})
-        return status, Reading(asked_ms, clock_ms(), status["daemon"]["now_ms"]), ""
+        return status, Reading(asked_ms, clock_ms(), status["daemon"]["now_ms"]), None
     except UserError as error:
-        return None, None, str(error)
+        return None, None, error
 
 
 def _about_daemon(

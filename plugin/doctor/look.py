@@ -15,7 +15,8 @@ from tidegate.plugin.attach.attachment import inspect
 from tidegate.plugin.attach.broker_keys import ack_ranges_max, conf_advice
 from tidegate.plugin.attach.pulsar_home import PulsarHome
 from tidegate.plugin.doctor.home import HomeFacts
-from tidegate.plugin.doctor.machine import DataFacts, FileFacts, SocketFacts
+from tidegate.plugin.doctor.machine import DataFacts, FileFacts, Silence, SocketFacts
+from tidegate.plugin.errors import UserError
 
 _FILES_MAX = 1_000
 _SHOWN_MAX = 5
@@ -56,9 +57,21 @@ def jar_version(jar: bytes) -> str | None:
     return found[1] if found else None
 
 
-def look_at_socket(path: Path, failure: str) -> SocketFacts:
+def look_at_socket(path: Path, failure: UserError | None) -> SocketFacts:
     """The socket's file and directory, as far as this user may see them."""
-    return SocketFacts(str(path), _file(path), _file(path.parent, follow=True), failure)
+    places = str(path), _file(path), _file(path.parent, follow=True)
+    return (
+        SocketFacts(*places, "") if failure is None else SocketFacts(*places, str(failure), _silence(failure))
+    )
+
+
+def _silence(failure: UserError) -> Silence:
+    match failure.__cause__:
+        case FileNotFoundError() | ConnectionRefusedError():
+            return Silence.NOBODY
+        case PermissionError():
+            return Silence.DENIED
+    return Silence.OTHER
 
 
 def look_at_data(path: Path) -> DataFacts | None:

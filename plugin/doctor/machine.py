@@ -5,11 +5,13 @@ from __future__ import annotations
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
+from pathlib import Path
 from typing import Any
 
 from tidegate.plugin.doctor.finding import Finding, Verdict
 from tidegate.plugin.shared.sizes import bytes_in_words
-from tidegate.plugin.shared.users import user_name
+from tidegate.plugin.shared.users import serving_user, user_name
 
 _MIB = 1 << 20
 LEAST_BYTES = 64 * _MIB
@@ -27,6 +29,14 @@ class FileFacts:
     uid: int
 
 
+class Silence(Enum):
+    """The reason why no daemon answered: nobody listens, this user may not ask, or neither."""
+
+    NOBODY = auto()
+    DENIED = auto()
+    OTHER = auto()
+
+
 @dataclass(frozen=True)
 class SocketFacts:
     """The daemon's socket: None for a file that is missing or hidden. failure: "" if the daemon answers."""
@@ -35,6 +45,7 @@ class SocketFacts:
     file: FileFacts | None
     directory: FileFacts | None
     failure: str
+    silence: Silence = Silence.OTHER
 
 
 @dataclass(frozen=True)
@@ -57,7 +68,7 @@ def socket_findings(facts: SocketFacts, home_owner: int | None = None) -> list[F
     if wrong:
         return [Finding(check="socket", verdict=Verdict.FAULT, says=says, do=do) for says, do in wrong]
     if facts.failure:
-        do = "mend what the line says; the last line of the daemon's log says why it ended"
+        do = _for_an_answer(facts, home_owner)
         return [Finding(check="socket", verdict=Verdict.FAULT, says=facts.failure, do=do)]
     if facts.file is not None and home_owner and facts.file.uid not in {home_owner, 0}:
         theirs, ours = user_name(home_owner), user_name(facts.file.uid)
@@ -66,6 +77,21 @@ def socket_findings(facts: SocketFacts, home_owner: int | None = None) -> list[F
         return [Finding(check="socket", verdict=Verdict.WARNING, says=says, do=do)]
     says = f"{facts.path} answers, and only its owner may use it"
     return [Finding(check="socket", verdict=Verdict.OK, says=says)]
+
+
+def _for_an_answer(facts: SocketFacts, home_owner: int | None) -> str:
+    """The commands, and the user to give them, for a daemon that answers there."""
+    seen = (facts.file or facts.directory) if facts.silence is Silence.DENIED else facts.directory
+    user = serving_user(home_owner or (0 if seen is None else seen.uid))
+    if facts.silence is Silence.DENIED:
+        return f"give this command as {user}, or as root"
+    if facts.silence is Silence.OTHER:
+        return "mend what the line says; the last lines of the daemon's log say more: journalctl -u tidegate"
+    start = f"as {user}: tidegate serve --data DIR --socket {facts.path} (its unit: systemctl start tidegate)"
+    if facts.directory is None:
+        owner = user if home_owner else "USER"
+        start = f"as root: install -d -m 700 -o {owner} {Path(facts.path).parent}; then {start}"
+    return f"{start}; the last line of its log says why it ended"
 
 
 def _wrong_socket(facts: SocketFacts) -> list[tuple[str, str]]:

@@ -27,6 +27,7 @@ OURS = {
     "TidegateIndexLogFailing",
     "TidegateLateHandOut",
     "TidegatePaused",
+    "TidegateQuota",
     "TidegateReadingPaused",
 }
 
@@ -103,6 +104,13 @@ def test_faults_of_broker_and_daemon_fire_their_alerts(
     prometheus.wait_firing("TidegatePaused", daemon)
     assert run("resume", lane.topic, "sub", "--socket", socket).returncode == 0
     ends("TidegatePaused")
+
+    policy = ("--admin-url", stand.broker.admin_url)
+    assert run("policy", "set", lane.topic, "quota", str(len(far) - 1), *policy).returncode == 0
+    prometheus.wait_firing("TidegateQuota", broker)
+    assert run("policy", "set", lane.topic, "quota", str(len(far)), *policy).returncode == 0
+    ends("TidegateQuota")
+    assert run("policy", "remove", lane.topic, "quota", *policy).returncode == 0
 
     away = folder.with_name("away")
     folder.rename(away)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.daemons import StartDaemon
 from tests.support.shim_client import ShimClient, entries
-from tidegate.plugin.commands.attach import DAEMON_WAIT_S, closed_to, serving_user
+from tidegate.plugin.commands.attach import DAEMON_WAIT_S, closed_to
 
 ROOT = Path(__file__).parents[3]
 SOCKET = "/run/tidegate/t.sock"
@@ -59,11 +59,6 @@ def test_attach_says_what_it_did_and_what_comes_next(home: Path) -> None:
     assert tidegate("detach", home, "--dry-run").stdout.endswith("would be detached; nothing was changed\n")
     assert tidegate("detach", home).stdout.endswith("next: restart the broker\n")
     assert "is not attached: nothing to do" in tidegate("detach", home).stdout
-
-
-def test_the_daemon_is_to_run_as_the_broker() -> None:
-    assert serving_user(0) == "the user that the broker runs as"
-    assert serving_user(123_456) == "123456"
 
 
 def test_a_python_in_another_users_home_is_none_for_the_daemon(short_dir: Path) -> None:

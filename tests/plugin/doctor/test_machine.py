@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import stat
 from dataclasses import replace
 from pathlib import Path
@@ -9,19 +10,23 @@ from pathlib import Path
 import pytest
 
 from tidegate.plugin.doctor.finding import Verdict
-from tidegate.plugin.doctor.look import look_at_data
+from tidegate.plugin.doctor.look import look_at_data, look_at_socket
 from tidegate.plugin.doctor.machine import (
     LEAST_BYTES,
     DataFacts,
     FileFacts,
+    Silence,
     SocketFacts,
     data_findings,
     socket_findings,
 )
+from tidegate.plugin.errors import UserError
+from tidegate.plugin.wire.client import ask_socket
 
 SOCKET = FileFacts("/run/t/t.sock", stat.S_IFSOCK | 0o600, 7)
 FOLDER = FileFacts("/run/t", stat.S_IFDIR | 0o700, 7)
 FACTS = SocketFacts("/run/t/t.sock", SOCKET, FOLDER, "")
+NOBODY = SocketFacts("/run/t/t.sock", None, replace(FOLDER, uid=123_456), "no daemon answers", Silence.NOBODY)
 DATA = DataFacts(FileFacts("/data", stat.S_IFDIR | 0o700, 7), (), 1 << 40, 1 << 40)
 TOTALS = {"disk_bytes": 1 << 30, "memory_bytes": 1 << 28, "held": 1 << 28}
 
@@ -35,6 +40,13 @@ def test_a_socket_that_answers_is_well() -> None:
     ("facts", "said", "do"),
     [
         (replace(FACTS, file=None, failure="no daemon answers on /x"), "no daemon answers on /x", "log"),
+        (NOBODY, "no daemon answers", "as 123456: tidegate serve --data DIR --socket /run/t/t.sock"),
+        (
+            replace(NOBODY, directory=None),
+            "no daemon",
+            "as root: install -d -m 700 -o USER /run/t; then as the",
+        ),
+        (replace(NOBODY, silence=Silence.DENIED), "no daemon", "give this command as 123456, or as root"),
         (
             replace(FACTS, directory=replace(FOLDER, mode=stat.S_IFDIR | 0o777)),
             "others can write",
@@ -50,6 +62,33 @@ def test_a_socket_is_at_fault(facts: SocketFacts, said: str, do: str) -> None:
     assert found.verdict is Verdict.FAULT
     assert said in found.says
     assert do in found.do
+
+
+def test_the_home_s_owner_is_to_make_the_directory_and_start_the_daemon() -> None:
+    (found,) = socket_findings(replace(NOBODY, directory=None), 123_457)
+    assert found.do.startswith("as root: install -d -m 700 -o 123457 /run/t; then as 123457: tidegate serve ")
+
+
+def test_a_look_tells_a_missing_daemon_from_a_forbidden_and_a_mute_one(short_dir: Path) -> None:
+    path = short_dir / "t.sock"
+
+    def silence() -> Silence:
+        with pytest.raises(UserError) as caught:
+            ask_socket(path, {"what": "status"}, timeout_s=0.1)
+        facts = look_at_socket(path, caught.value)
+        assert facts.failure == str(caught.value)
+        return facts.silence
+
+    assert silence() is Silence.NOBODY
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as left:
+        left.bind(str(path))
+        assert silence() is Silence.NOBODY
+        left.listen()
+        assert silence() is Silence.OTHER
+    denied = UserError("no permission")
+    denied.__cause__ = PermissionError()
+    assert look_at_socket(path, denied).silence is Silence.DENIED
+    assert look_at_socket(path, None).failure == ""
 
 
 def test_a_sticky_directory_of_root_is_well() -> None:
