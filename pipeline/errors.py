@@ -1,7 +1,7 @@
 """The errors of pipeline commands.
 
-Invariant: each is a ``UserError``: one line with the mistake and the remedy, no traceback. The exit code is
-2, so that a script can tell a failure from the audit's verdict (1).
+Invariant: each is a ``UserError``: one line with the mistake and the remedy, no traceback. Their exit code 2
+tells a script a failure from the audit's verdict (1).
 """
 
 from __future__ import annotations

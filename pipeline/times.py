@@ -1,7 +1,6 @@
 """Users' times, which should be milliseconds since the epoch.
 
-Pure. Seconds and microseconds are numbers too: read as milliseconds they raise no error and give wrong
-results.
+Pure. Seconds and microseconds raise no error as milliseconds, and give wrong results.
 """
 
 from __future__ import annotations

@@ -197,7 +197,7 @@ def judge_all(work: Work, wanted: AuditOptions) -> tuple[Summary, Findings | Non
 
 
 def summed(found: dict[str, Figures], subscriptions: Sequence[str]) -> Summary:
-    """A summary from figures by subscription; an empty name stands for rows without a subscription."""
+    """A summary from figures by subscription; an empty name means no subscription."""
     for name in subscriptions:
         found.setdefault(name, Figures())
     sent_twice = sum(one.verdicts.pop(Verdict.SENT_TWICE, 0) for one in found.values())

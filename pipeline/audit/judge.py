@@ -4,8 +4,8 @@ Pure, on Arrow tables: Spark passes one group of messages after another, a test 
 `tidegate.plugin.checks` judges the deliveries, as in the demo and the drills.
 
 Invariants: each message has one row for each subscription that should receive it (delivered, lost or
-pending); each further receipt has a row of its own (repeated), and so has each received message that was
-never sent (unknown).
+pending); each further receipt has its own row (repeated), as does each received message that was never sent
+(unknown).
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ def judge(
 ) -> pa.Table:
     """A table as ``JUDGED`` from tables as ``SENT`` and ``RECEIVED``.
 
-    subscriptions: those that should receive everything. until_ms: a missing message that was due or sent
-    later is pending; None: every message should have come.
+    subscriptions: those that should receive everything. until_ms: a missing message due or sent later is
+    pending; None: no message is pending.
     """
     return judgement(sent, received, subscriptions, until_ms).table
 
@@ -174,7 +174,7 @@ def _of_subscription(number: int, mine: npt.NDArray[np.intp], matched: _Matched)
 
 
 def _nothing(like: npt.NDArray[Any]) -> Int64:
-    """As many times `NONE` as there are elements."""
+    """`NONE`, once for each element."""
     return np.full(len(like), NONE, np.int64)
 
 

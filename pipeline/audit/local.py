@@ -1,4 +1,4 @@
-"""An audit of small records in this process: starting Spark would take longer than all of it.
+"""An audit of small records in this process: Spark's start alone would take longer.
 
 Invariant: figures, report and offending messages equal those of ``tables`` with Spark.
 """
@@ -49,7 +49,7 @@ class LocalRecords(NamedTuple):
     of_received: Counted
 
     def subscriptions(self) -> list[str]:
-        """The subscriptions that have received anything."""
+        """The subscriptions with receipts."""
         return [str(one) for one in pc.unique(self.received["subscription"]).to_pylist()]
 
 

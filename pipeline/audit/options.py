@@ -30,7 +30,7 @@ class Format(StrEnum):
     TOPIC = "topic"
 
 
-# Spark would take them for files of a file system that it does not know.
+# Spark would take them for files of an unknown file system.
 _OTHER_TOPICS = (*SCALABLE, "non-persistent://")
 
 
@@ -85,10 +85,10 @@ class Pulsar(BaseModel):
 class AuditOptions(BaseModel):
     """An audit.
 
-    subscriptions: those that should receive everything; empty: all that have received any message. until_ms:
-    messages due later are pending, not lost; None: every message should have come. slice_width_ms, gap_ms:
-    the width of a slice, and the shortest silence that is a gap. report: directory of the report, None for
-    none. offending: where the offending messages are written.
+    subscriptions: those that should receive everything; empty: all with any receipt. until_ms: messages due
+    later are pending, not lost; None: no message is pending. slice_width_ms, gap_ms: the width of a slice,
+    and the shortest silence that is a gap. report: its directory, None for none. offending: the folder for
+    the offending messages.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -108,7 +108,7 @@ class AuditOptions(BaseModel):
     @field_validator("subscriptions")
     @classmethod
     def _each_once(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        """In an order independent of how they were typed."""
+        """In an order independent of the typed one."""
         return tuple(sorted(set(names)))
 
 
@@ -117,7 +117,7 @@ class StreamOptions(BaseModel):
 
     checkpoint: where it continues after a restart. once: only the present records. trigger_s: seconds between
     two looks. watermark_ms: the largest delay of one record behind others. grace_ms: a message counts as lost
-    so long after it was due. forget_ms: repeats are noticed for so long after that. metrics: host and port of
+    so long after it was due. forget_ms: how long after that repeats are noticed. metrics: host and port of
     the Prometheus page, None for none.
     """
 

@@ -1,8 +1,8 @@
 """The two records of an audit as Spark tables with fixed columns, checked before they are judged.
 
 Invariants: a missing column, a non-numeric value or a row without a required value is one error that names
-the record; the rows then have the types that `judge` expects. The data source reads a record that is a topic:
-the topic of the delayed messages itself as the sent record, and a topic of JSON rows as the received one.
+the record; the rows then have `judge`'s types. The data source reads a record that is a topic: the topic of
+the delayed messages itself as the sent record, and a topic of JSON rows as the received one.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def read_stream(spark: SparkSession, record: Record, columns: Columns, pulsar: P
         source = spark.readStream.format(FORMAT).options(**_topic(spark, record, pulsar))
         return _of_topic(source.load(), columns)
     try:
-        # A stream must know its columns before it reads a file: they come from the present files.
+        # A stream must know its columns before it reads a file: the present files have them.
         match record.format:
             case Format.CSV:
                 schema = spark.read.option("header", "true").csv(record.where).schema

@@ -5,8 +5,8 @@ still repeatable), the *receipts* of these and of messages not yet sent, and for
 delivered message. A round reports each fact once.
 
 Its time is the watermark: no older record is expected. A message is lost when the watermark is ``grace_ms``
-past the time at which it was ready; if it comes later, it is found again. A message is forgotten
-``forget_ms`` after its fate is complete; a later repeat counts as unknown.
+past the time at which it was ready; if it comes later, it is found again. ``forget_ms`` after its fate is
+complete, a message is forgotten; a later repeat counts as unknown.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def play_order(furthest: pa.Table, delivered: pa.Table, limits: Limits) -> tuple
     key = codes(together["subscription"], together["key"])
     due, sent, received = (ints(together[name]) for name in ("ready_ms", "sent_at_ms", "received_at_ms"))
     late = out_of_order(key, due, sent, received)[furthest.num_rows :]
-    # The furthest of each key is the last in the order in which they should come.
+    # The furthest of each key is the last in due order.
     order = np.lexsort((received, sent, due, key))
     last = order[np.append(key[order][1:] != key[order][:-1], True)] if len(order) else order
     last = last[received[last] + limits.forget_ms > limits.watermark_ms]
@@ -114,7 +114,7 @@ def play_order(furthest: pa.Table, delivered: pa.Table, limits: Limits) -> tuple
 
 
 class _Known:
-    """Judged rows with what earlier rounds have reported about them."""
+    """Judged rows with earlier rounds' reports about them."""
 
     def __init__(self, found: Judgement, sent: pa.Table, received: pa.Table) -> None:
         self.found = found
@@ -146,7 +146,7 @@ def _told(rows: _Known, news: Bools) -> pa.Table:
     """The rows to report, adjusted to the reports of earlier rounds."""
     found = rows.found
     pair = found.sent_row * SUBSCRIPTIONS_MAX + found.subscription
-    # A receipt earlier than the one reported as first, but known only now, is a repeat.
+    # A receipt earlier than the reported first one, but known only now, is a repeat.
     again = news & rows.is_delivered & np.isin(pair, pair[rows.was_told & rows.is_matched])
     verdict = np.where(again, np.int8(Verdict.REPEATED), found.verdict)
     early = found.table["early"].to_numpy(zero_copy_only=False) & ~again
@@ -178,7 +178,7 @@ def _ready(table: pa.Table) -> Int64:
 
 
 def _marked(table: pa.Table, verdict: Verdict) -> pa.Table:
-    """Rows with only this verdict: each has been reported as such."""
+    """Rows with only this verdict, all reported."""
     marks = np.full(table.num_rows, verdict, np.int8)
     return _with(_with(table, JUDGED, "verdict", marks), JUDGED, "early", np.zeros(table.num_rows, np.bool_))
 

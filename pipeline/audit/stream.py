@@ -4,9 +4,9 @@
     checkpoint/rounds/N     the rest of round N: open messages, receipts, the furthest of each key, totals
     offending/round=N       the offences of round N
 
-Invariants: a round depends on the previous one and on one batch, and on nothing else; it counts once its
-totals, the last file, are written. So a batch that Spark repeats after a crash gives the same round, and
-nothing is reported twice. The two newest rounds are kept.
+Invariants: a round depends only on the previous one and on one batch; it counts once its totals, the last
+file, are written. So a batch that Spark repeats after a crash gives the same round, and nothing is reported
+twice. The two newest rounds are kept.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def run_stream(context: Context, wanted: AuditOptions) -> tuple[dict[str, Any], 
     if stream is None or not 1 <= len(wanted.subscriptions) <= SUBSCRIPTIONS_MAX:
         raise OptionError(f"--stream needs --subscription, 1 to {SUBSCRIPTIONS_MAX} of them")
     spark = context.spark
-    # A partition for each of a round's many small tables would cost more than the work.
+    # A partition for each of a round's many small tables would cost more than their work.
     spark.conf.set("spark.sql.shuffle.partitions", str(spark.sparkContext.defaultParallelism))
     gauges = Gauges()
     if stream.metrics is not None:

@@ -1,7 +1,6 @@
 """The figures of an audit: counts, lateness and gaps, by subscription and in total.
 
-Pure. A summary is computed from small tables of counts, from one run over everything or from the batches of a
-stream.
+Pure. Small tables of counts, from one run over everything or from a stream's batches, make a summary.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def groups_for(rows: int, at_least: int) -> int:
 def judged(
     sent: DataFrame, received: DataFrame, subscriptions: Sequence[str], until_ms: int | None, groups: int
 ) -> DataFrame:
-    """The rows of `judge` for all messages: each group is judged by itself, with its receipts."""
+    """The rows of `judge` for all messages, group by group, with their receipts."""
     names = list(subscriptions)
 
     def judge_group(some: pa.Table, receipts: pa.Table) -> pa.Table:
@@ -63,7 +63,7 @@ def find_late(rows: pa.Table) -> pa.Table:
 
 
 def figures(rows: DataFrame, gap_ms: int | None) -> dict[str, Figures]:
-    """Everything that a summary needs, by subscription; gaps only if a length is given."""
+    """The parts of a summary, by subscription; gaps only if a length is given."""
     early_by = sf.max(sf.when(sf.col("early"), sf.col("deliver_at_ms") - sf.col("received_at_ms")))
     counted = (
         rows.groupBy("subscription", "verdict", "early", "cause")

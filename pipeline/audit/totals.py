@@ -1,4 +1,4 @@
-"""The reports of an audit beside production so far, passed from round to round as JSON."""
+"""All reports so far of an audit beside production, passed from round to round as JSON."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def _time(text: str) -> int:
     try:
         return moment(text, time.time_ns() // 1_000_000)
     except ValueError as error:
-        # Seconds, taken for milliseconds, would be before all messages: none would count as lost.
+        # Seconds taken for milliseconds would be before all messages: none would count as lost.
         raise OptionError(f"--until: {error}") from error
 
 

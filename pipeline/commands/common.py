@@ -92,7 +92,7 @@ def engine_words(result: dict[str, Any]) -> str:
 
 
 def print_table(table: Table) -> None:
-    """Print a table whole, however narrow the terminal: a pipe, or another program, has 80 columns."""
+    """Print a table whole, even into a pipe, or for another program, with 80 columns."""
     console = Console()
     needed = console.measure(table, options=console.options.update(max_width=_WIDE)).maximum
     (console if needed <= console.width else Console(width=needed)).print(table)
@@ -111,7 +111,7 @@ def check_there(what: str, where: str, spark: SparkSettings) -> None:
 
 
 def check_rows(what: str, where: str, *, may_be_none: bool = False) -> None:
-    """Report a local file without rows before Spark starts, if a look at its beginning tells.
+    """Report a local file without rows before Spark starts, if its beginning shows that.
 
     may_be_none: a header alone will do.
     """
@@ -128,7 +128,7 @@ def check_rows(what: str, where: str, *, may_be_none: bool = False) -> None:
 
 
 def check_writable(report: Path) -> None:
-    """Check before the work rather than after it."""
+    """Check before the work."""
     try:
         report.mkdir(parents=True, exist_ok=True)
     except OSError as error:

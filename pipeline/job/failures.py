@@ -1,6 +1,6 @@
 """A job's failure in one line, for its user.
 
-Pure. Spark wraps a worker's or a planner's error in its own with a traceback; the original is extracted.
+Pure. Spark wraps a worker's or a planner's error in its own with a traceback; this extracts the original.
 """
 
 from __future__ import annotations

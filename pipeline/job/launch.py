@@ -1,8 +1,8 @@
 """Starts a job as its own process, shows its progress, and always ends it.
 
 Invariants: Spark never runs in this process; when ``launch`` returns or raises, the job's process group is
-gone; if this process is killed, the job notices and ends by itself. Spark logs to a file, which is kept only
-after an error that no line explains.
+gone; if this process dies, the job notices and ends by itself. Spark logs to a file, kept only after an error
+that no line explains.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _watched(request: Request, view: View, folder: Path, noticed: list[int]) -> 
                 stderr=output,
                 env=_environment(request, folder),
                 pass_fds=[writing],
-                # A group of its own, to be ended as one; Ctrl-C reaches this process alone.
+                # A group of its own, to end as one; Ctrl-C reaches this process alone.
                 start_new_session=True,
             )
         finally:

@@ -1,7 +1,7 @@
-"""A record in files of this machine, small enough to be read without Spark.
+"""A record in files of this machine, small enough to read without Spark.
 
-Invariant: Spark would read the same values. In doubt, for an unusual file, type or value, nothing is read:
-Spark then reads it, or reports the fault.
+Invariant: Spark would read the same values. In doubt, for an unusual file, type or value, this reads nothing:
+Spark then reads the record, or reports the fault.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class LocalTable(NamedTuple):
 
 
 class _LeftToSparkError(Exception):
-    """Spark might read something else."""
+    """Spark might read another value."""
 
 
 class _Decimal(str):
@@ -78,7 +78,7 @@ def read_local(
 
 
 def _files(where: str) -> list[Path]:
-    """The files of a place, as Spark takes them: without names that begin with a dot or an underscore."""
+    """The files of a place as Spark takes them: without names that begin with a dot or an underscore."""
     path = Path(where)
     if "://" in where or set(str(path.parent)) & _PATTERN or set(path.name) & (_PATTERN - {"*"}):
         raise _LeftToSparkError
@@ -114,7 +114,7 @@ def _csv(content: bytes, wanted: list[str]) -> LocalTable:
     strange = (b"\\" in content, b'""' in content, b"\0" in content, content.startswith(_MARK))
     odd = b'"' in content and any(line.count(b'"') % 2 for line in content.split(b"\n"))
     if any(strange) or odd or _QUOTE_WITHIN.search(content) or _LONE_RETURN.search(content):
-        raise _LeftToSparkError  # escapes and quotes that the two read differently
+        raise _LeftToSparkError  # Spark reads escapes and quotes differently
     table = pa_csv.read_csv(
         pa.BufferReader(content),
         convert_options=pa_csv.ConvertOptions(

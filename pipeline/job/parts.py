@@ -1,9 +1,9 @@
 """Requirements of a job: Java and the extra ``spark``; and the version of Spark.
 
-From 4.1 on a data source gets filters. From 4.2 on a stream gets a batch's beginning and its size limit. A
+A data source gets filters from 4.1 on; a stream gets a batch's beginning and its size limit from 4.2 on. A
 cluster's Spark, and the one in ``SPARK_HOME``, may be older than the installed one.
 
-Invariant: the checks before a job import nothing of these.
+Invariant: the checks before a job import none of these.
 """
 
 from __future__ import annotations

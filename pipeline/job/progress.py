@@ -1,4 +1,4 @@
-"""A job's progress, from Spark's own records of its stages, or from the job where it knows better.
+"""A job's progress, from Spark's own records of its stages, or from a job that knows better.
 
 Invariant: watching never disturbs the job; unreadable progress is not shown.
 """
@@ -38,8 +38,8 @@ def phase(spark: SparkSession, name: str) -> Iterator[None]:
 class StageWatch(Repeated):
     """Reports active stages, and each ended one once more, from a thread of its own.
 
-    It looks every ``INTERVAL_S``: a stage between two looks goes unreported. Spark's own events would need a
-    Java listener, and with it a callback server in the driver.
+    It looks every ``INTERVAL_S`` and misses a stage between two looks. Spark's own events would need a Java
+    listener, and with it a callback server in the driver.
     """
 
     def __init__(self, tell: Callable[[StageEvent], None]) -> None:

@@ -1,6 +1,6 @@
 """The request of a command and the events of its job: JSON over pipes, one document a line.
 
-Invariant: no request has a secret in it; it names files of secrets by their paths.
+Invariant: no request has a secret in it, only paths of files with secrets.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class SparkSettings(BaseModel):
     """Spark's place and settings.
 
     master: in Spark's notation; ``local[*]`` is this machine. asked_for: the user has chosen Spark's place or
-    settings, and so wants Spark even for a job that could do without. conf: Spark's own settings. package:
-    the archive of ``tidegate spark-package`` for workers on other machines. files: shipped to every worker.
+    settings, and so wants Spark even for a small job. conf: Spark's own settings. package: the archive of
+    ``tidegate spark-package`` for workers on other machines. files: shipped to every worker.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

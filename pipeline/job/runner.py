@@ -1,11 +1,10 @@
 """The job's process: ``python -m tidegate.pipeline.job.runner EVENTS_FD``, with the request on its input.
 
 Spark starts beside the job, which waits only where it needs Spark: the job looks at a topic, and reads some
-of its backlog, before Spark is up. On this machine, a job starts Spark only for enough work, or at the user's
-wish.
+of its backlog, before Spark is up. On this machine Spark starts only for enough work, or at the user's wish.
 
-Invariants: it reports one result or one error, then ends; it ends by itself, and Spark with it, when its
-parent is gone (its input is closed); a signal ends Spark before the process.
+Invariants: it reports one result or one error, then ends; when its parent is gone (its input is closed), it
+and Spark end; a signal ends Spark before the process.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ class Context(Protocol):
         ...
 
     def start_spark(self) -> None:
-        """Start Spark, unless it has been started, without waiting."""
+        """Start Spark, unless started, without waiting."""
         ...
 
     @property
@@ -145,8 +144,8 @@ class RunningJob:
         if self._thread is None:
             if not self._submitted:
                 self.note("starting Spark")
-            # Here, not in the thread: of two threads that import PySpark at once, one finds it half-made. And
-            # not at the top of the file: it takes a while, and not every job needs it.
+            # Here, not in the thread: of two threads that import PySpark at once, one finds it half-made. Not
+            # at the top of the file either: it is slow, and not every job needs it.
             importlib.import_module("tidegate.pipeline.job.session")
             self._thread = threading.Thread(target=self._start, name="spark-start", daemon=True)
             self._thread.start()
@@ -277,7 +276,7 @@ def main() -> int:
 
 
 def _end_java() -> None:
-    """Let the JVM tidy up, then kill it: one that was just starting would stay for ever."""
+    """Let the JVM tidy up, then kill it: one just starting would stay for ever."""
     pyspark = sys.modules.get("pyspark")
     gateway: Any = None if pyspark is None else pyspark.SparkContext._gateway
     process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)

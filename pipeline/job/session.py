@@ -1,7 +1,7 @@
 """The Spark session of a job.
 
 Invariants: on this machine everything listens on loopback and there is no web page; times are UTC; the
-workers' Python is the job's, or that of the shipped package.
+workers' Python is the job's, or the shipped package's.
 """
 
 from __future__ import annotations
@@ -65,8 +65,7 @@ def configuration(command: str, settings: SparkSettings) -> dict[str, str]:
     if settings.is_local:
         java_options = [f"-Djava.io.tmpdir={tempfile.gettempdir()}"]
         if command in _PYTHON_DOES_THE_WORK:
-            # The JVM only distributes tasks: without thorough compiling it takes half the processor time
-            # until then.
+            # The JVM only distributes tasks: thorough compiling would double its processor time.
             java_options += _QUICK_START
         found |= {
             "spark.driver.host": "127.0.0.1",
@@ -86,7 +85,7 @@ def configuration(command: str, settings: SparkSettings) -> dict[str, str]:
 
 
 def tolerant(master: str) -> str:
-    """``local[N]`` with retries of a task, as on a cluster: by default it gives up at the first failure."""
+    """``local[N]`` with retries of a task, as on a cluster: by default the first failure ends the job."""
     found = re.fullmatch(r"local(?:\[(\*|\d+)\])?", master)
     return master if found is None else f"local[{found[1] or 1},{_TRIES}]"
 

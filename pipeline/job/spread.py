@@ -1,10 +1,10 @@
 """Independent pieces of work, done by this process until Spark is up and by Spark's workers from then on.
 
 Spark's start takes seconds of processor and clock, in which a process reads a million entries: a smaller job
-does not start it, and a larger one does not wait for it. This process does several pieces at a time, in
+does not start it, and a larger one does not wait for it. This process works on several pieces at a time, in
 threads: sockets, NumPy and the packing release the interpreter. Invariants: each piece is done once, except
 for tasks that Spark retries; results come in rounds, so that the caller can record its progress; a worker
-reports a finished piece; no work is left under way at the end, unless the process ends.
+reports a finished piece; no work remains at the end, unless the process ends.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def spread(
 def _here(
     context: Context, waiting: deque[Piece], work: Callable[[Piece], Done], progress: _Progress
 ) -> Iterator[list[Done]]:
-    """Work on pieces until Spark is up, or until one needs a host within reach of its workers only."""
+    """Work on pieces until Spark is up, or until one needs a host that only its workers reach."""
     pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="piece")
     under_way: dict[Future[Done], Piece] = {}
     unreachable = False
@@ -152,7 +152,7 @@ def _on_spark(
     told: set[int] = set()
     pool = ThreadPoolExecutor(1, thread_name_prefix="spark-job")
     try:
-        # Not through SQL: for the JVM, planning and compiling a query takes longer than everything else.
+        # Not through SQL: the JVM's planning and compiling of a query takes longer than all the rest.
         job = pool.submit(spark.parallelize(tasks, len(tasks)).mapPartitions(worked).collect)
         while not wait([job], _LOOK_S).done:
             new = [(number, done) for number, done in ended.value if number not in told]
@@ -180,6 +180,6 @@ def grouped(pieces: Sequence[Piece], together: int, cores: int) -> list[list[Pie
 
 
 def _keep_what_is_loaded() -> None:
-    """Spark's worker collects garbage after every task: exempt the modules, which take it 20 to 40 ms."""
+    """Spark's worker collects garbage after every task: exempt the modules, which take 20 to 40 ms."""
     if not gc.get_freeze_count():
         gc.freeze()

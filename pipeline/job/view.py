@@ -1,7 +1,6 @@
 """Progress on the terminal: stages, entries, rate and time left; elsewhere a line now and then.
 
-All of it goes to standard error: standard output is for the result. Notes may contain names that clients
-chose.
+All goes to standard error: standard output is for the result. Notes may contain names that clients chose.
 """
 
 from __future__ import annotations

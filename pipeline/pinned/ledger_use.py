@@ -53,7 +53,7 @@ class LedgerUse:
         return self.size_bytes * self.waiting // max(1, self.entries)
 
     def kept_by_few(self, share_max: float) -> bool:
-        """True if nothing but at most this share of its entries, all waiting, keeps it."""
+        """True if at most this share of its entries, all waiting, alone keeps it."""
         return (
             not self.is_open
             and bool(self.waiting)
@@ -67,8 +67,7 @@ class Saving:
     """The space that a few waiting messages keep.
 
     ledgers: those at the front that Pulsar could delete without these messages. free_bytes: their size.
-        waiting,
-    waiting_bytes: these messages.
+    waiting, waiting_bytes: these messages.
     """
 
     ledgers: int
@@ -108,7 +107,7 @@ def _use(ledger: Ledger, is_open: bool, cursors: Sequence[Cursor]) -> LedgerUse:
 def saving(found: Sequence[LedgerUse], share_max: float) -> Saving:
     """The ledgers at the front that only a few waiting messages keep, up to the first of another kind.
 
-    It omits those before the first needed one: Pulsar keeps them for other reasons.
+    It omits those before the first needed one, which Pulsar keeps for other reasons.
     """
     ledgers = free_bytes = waiting = waiting_bytes = 0
     for one in dropwhile(lambda each: not each.needed, found):

@@ -39,8 +39,8 @@ def compare(
 ) -> Difference:
     """Compare the topic's delayed positions up to ``end`` with those held or acknowledged in the index.
 
-    before, after: the cursor's acknowledgements before and after the index was asked. Positions acknowledged
-    in between may be held or not.
+    before, after: the cursor's acknowledgements before and after the question to the index. Positions
+    acknowledged in between may be held or not.
     """
     held_there = up_to(held, end)
     missing = stored.difference(held).difference(known_acknowledged).difference(after)

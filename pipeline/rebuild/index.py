@@ -81,7 +81,9 @@ class IndexAtDaemon:
         return TakenIn(entries, added)
 
     def compare(self, stored: PositionSet) -> Difference:
-        """Compare the index's positions with the topic's, and again while the broker still reports some."""
+        """Compare the index's positions with the topic's, again and again while the broker still reports
+        some.
+        """
         pause = threading.Event()
         same, last = 0, (-1, -1, -1)
         for look in range(_LOOKS):
@@ -107,7 +109,7 @@ class IndexAtDaemon:
     def settle(self, stored: PositionSet) -> tuple[Difference, int]:
         """Compare, and drop positions acknowledged in the cursor: (remaining difference, number dropped).
 
-        A broker whose last consumer left right after it had acknowledged has not told the daemon.
+        A broker whose last consumer left right after acknowledging has not told the daemon.
         """
         found = self.compare(stored)
         gone = found.acknowledged_but_held

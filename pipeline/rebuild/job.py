@@ -3,9 +3,9 @@
     topic ─► parts ─► slice files ─► the daemon, block by block, the earliest first ─► the broker hears HELD
      plan      read      pack              take in                                      check
 
-Invariants: the daemon gives the subscriptions to this job before anything is read or written, so that there
-is one job at a time, in a folder of its own; only files named in the manifest count; a job restarted after a
-kill reads the rest again. A job for all existing subscriptions leaves out one that is deleted meanwhile.
+Invariants: the daemon gives the subscriptions to this job before any read or write, so there is one job at a
+time, in a folder of its own; only files named in the manifest count; a job restarted after a kill reads the
+rest again. A job for all existing subscriptions leaves out one deleted meanwhile.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class LeftOut:
 def kept_plan(files: Files) -> Plan | None:
     """The plan of a former job here, None without one.
 
-    Raises ``OptionError`` for a file with a name of ours that is no job's: it would be removed.
+    Raises ``OptionError`` for a foreign file with one of our names, because it would be removed.
     """
     kept = files.read_json(PLAN)
     if kept is None:
@@ -194,7 +194,7 @@ def kept_plan(files: Files) -> Plan | None:
 def planned(
     wanted: RebuildOptions, former: Plan | None, watch: Stages, still_there: StillThere | None = None
 ) -> tuple[Cluster, Plan, bool]:
-    """The plan, and true if it continues that of a killed job. Writes nothing."""
+    """The plan, and true if it continues a killed job's. Writes nothing."""
     with watch.stage("plan", "looking at the topic") as stage:
         cluster, plan, goes_on = make_plan(wanted, former, still_there)
         if former is not None and not goes_on:
@@ -208,7 +208,7 @@ def planned(
 def served(session: DaemonSession, wanted: RebuildOptions, plan: Plan, left_out: LeftOut) -> list[Numbered]:
     """The indexes of all subscriptions, if this daemon serves them; with patterns, only those served.
 
-    Raises ``PipelineError`` if it is another one's, and no subscription is left.
+    Raises ``PipelineError`` if another daemon serves one, and if no subscription is left.
     """
     indexes = [
         (number, IndexAtDaemon(session, wanted, target, subscription))

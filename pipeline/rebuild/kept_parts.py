@@ -1,8 +1,8 @@
 """A check that a former job's parts match the topic.
 
-Positions alone do not show it: a cluster that was recreated, or restored from a backup, reuses the ids of its
-ledgers for other messages. So some entries are read again and their times compared: otherwise the index would
-hold messages back until others are due.
+Positions alone do not show it: a cluster recreated, or restored from a backup, reuses the ids of its ledgers
+for other messages. So it reads some entries again and compares their times: otherwise the index would hold
+messages back until others are due.
 """
 
 from __future__ import annotations

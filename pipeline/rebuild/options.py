@@ -44,7 +44,7 @@ class RebuildOptions(BaseModel):
 
     @property
     def is_pattern(self) -> bool:
-        """True if it is for all that match, rather than for one subscription."""
+        """True if it is for all matching subscriptions, not for one."""
         return STAR in self.topic or STAR in self.subscription
 
     @property

@@ -1,7 +1,7 @@
-"""Ledgers that are no longer needed: their subscription is gone, or its pointer names others.
+"""Ledgers no longer needed: their subscription is gone, or its pointer names others.
 
-Ledgers of index logs stay when a daemon is away while a subscription is deleted, ledgers of moved messages'
-times when Pulsar asks no tracker then, both when a broker is killed while making one. Each names its owner.
+Ledgers of index logs stay when a subscription is deleted while its daemon is away, ledgers of moved messages'
+times when Pulsar then asks no tracker, both when a broker is killed while making one. Each names its owner.
 Invariant: a ledger counts as an orphan only after two such looks, a while apart, with the pointer read after
 the list: a new ledger is in no pointer for a moment.
 """
@@ -82,7 +82,7 @@ class ObjectLedgers:
                     try:
                         about = About.decode(self._store.read(f"{folder}/{ABOUT}"))
                     except FileNotFoundError:
-                        continue  # it is being deleted
+                        continue  # its deletion is under way
                     if about is not None:
                         ledger = LogLedger(self._url, int(number), *about.identity.name)
                         self._folders[ledger] = folder
@@ -168,15 +168,15 @@ def _topic_of(managed_ledger: str) -> str | None:
 
 
 class Named:
-    """The ledgers that are needed, as far as known.
+    """The needed ledgers, as far as known.
 
-    Pulsar up to 4.2 reports a cursor's properties as they were when its topic was loaded. So the admin API
-    tells the existence of a subscription, and its serving daemon the pointer of its index log. No daemon
-    knows the pointer to moved messages' times. An old pointer is enough for ledgers older than its own: ids
-    grow, and the pointer never goes back.
+    Pulsar up to 4.2 reports a cursor's properties as of the loading of its topic. So the admin API tells the
+    existence of a subscription, and its serving daemon the pointer of its index log. No daemon knows the
+    pointer to moved messages' times. An old pointer is enough for ledgers older than its own: ids grow, and
+    the pointer never goes back.
 
-    Example: an old pointer names ledger 50. Ledger 40 is an orphan; 60 may be named by a newer pointer, and
-    counts as needed.
+    Example: an old pointer names ledger 50. Ledger 40 is an orphan; a newer pointer may name 60, which counts
+    as needed.
     """
 
     def __init__(self, admin: Admin, socket: Path) -> None:

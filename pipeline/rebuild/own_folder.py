@@ -1,7 +1,7 @@
-"""The folder of one verification, removed at its end, or by the next one if it was killed.
+"""The folder of one verification, removed at its end, or by the next one after a kill.
 
-In a directory, the working process has a lock on a file, which the system releases at the end of the process,
-however it ends. Invariants: the lock file is never unlocked while a verification works in the folder; only a
+In a directory, the working process locks a file; the system releases the lock at the end of the process,
+however it ends. Invariants: the lock file stays locked while a verification works in the folder; only a
 folder with the name, the lock file and the files of a verification is removed.
 """
 

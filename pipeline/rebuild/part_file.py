@@ -5,9 +5,9 @@
 
 Little-endian. The blocks are small ones of the index's own packing (docs/format.md), in order; the directory
 has the due time of each block's first entry, and the block's offset. A slice file takes a little of each
-part, so the cost of a look decides the time of many: two reads, and no unpacking beyond the span.
+part, so many looks must be cheap: two reads, and no unpacking beyond the span.
 
-Invariant: content that does not follow this grammar is a ``DamagedError``, and is not used.
+Invariant: content that breaks this grammar is a ``DamagedError``, and is not used.
 """
 
 from __future__ import annotations

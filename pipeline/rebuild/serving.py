@@ -1,4 +1,4 @@
-"""A check that a daemon is the one used by the topic's broker, as far as that can be known.
+"""A check, as far as possible, that a daemon is the one used by the topic's broker.
 
 Two signs, each known to both sides:
 

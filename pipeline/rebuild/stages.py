@@ -2,9 +2,9 @@
 
     ranges of ledgers ─► read/TASK.entries (sorted by time) ─► slices/TARGET-NUMBER.blocks (a span of time)
 
-Files stand between the stages, not a shuffle: a killed job's parts are there when it restarts, and a task
-that runs twice rewrites the same file. A slice file is a row of blocks in order of time, each after its
-length (u32, little-endian); the blocks are packed as in the index.
+Files stand between the stages, not a shuffle: a restarted job finds its parts, and a task that runs twice
+rewrites the same file. A slice file is a row of blocks in order of time, each after its length (u32,
+little-endian); the blocks are packed as in the index.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def read_task(cluster: Cluster, files: Files, task: Task) -> Part:
 def bins(parts: Sequence[Part], entries_per_file: int) -> list[Bin]:
     """Spans of time with about as many entries each. Pure.
 
-    A burst due at one instant cannot be cut by time: its parts are divided among several files.
+    Time cannot cut a burst due at one instant: its parts are divided among several files.
     """
     made: list[Bin] = []
     for target in sorted({part.target for part in parts}):
@@ -111,7 +111,7 @@ def bins(parts: Sequence[Part], entries_per_file: int) -> list[Bin]:
         wanted = np.searchsorted(weights, np.arange(1, files) * total / files)
         cuts, repeats = np.unique(times[np.minimum(wanted, len(times) - 1)], return_counts=True)
         number, low = 0, int(times[0])
-        # An instant with more than a file's worth is a span of its own.
+        # An instant with more than a file's worth is its own span.
         before = [cut - 1 for cut in cuts[repeats > 1].tolist() if cut > low]
         for high in sorted({*cuts.tolist(), *before, int(times[-1])}):
             first, last = np.searchsorted(times, low), np.searchsorted(times, high, side="right") - 1

@@ -2,5 +2,5 @@
 
 from tidegate.pipeline.job.parts import check_spark, installed
 
-# Before any module here imports something that an older PySpark lacks.
+# Before any import here of parts that an older PySpark lacks.
 check_spark(installed())

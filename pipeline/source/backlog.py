@@ -126,7 +126,7 @@ class BacklogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return positions.latest(found) if self._options.from_latest else positions.earliest(found)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 Spark's name
-        """The size of a batch. Spark asks for everything instead for one batch only."""
+        """The size of a batch; for one batch Spark asks for everything instead."""
         entries = self._options.entries_per_trigger
         return ReadAllAvailable() if entries is None else ReadMaxRows(entries)
 

@@ -58,7 +58,7 @@ def between(planned: Planned, start: Offset, end: Offset, *, may_lose: bool = Fa
 def limited(found: Sequence[Planned], start: Offset, end: Offset, entries: int) -> Offset:
     """The offset about ``entries`` entries after ``start``, the same share of them in each partition.
 
-    Never at the end of a ledger that another one follows: that ledger may be trimmed once it has been read.
+    Never at the end of a ledger that another one follows: once read, that ledger may be trimmed.
     """
     ahead = {one.partition: list(between(one, start, end)) for one in found}
     total = sum(each.entries for ranges in ahead.values() for each in ranges)

@@ -1,6 +1,6 @@
 """The Spark filters that the reader applies itself, as an interval for each column.
 
-Pure. Invariant: the reader takes a filter only if the intervals express it exactly; Spark applies the others.
+Pure. Invariant: the reader takes a filter only if intervals express it exactly; Spark applies the others.
 """
 
 from __future__ import annotations

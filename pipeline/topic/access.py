@@ -1,7 +1,7 @@
-"""Credentials: the token and the certificates, read at the moment of use and never shown.
+"""Credentials: the token and the certificates, read when used and never shown.
 
-Invariants: a secret comes from a file or from the environment, never from a command line or an option; it is
-read anew for each connection, so that a renewal takes effect; ``repr`` shows paths only.
+Invariants: a secret comes from a file or from the environment, never from a command line or an option; each
+connection reads it anew, so that a renewal takes effect; ``repr`` shows paths only.
 """
 
 from __future__ import annotations

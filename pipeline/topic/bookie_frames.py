@@ -177,8 +177,8 @@ def parse_response(frame: bytes) -> Response:
 def payloads_of(response: Response, ledger_id: int, first: int, digest: str) -> Payloads:
     """The managed ledger's payloads of the entries from ``first`` on, from an answer with exactly these.
 
-    ``digest``: from the ledger's metadata, ``CRC32C``, ``CRC32`` or ``DUMMY``. Raises ``WireError`` if one is
-    another entry or damaged.
+    ``digest``: from the ledger's metadata, ``CRC32C``, ``CRC32`` or ``DUMMY``. Raises ``WireError`` for
+    another or a damaged entry.
     """
     if digest not in _DIGEST_DTYPES:
         raise WireError(f"entries with the digest {digest} cannot be checked: read through the broker")

@@ -1,8 +1,8 @@
 """Entries of a ledger straight from its bookies, over sockets.
 
-Invariants: every entry from first to last is passed on once, in order, its digest checked; an entry that a
-bookie lacks, or has damaged, is requested from the next bookie that should have it; nothing is fenced, opened
-or written. While the reader handles one answer, the next request is under way.
+Invariants: every entry from first to last is passed on once, in order, its digest checked; the next bookie
+that should have an entry is asked for one that the last lacks or has damaged; the reader fences, opens and
+writes nothing. While it handles one answer, the next request is under way.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Bookie:
         self._socket.close()
 
     def _exactly(self, size: int) -> bytearray:
-        # Grown as bytes arrive: the claimed size of a frame is not allocated in advance.
+        # Grown as bytes arrive: a frame's claimed size is not allocated in advance.
         data = bytearray(min(size, _RECEIVE_BUFFER_BYTES))
         at = 0
         while at < size:

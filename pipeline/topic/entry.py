@@ -1,7 +1,6 @@
 """The content of an entry of a topic's ledger: metadata and payload of a message, or of a batch.
 
-Pure. Invariant: bytes that Pulsar would not write raise ``WireError``; no memory is allocated for a merely
-claimed size.
+Pure. Invariants: bytes that Pulsar would not write raise ``WireError``; a claimed size allocates no memory.
 """
 
 from __future__ import annotations
@@ -81,8 +80,8 @@ class Single(NamedTuple):
     """One message of an entry.
 
     batch_index: -1 if the entry is no batch. size_bytes: of the payload as the producer passed it; for a
-    chunk as it is stored. None if unknown. payload: None unless requested, and where it is unavailable:
-    encrypted, or a chunk.
+    chunk as it is stored. None if unknown. payload: None unless requested and available, so never for an
+    encrypted message or a chunk.
     """
 
     batch_index: int

@@ -1,7 +1,7 @@
 """The entries of a topic to read, fixed once, before the reading.
 
 The end is the last entry that a consumer could get at this moment: confirmed as stored, and before the first
-open transaction. It bounds both ways of reading, which so give the same entries.
+open transaction. Both ways of reading share this bound, and so give the same entries.
 """
 
 from __future__ import annotations

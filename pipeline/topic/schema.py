@@ -1,8 +1,8 @@
 """The messages of Pulsar's binary protocol that a reader needs, for the protobuf library.
 
-They are described here, not generated: protoc's code runs only with its own protobuf version or a newer one,
-and the workers of a Spark cluster have their own. Numbers and types are those of Pulsar 4.0.8; fields that no
-code here reads are omitted, and the library skips them.
+Described here, not generated: protoc's code runs only with its own protobuf version or a newer one, and the
+workers of a Spark cluster have their own. Numbers and types are those of Pulsar 4.0.8; the library skips
+fields that no code here reads.
 """
 
 from __future__ import annotations

@@ -193,7 +193,7 @@ def calibrate(
 
 
 def _recommended(played: Played) -> int:
-    """The width that the index's own measure prefers: it does not depend on the costs here."""
+    """The width that the index's own measure prefers, independent of the costs here."""
     predictions = [predict(played.activity(one), NO_COSTS, played.options) for one in WIDTHS_MS]
     return recommend(predictions, played.options).width_ms
 
@@ -343,7 +343,7 @@ class Shape(NamedTuple):
         bulk_ms = _START_MS + np.arange(self.bulks, dtype=np.int64) * 2 * apart_ms
         due_ms = np.random.default_rng(1).permutation(place * self.hours * _HOUR_MS // self.entries)
         parts = [(bulk_ms[place * self.bulks // self.entries], _DUE_MS + due_ms)]
-        # An entry follows each bulk: with it the index finds the bulk old enough.
+        # An entry follows each bulk and shows the index that the bulk is old enough.
         after_ms = bulk_ms + apart_ms
         if self.half:
             after_ms = np.append(after_ms, _DUE_MS + _HOUR_MS // 2)

@@ -94,7 +94,7 @@ def _on_spark(context: Context, wanted: TuneOptions, index: IndexOptions) -> dic
     if wanted.dry_run:
         return _planned(span)
     trace = traces.changed(trace, wanted.scale, wanted.delays, span.last_ms - span.first_ms)
-    # Persisted, since a random draw must be the same each time it is read.
+    # Persisted, since a random draw must be the same at each read.
     trace = trace.persist(StorageLevel.MEMORY_AND_DISK)
     try:
         with phase(spark, "counting arrivals"):

@@ -1,4 +1,4 @@
-"""A small trace in this process, changed as a what-if requires: starting Spark would take longer.
+"""A small trace in this process, changed as a what-if requires: Spark's start would take longer.
 
 Invariant: an unchanged trace gives the figures of `job` with Spark.
 """

@@ -1,6 +1,6 @@
 """The costs of a slice width: predictions from the work of its slices, in figures for users.
 
-Pure. The index's own measure of cost decides (`width.py`): the cost of blocks against that of slices.
+Pure. The index's own measure decides (`width.py`): the cost of blocks against that of slices.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class Activity(NamedTuple):
 class Opening(NamedTuple):
     """The work of a pop before its first entry.
 
-    queued: blocks of slices that begin, which become items of the heap. loaded: those of them that are read,
-    because they may have a due entry, and their ``entries``. passed: due entries that are not held any more.
+    queued: blocks of slices that begin, which become items of the heap. loaded: those of them read, because
+    they may have a due entry, and their ``entries``. passed: due entries no longer held.
     """
 
     queued: float
@@ -148,7 +148,7 @@ class Costs(NamedTuple):
         return self.opened_s(restart) + self.first_pop_s(restart.first)
 
     def logged_bytes(self, entries: float, blocks_written: float) -> float:
-        """The average length of the log after so much work: at a fixed length the store empties it."""
+        """The average length of the log after so much work: the store empties it at a fixed length."""
         grown = entries * self.logged_entry_bytes + blocks_written * self.logged_block_bytes
         return grown if grown < TIDY_BYTES else TIDY_BYTES / 2
 

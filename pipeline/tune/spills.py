@@ -1,7 +1,7 @@
 """The times at which an index would spill, from arrivals and their delays.
 
 Pure. Time is cut into steps; an entry's delay is known to a step, up to the age at which the index spills
-anyway. Entries due before that never reach a slice: they are popped out of staging.
+anyway. Entries due before that never reach a slice: they leave from staging.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Spills(NamedTuple):
     def number_of(self, arrival_ms: Int64, deliver_at_ms: Int64) -> Int64:
         """The spill that takes each of these entries; the number of spills if none does.
 
-        Entries that arrive in one millisecond have an arbitrary order: a bulk at one instant is in as many
-        spills as it takes.
+        Entries that arrive in one millisecond have an arbitrary order: a bulk at one instant fills as many
+        spills as needed.
         """
         place = (deliver_at_ms.astype(np.uint64) * _SPREAD >> _PLACE_SHIFT).astype(np.float64) / _PLACES
         return np.searchsorted(self.at_ms, arrival_ms + place, side="right").astype(np.int64)
