@@ -1,6 +1,6 @@
 """The time-sliced delay index: due times of the messages of every subscription.
 
-The rest of the project may use the names that are exported here; the stored bytes are in ``format``.
+The rest of the project may use the exported names; the stored bytes are in ``format``.
 """
 
 from tidegate.index.blocks.pacing import CompactionPace

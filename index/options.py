@@ -14,14 +14,14 @@ class IndexOptions:
     slice_width_ms: slice width of a new subscription, in milliseconds.
     slice_width_auto: if true, that is only the first width, and each persist may choose another (the daemon's
         default without a width).
-    staging_budget_bytes: memory of staged entries over all subscriptions (24 B an entry); past it the largest
-        spills.
+    staging_budget_bytes: memory of staged entries over all subscriptions (24 B an entry); beyond it the
+        largest spills.
     carry_ms: a persist keeps entries due within this many milliseconds of now in staging (and carries them
         over in one record), so that short delays never reach the slices.
     persist_age_ms: a subscription with a journal record older than this many milliseconds is persisted.
-    journal_budget_bytes: size of all journals together; past it the largest is persisted.
-    journal_records: records of all journals together, and 16 more for each subscription; past it the journal
-        with most records is persisted, because opening reads each one, however small.
+    journal_budget_bytes: size of all journals together; beyond it the largest is persisted.
+    journal_records: records of all journals together, and 16 more for each subscription; beyond it the
+        journal with most records is persisted, because opening reads each one, however small.
     block_entries: most entries of one packed block, 1 … 65,536.
     chunk_entries: staged entries are sorted in chunks of this many.
     merge_runs: a slice with this many overlapping runs of blocks is compacted, 2 or more.
@@ -34,7 +34,7 @@ class IndexOptions:
     pop_scan_entries: most entries one `pop_due` examines, live or not, and a block counts for 1,024 more; it
         bounds the pause, not the result.
     write_piece_bytes: size of the pieces in which blocks are written: a write holds the interpreter lock.
-    quarantine_budget_bytes: bytes of damaged values set aside; past it the oldest are deleted.
+    quarantine_budget_bytes: bytes of damaged values set aside; beyond it the oldest are deleted.
     retry_ms: delay of the next persist after a failed one (disk full).
     """
 

@@ -23,8 +23,7 @@ _LOG = logging.getLogger(__name__)
 class BlockReader:
     """Methods raise StorageError if the store fails, and BlockAwayError if a block has not arrived yet.
 
-    on_corrupt: called for each block newly found damaged; the argument is true if an index log may have the
-    block whole.
+    on_corrupt: called for each block newly found damaged; true if an index log may have it whole.
     """
 
     def __init__(
@@ -62,7 +61,7 @@ class BlockReader:
     def report(self, block: Block, reason: str, *, quietly: bool = False, logged: bool = True) -> None:
         """Report an unreadable block.
 
-        quietly: another line says so. logged: False if the index log lacks the block, too.
+        quietly: another line tells it. logged: False if the index log lacks the block, too.
         """
         if self._quarantine.report(block):
             if not quietly:

@@ -1,9 +1,9 @@
 """Writes blocks and other values in pieces, before the commit that makes them count.
 
-Pieces are unsynced and of about half a megabyte, because one large write would hold the interpreter lock for
-long. A piece lists its keys that do not count yet as an intent; recovery deletes such keys. A commit goes
-with a later piece, together with all that is still unwritten, and removes the intents. Keys that count
-together form a group: one for a persist, one for each slice of a compaction.
+Pieces are unsynced and of about half a megabyte: one large write would hold the interpreter lock for long. A
+piece lists its uncommitted keys as an intent; recovery deletes such keys. A commit goes with a later piece,
+together with everything unwritten, and removes the intents. Keys that count together form a group: one for a
+persist, one for each slice of a compaction.
 
 Invariants: every uncommitted key in the store is in an intent of its group, written with it, and no committed
 key is; a block id is given once.
@@ -31,7 +31,7 @@ class BlockIds:
         """Ids from this one on are free."""
 
     def next_id(self) -> int:
-        """An id that no block has had."""
+        """A fresh id."""
         taken = self.upcoming
         self.upcoming += 1
         return taken
@@ -90,12 +90,12 @@ class BlockWriter:
         return describe(entries, len(value), block_id, run_id)
 
     def commit(self, operations: Batch, group: Group = None) -> None:
-        """Let the values put for a group count from the next write on, together with `operations`."""
+        """Let the group's values count from the next write on, together with `operations`."""
         self._batch.extend(operations)
         self._cover(group)
 
     def drop(self, group: Group) -> None:
-        """Delete the values put for a group, with the next write."""
+        """Delete the group's values, with the next write."""
         of_group = self._groups.get(group, _Uncommitted())
         for key in (*of_group.written, *of_group.ahead):
             self._batch.delete(key)

@@ -1,16 +1,16 @@
 """A compaction: merges runs of a slice into one run, in steps, so that it never holds up a persist.
 
-`run` merges one slice after another and stops between two blocks when told to; the next `run` continues
-there. Merged blocks do not count yet, so merging may run in the pauses of a persist. A `run` that may commit
-also commits merged slices; none may beside a persist of the same subscription, because both write slice
-records. A merged slice that has lost a merged block meanwhile is discarded.
+`run` merges one slice after another, and stops between two blocks on request; the next `run` continues there.
+Merged blocks do not count yet, so merging may run in the pauses of a persist. A `run` that may commit also
+commits merged slices; none may beside a persist of the same subscription, because both write slice records. A
+merged slice that has lost a merged block meanwhile is discarded.
 
 The commits, one a slice, are not synced, because positions and journal do not change here. A crash takes
-commits from the end, and leaves the old blocks of a slice or the new ones.
+commits from the end, and leaves a slice's old blocks or its new ones.
 
-Invariants: a slice record names only blocks that are in the store; an entry is omitted as dead only if the
-stored `held` bitmaps say so (later additions are in the journal, with their entries); replaced blocks stay
-until the core has applied their replacement.
+Invariants: a slice record names only blocks in the store; an entry is omitted as dead only if the stored
+`held` bitmaps say so (later additions are in the journal, with their entries); replaced blocks stay until the
+core has applied their replacement.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class _MergedBlock:
         return [(run.key(), run)]
 
     def consumed(self, run: Run, count: int) -> None:
-        """Do nothing: nobody rewinds a merge."""
+        """Do nothing: a merge is never rewound."""
 
 
 class CompactionJob:
@@ -128,7 +128,7 @@ class CompactionJob:
 
     @property
     def left(self) -> Mapping[SliceId, Task]:
-        """The slices not committed yet."""
+        """The uncommitted slices."""
         return self._left
 
     @property
@@ -144,8 +144,8 @@ class CompactionJob:
     def run(self, slices: Slices, pause: Pause, *, commits: bool) -> None:
         """Continue until nothing is left or `pause` returns true, asked after each block.
 
-        slices: all blocks of each slice that is left, as the core knows them, without slices that have lost a
-            block to be merged. With `commits` nothing else may write these slices while this runs.
+        slices: all blocks of each remaining slice, as the core knows them, without slices that have lost a
+        block to be merged. With `commits` nothing else may write these slices while this runs.
         """
         self._slices = slices
         if commits:

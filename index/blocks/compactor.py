@@ -1,7 +1,7 @@
 """Compacts one subscription: the core thread's part before, between and after a compaction's steps.
 
-A paused compaction stays here, and its work so far is applied, so that a persist can run in between. It
-resumes only while its slices still have the blocks that it merges.
+A paused compaction stays here, its work so far applied, so that a persist can run in between. It resumes only
+while its slices still have the blocks that it merges.
 
 Invariants: at most one compaction is on its way; none begins or resumes while a stored slice record is
 uncertain; `Leftovers` hears of the leftovers of an abandoned one.
@@ -59,7 +59,7 @@ class Compactor:
     def crowding(self) -> Crowding | None:
         """The crowding of the slice that most needs compacting; None if none can be compacted.
 
-        A paused compaction is resumed in any case, if only to delete its blocks.
+        A paused compaction is always resumed, if only to delete its blocks.
         """
         if not self._may_merge:
             return None
@@ -94,7 +94,7 @@ class Compactor:
 
         The returned function may be called in any thread, also several times, until `finish_compaction`.
         commits: False beside a persist of this subscription. The next run that commits also commits the
-            slices merged until then, see `has_merged`.
+        slices merged until then, see `has_merged`.
         """
         if self._running:
             raise TidegateIndexError(f"{self._name}: a compaction is on its way already")
@@ -122,7 +122,7 @@ class Compactor:
             self._leftovers.clear(result.exchanged)
         else:
             self._timeline.exchange(result.exchanged, compacted=True)
-        batch = job.deletion(result)  # nobody loads the replaced blocks any more
+        batch = job.deletion(result)  # the replaced blocks are not loaded any more
         if len(batch):
             try:
                 self._store.write(batch, sync=False)

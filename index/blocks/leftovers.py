@@ -4,8 +4,8 @@ orphans: keys that do not count. uncertain: slices whose record may or may not b
 can be in the store though its write has failed. cleared: slices of before a CLEAR.
 
 Invariants: only a persist writes the record of an uncertain slice, and it writes all uncertain records, with
-everything else that the failed commit may have said; nothing that counts is an orphan or cleared (walked by
-`check`), because the next persist deletes those.
+all other parts of a failed commit; nothing that counts is an orphan or cleared (walked by `check`), because
+the next persist deletes those.
 """
 
 from __future__ import annotations

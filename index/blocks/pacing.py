@@ -1,11 +1,11 @@
-"""The share of time for compactions while there is always something to spill.
+"""The share of time for compactions while spills are always waiting.
 
 A spill adds a run to each slice that it touches, and a compaction removes some: each entry is rewritten a few
 times over its life. Compactions get time in the pauses of spills, by the number of runs of the most crowded
 slice: none up to `runs_soft`, as much as the spill half-way to `runs_max`, nearly all beyond. The number of
 runs settles low where few rewrites are needed, and higher where many are: each compaction then merges more
-    runs at once. Many short pauses let the staging drain evenly; a whole compaction between two spills would
-    show.
+runs at once. Many short pauses let the staging drain evenly; a whole compaction between two spills would
+show.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class CompactionPace:
 class Interleaved:
     """Continues a compaction in the pauses of a spill, for as long as the pace allows.
 
-    An error of the compaction ends it, and not the spill; `error` keeps it. For one job, in one thread.
+    An error of the compaction ends it, not the spill; `error` keeps it. For one job, in one thread.
     """
 
     def __init__(self, clock: Clock, pace: CompactionPace, runs: int, merge: Merge) -> None:
@@ -86,7 +86,7 @@ class Interleaved:
             return
         try:
             self._merge(lambda: self._clock.monotonic_ns() - now_ns >= allowance_ns)
-        except Exception as error:  # any error is raised again where the compaction is applied
+        except Exception as error:  # applying the compaction raises any error again
             self.error = error
         self._since_ns = self._clock.monotonic_ns()
         self._pace.compacted(self._since_ns - now_ns)

@@ -1,12 +1,12 @@
 """A persist: one commit that moves everything of a subscription from memory into durable slices.
 
-Apart from its reads and writes of the store, `run` is a pure function of its plan; it may run in any thread.
-It writes blocks and bitmaps ahead in pieces (`block_writer`). The last, synced piece makes them count: slice
-records, state, carry-over, and the removal of what they replace. It merges no runs; compactions do. So its
-duration depends on the staged entries, not on the stored ones.
+Apart from its reads and writes of the store, `run` is a pure function of its plan, for any thread. It writes
+blocks and bitmaps ahead in pieces (`block_writer`). The last, synced piece makes them count: slice records,
+state, carry-over, and the removal of what they replace. It merges no runs; compactions do. So its duration
+depends on the staged entries, not on the stored ones.
 
 Invariants: an entry omitted as dead is dead in the `held` bitmaps of the same commit; a slice is dropped only
-if these have none of its entries; block ids and versions are never used twice.
+if these have none of its entries; block ids and versions are never reused.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ class PersistJob:
     def _live(self) -> list[Entries]:
         if self.plan.all_held:
             return self.plan.staged
-        # Looked up in large groups: smaller ones cost more an entry, a single one costs memory.
+        # In large groups: smaller ones cost more an entry, a single one costs memory.
         live = []
         group: list[Entries] = []
         for part in [*self.plan.staged, None]:
@@ -267,7 +267,7 @@ class PersistJob:
         return start, stop
 
     def _rewrite(self, slice_id: SliceId, part: _SlicePart | None) -> None:
-        """Give a slice its new blocks: finished or corrupt ones go, new entries come."""
+        """Give a slice its new blocks: drops finished or corrupt ones, adds new entries."""
         plan = self.plan.slices.get(slice_id, SlicePlan())
         gone = set(self._quarantined.get(slice_id, ()))
         if plan.finished:
@@ -313,7 +313,7 @@ class PersistJob:
         blocks = [
             (slice_id, block)
             for slice_id, plan in self.plan.slices.items()
-            if not plan.finished  # this persist drops it: its positions are not held, or elsewhere too
+            if not plan.finished  # this persist drops it: its positions are not held, or elsewhere, too
             for block in plan.blocks
             if (slice_id, block) not in corrupt
         ]

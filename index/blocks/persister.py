@@ -5,7 +5,7 @@ has only its plan, snapshots and arrays that never change, and nothing else of a
 once `finish_persist` has applied it.
 
 Invariants (walked by `check`): at most one persist is on its way; block ids and versions only grow; stored
-versions are known for exactly the ledgers that have a bitmap.
+versions are known for exactly the ledgers with a bitmap.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Persister:
         self._moved_versions = moved_versions
 
     def clear(self, slices: set[SliceId]) -> None:
-        """Note a CLEAR: these slices are to be deleted, and a persist on its way does not count."""
+        """Note a CLEAR: these slices must be deleted, and a persist on its way does not count."""
         self._job_is_stale = self._job is not None
         self._live = None
         self._leftovers.clear(slices)
@@ -117,7 +117,7 @@ class Persister:
 
     @property
     def _looks_for_lost(self) -> bool:
-        """True if a persist is to find positions lost to damage: not while blocks are absent."""
+        """True if a persist must find positions lost to damage: not while blocks are absent."""
         return self._quarantine.pending and not self._absent
 
     def doubt(self, slices: Iterable[SliceId]) -> None:
@@ -159,7 +159,7 @@ class Persister:
             plan = self._plan(frozen, changed, now_ms, many_dead=many_dead)
             job = PersistJob(self._store, self._options, plan, self.ids)
         except BaseException:
-            # Otherwise no plan would have the taken ledgers, not even the next one.
+            # Otherwise no plan, not even the next one, would have the taken ledgers.
             self._positions.put_back(changed)
             self._timeline.thaw()
             raise
@@ -225,7 +225,7 @@ class Persister:
     def finish_persist(self) -> PersistResult | None:
         """Apply the result of the persist, but for damage found, which is reported.
 
-        None if a CLEAR came meanwhile: the written data is older.
+        None after a CLEAR meanwhile: the written data is older.
         """
         job = self._end()
         plan, result = job.plan, job.result
@@ -252,7 +252,7 @@ class Persister:
             self._timeline.exchange(result.exchanged)
             self._quarantine.done(plan.quarantined, self._job_doubts)
             self._live = result.held if self._job_has_many_dead else None
-        # Nobody loads the removed blocks any more.
+        # The removed blocks are not loaded any more.
         self._delete_retired(job)
         return None if self._job_is_stale else result
 

@@ -1,7 +1,6 @@
 """The slice width of one subscription: its value, its origin, and the memory for the next choice.
 
-`width` has the choice. Invariant: a persist's choice does not overrule a width set while the persist is on
-its way.
+`width` chooses. Invariant: a persist's choice does not overrule a width set while the persist is on its way.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Chooses a slice width from the evidence of a persist. Pure: no store, no clock, no memory of its own.
 
-Two costs pull in opposite directions, both measured as a share of the work that the entries make anyway:
+Two costs pull in opposite directions, both measured as a share of the entries' unavoidable work:
 - too narrow: a spill writes one block into each slice that it touches, and popping reads each one again. A
   block costs as much as `BLOCK_COST_ENTRIES` entries, whatever its content;
 - too wide: a slice is the unit of merging, of dropping and of reading again after a restart. A slice with as
   many entries as the staging budget costs as much as a whole spill.
 
 Invariants: a chosen width is one of `WIDTHS_MS`; the same evidence and memory give the same decision; a width
-changes only to one that costs less than half, and, once one was chosen, only if two spills in a row ask for
-the same direction, or one spill would be scattered over far too many slices.
+changes only to one that costs less than half, and, after the first choice, only if two spills in a row ask
+for the same direction, or one spill would be scattered over far too many slices.
 """
 
 from __future__ import annotations
@@ -243,8 +243,8 @@ def _entries_per_ms(evidence: WidthEvidence, ahead: _Ahead, stored: _Stored) -> 
     """Entries that come in a millisecond, in the long run.
 
     Held entries divided by the mean delay (Little's law) are right for a steady flow, and modest for a bulk
-    load; the rate since the last persist is right once delays are shorter than those of the stored entries.
-    Either alone can be far too high, so the lower counts.
+    load; the rate since the last persist is right once delays are shorter than the stored entries'. Either
+    alone can be far too high, so the lower counts.
     """
     spilled = float(ahead.counts.sum())
     delays_s = ahead.seconds - evidence.now_ms // _SECOND_MS

@@ -2,11 +2,11 @@
 
 Persists and compactions run one at a time, the tidying beside them. The core's thread begins and applies
 each; an executor runs it. Persists come first. A compaction runs when no persist is wanted, and in the pauses
-of persists as far as `pacing` gives it time.
+of persists as far as `pacing` allows.
 
 Invariants: at most one persist or compaction runs, and beside a persist at most the merging part of one
-compaction; a compaction that runs alone pauses for a persist as soon as it has written a block; failed work
-is tried again after `retry_ms`, and until it succeeds `failure` says why.
+compaction; a compaction that runs alone pauses for a persist once it has written a block; failed work is
+tried again after `retry_ms`, and until it succeeds `failure` has the reason.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Pause:
             self._at_ns = self._clock.monotonic_ns()
 
     def __call__(self) -> bool:
-        """True once the compaction must pause. Called by the thread that runs it."""
+        """True once the compaction must pause. Called by its thread."""
         return self._at_ns is not None and self._clock.monotonic_ns() >= self._at_ns
 
 
@@ -88,9 +88,9 @@ class _Running:
 class Background:
     """The background work on the indexes of one catalog.
 
-    failure: why persists fail at present, None if the last one succeeded.
-    executor: None runs everything at once on the calling thread, for simulation.
-    late: called with an index removed while a part of it ran.
+    failure: the reason why persists fail at present, None if the last one succeeded. executor: None runs
+    everything at once on the calling thread, for simulation. late: called with an index removed while a part
+    of it ran.
     """
 
     def __init__(
@@ -240,7 +240,7 @@ class Background:
             merge = index.upkeep.begin_compaction(commits=commits) if self._is_known(index) else None
             if merge is not None:
                 return index, merge
-            self.crowding_changed(index)  # nothing told it when its slices were finished
+            self.crowding_changed(index)  # it was not told when its slices were finished
         return None, None
 
     def _run(self, running: _Running, work: Work) -> None:
@@ -285,7 +285,7 @@ class Background:
                 raise error
 
     def _is_wanted(self, index: DelayIndex) -> bool:
-        """True if an index is still there. Blocks written for a removed one belong to nobody."""
+        """True if an index is still there. Blocks written for a removed one have no owner."""
         if not self._is_known(index):
             self._late(index)
         return self._is_known(index)
@@ -300,7 +300,7 @@ class Background:
         try:
             index.upkeep.finish_persist()
         except Exception:
-            index.doubt()  # it may be applied by half
+            index.doubt()  # it may be half applied
             raise
         self.persists += 1
         self._retry_at_ms = None
@@ -350,5 +350,5 @@ class Background:
         try:
             self._context.store.tidy()
         except (StorageError, ClosedError) as error:
-            # Nothing depends on tidying, and writes will meet the same error.
+            # Tidying is optional, and writes will meet the same error.
             _LOG.warning("the store cannot be tidied up now, trying again later: %s", error)

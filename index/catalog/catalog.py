@@ -3,9 +3,9 @@
 The core is single-threaded: one thread calls every method but `disk_bytes`. Slow work (the write of a commit,
 a persist, a compaction) is an object, begun here, run anywhere and finished here.
 
-Invariants: at most one persist or compaction runs at a time; a compaction stops for a persist as soon as it
-has written a block, unless `pacing` gives it time before; a subscription id is not used twice while anything
-is stored under it.
+Invariants: at most one persist or compaction runs at a time; a compaction stops for a persist once it has
+written a block, unless `pacing` gives it time before; a subscription id is not reused while data is stored
+under it.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class Catalog:
         """Recover the subscriptions in `store`. The catalog owns the store from now on.
 
         executor: runs persists and compactions, and beside them the store's `tidy`: give it two threads. None
-            runs them inline, for simulation.
-        parked: park all subscriptions, see `LoadingAhead.park`: for a start with nobody to hand out to yet.
+        runs them inline, for simulation. parked: park all subscriptions, see `LoadingAhead.park`: for a start
+        without anybody to hand out to.
 
         Raises NewerFormatError, ForeignDirectoryError, DamagedDirectoryError, StorageError.
         """
@@ -233,8 +233,8 @@ class Catalog:
     def on_corrupt_block(self, met: Callable[[DelayIndex], None]) -> None:
         """Call ``met`` with an index of which a damaged block may be whole in its index log.
 
-        The call comes in the midst of other work: ``met`` must not call the catalog or the index. The index's
-        next persist loses the entries that only that block had.
+        The call comes amid other work: ``met`` must not call the catalog or the index. The index's next
+        persist loses the entries that only that block had.
         """
         self._context.corrupt_block = met
 
@@ -281,10 +281,10 @@ class Catalog:
         """Apply finished work, start the most wanted, prefetch the blocks due next. Call often.
 
         A call as soon as `Background.running` is done starts the next work without a pause. The next commit
-        deletes blocks written for a subscription that was removed meanwhile: look at `uncommitted`.
+        deletes blocks written for a subscription removed meanwhile: look at `uncommitted`.
 
         Raises StorageError if a persist or compaction has failed: its changes are undone, and it is tried
-        again after `retry_ms`; until it succeeds `Background.failure` tells why. Also raised if a block
+        again after `retry_ms`; until it succeeds `Background.failure` has the reason. Also raised if a block
         cannot be read ahead.
         """
         self._require_open()
@@ -294,7 +294,7 @@ class Catalog:
     def want_persist(self, index: DelayIndex) -> bool:
         """Persist a subscription soon, even without a reason of its own.
 
-        False while a persist of it runs: the remainder is not known yet.
+        False while a persist of it runs: the remainder is still unknown.
         """
         if self.background.is_persisting(index):
             return False

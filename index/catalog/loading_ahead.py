@@ -29,7 +29,7 @@ class LoadingAhead:
         self._parked: set[DelayIndex] = set()
 
     def park(self, index: DelayIndex) -> None:
-        """Load nothing ahead for a subscription until `unpark`: nobody can take due entries (no credit)."""
+        """Load nothing ahead for a subscription until `unpark`: due entries have no taker (no credit)."""
         if index not in self._parked and self._is_here(index):
             self._parked.add(index)
             self.next_load_changed(index)

@@ -4,8 +4,8 @@ Called by the core's thread only. Reasons, the strongest first: too many entries
 indexes together; an index wants more than spilling; a change has waited for `persist_age_ms`; changes pause,
 and a longer journal can be shortened.
 
-Invariants: the first look after background work counts the staged entries anew; asking is O(1), however many
-indexes there are, while no reason can have come up since the last look.
+Invariants: the first look after background work counts the staged entries anew; asking is O(1), for any
+number of indexes, while no reason can have come up since the last look.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Helpers for the `check()` of each part, which walks every invariant and reports the first broken one.
 
-For tests and for a doubtful data directory: slow, because everything is read, also every block.
+For tests and for a doubtful data directory: slow, because it reads everything, every block included.
 """
 
 from __future__ import annotations

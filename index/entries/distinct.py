@@ -1,7 +1,6 @@
 """Distinct values of a column.
 
-`np.unique` is not used: its first call imports `numpy.ma`, which blocks a freshly started daemon for a tenth
-of a second.
+Without `np.unique`: its first call imports `numpy.ma`, which blocks a fresh daemon for a tenth of a second.
 """
 
 from __future__ import annotations

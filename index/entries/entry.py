@@ -1,6 +1,6 @@
 """Entries: three equal-length columns (deliver_at_ms, ledger_id, entry_id), and their total order.
 
-Invariants: the columns are one-dimensional int64 arrays of equal length, never written to after construction.
+Invariants: the columns are one-dimensional int64 arrays of equal length, never changed after construction.
 The order of entries is (deliver_at_ms, ledger_id, entry_id): first in, first out for one delay level.
 """
 

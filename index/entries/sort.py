@@ -1,7 +1,7 @@
 """Sorts entries: all three columns in one 64-bit key if their ranges fit.
 
-np.sort of such keys is many times faster than any argsort, and no gather follows: the columns are unpacked
-from the keys, in parts if there are many.
+np.sort of such keys is many times faster than any argsort, and needs no gather: the keys unpack into the
+columns, in parts if there are many.
 
 Invariants: a SortedEntries is in (deliver_at_ms, ledger_id, entry_id) order and does not change.
 """

@@ -1,8 +1,8 @@
 """The stored bytes of the index: keys, envelopes, packed entries, blocks, the manifest, journal records,
 commits, upgrades.
 
-The grammar is in docs/format.md. Other writers of these bytes use these modules, too: they know entries,
-positions, names and the interface of a store, and nothing else of the index.
+Grammar: docs/format.md. Other writers of these bytes use these modules, too, which know entries, positions,
+names and the interface of a store, and nothing else of the index.
 """
 
 from tidegate.index.format import keys

@@ -18,10 +18,9 @@ _NO_LEDGER = -1
 class Chain(NamedTuple):
     """The local data has everything in the log in ledger `ledger_id` of `home`, and perhaps more.
 
-    whole: False once damage was found in the local data: the log is then the better copy, and the next owner
-        reads it.
-    also: the ledgers of later logs, written from this data or from the data that it has replaced, of which
-        the same is true: the cursor may point to one before its writer hears so.
+    whole: False once the local data is found damaged: the log is then the better copy, and the next owner
+    reads it. also: the ledgers of later logs, written from this data or from data that it has replaced, of
+    which the same is true: the cursor may point to one before its writer hears so.
     """
 
     ledger_id: int
@@ -35,7 +34,7 @@ class Chain(NamedTuple):
 
     def may_become(self, ledger_id: int) -> Chain:
         """This chain, while the log in another ledger, written from this data, may come to count."""
-        # The oldest are dropped: at worst a log is read in vain.
+        # Drops the oldest: at worst a log is read in vain.
         return self._replace(also=(*self.also, ledger_id)[-_ALSO_MAX:])
 
     def replacing(self, former: Chain | None) -> Chain:

@@ -1,7 +1,7 @@
 """The envelope of every stored value: a header with a version, the kind and a checksum.
 
-The grammar is in docs/format.md; `tests/testdata/format/` holds bytes of each kind that must never change
-their meaning. Decoding never trusts its input: a breach of the grammar is a CorruptRecordError.
+Grammar: docs/format.md; `tests/testdata/format/` holds bytes of each kind that must never change their
+meaning. Decoding never trusts its input: a breach of the grammar is a CorruptRecordError.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Keys of the store: one byte of kind, then big-endian numbers, so that keys sort as their numbers do.
 
-The grammar is in docs/format.md. Ledger ids and slice numbers are biased by 2^63, so that negative ones sort
-first.
+Grammar: docs/format.md. A bias of 2^63 sorts negative ledger ids and slice numbers first.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Entries as bytes: a count and three columns, each as differences from its minimum.
 
-The grammar is in docs/format.md. Decoding never trusts its input: a breach of the grammar is a
-CorruptRecordError.
+Grammar: docs/format.md. Decoding never trusts its input: a breach of the grammar is a CorruptRecordError.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ def unpack_entries(data: memoryview, entries_max: int = _COUNT_MAX) -> Entries:
 
 
 def unpack_times(data: memoryview, entries_max: int) -> Int64Array:
-    """The first column of what `unpack_entries` reads, the due times; the rest stays unread."""
+    """The first column of packed entries, the due times; the rest stays unread."""
     try:
         (count,) = _COUNT.unpack_from(data)
         if count > entries_max:

@@ -1,7 +1,7 @@
 """Bytes of damaged values, set aside in the store for inspection. Nothing reads them back.
 
-Invariant: they take at most a budget of bytes; past it the oldest go first. Keys ascend with age, so that no
-clock is needed.
+Invariant: they take at most a budget of bytes; beyond it the oldest go first. Keys ascend with age, without a
+clock.
 """
 
 from __future__ import annotations

@@ -4,10 +4,9 @@ Records of a subscription are numbered 1, 2, 3 … without a gap; the key has th
 is corrupt. An append changes memory only. The core's thread takes and finishes a commit, any thread writes
 it. A failed commit puts its records back, so no appended record is lost.
 
-The commit thread touches only the records that `begin_commit` has taken: these are not joined with later
-ones, and have no superfluous ones among them. So it reads nothing of a `SubscriptionJournal` but the
-subscription's number, and nothing of an index. Its result, an error or none, is in place before any waiter
-continues.
+The commit thread touches only the records taken by `begin_commit`: these are not joined with later ones, and
+none of them is superfluous. So it reads of a `SubscriptionJournal` only the subscription's number, and
+nothing of an index. Its result, an error or none, is in place before any waiter continues.
 
 Invariants: at most one commit is being written; `durable_token` never exceeds the extent of a synced write;
 only `Journal` writes to a `SubscriptionJournal`, on the core's thread, and all others read it. `check` walks
@@ -74,17 +73,17 @@ class SubscriptionJournal:
 
     @property
     def records(self) -> int:
-        """Records that are not superfluous."""
+        """The number of records still needed."""
         return self._last_sequence - self._persisted_sequence
 
     @property
     def size_bytes(self) -> int:
-        """Estimated size in the store of the records that are not superfluous."""
+        """Their estimated size in the store."""
         return self._size_bytes
 
     @property
     def oldest_ms(self) -> int | None:
-        """Time of the oldest such record's append, None without one."""
+        """When the oldest of them was appended, None without one."""
         return self._oldest_ms
 
     @property
@@ -123,8 +122,8 @@ class Record:
 class Commit:
     """A group commit on its way: taken, then `run` by any thread, then finished by the core's thread.
 
-    records, extra: the content; nobody changes them before `Journal.finish_commit`.
-    error: why it has failed; valid once `wait` has returned.
+    records, extra: the content, unchanged before `Journal.finish_commit`. error: the reason of a failure;
+    valid once `wait` has returned.
     """
 
     def __init__(
@@ -194,7 +193,7 @@ class Journal:
         return subscription
 
     def identify(self, subscription: SubscriptionJournal, identity: Batch) -> None:
-        """Write the identity with the next commit. Records without it belong to nobody."""
+        """Write the identity with the next commit. Records without it have no owner."""
         subscription._identity_token = self.also(identity)
 
     def recovered_subscription(self, subscription_id: int, persisted_sequence: int) -> SubscriptionJournal:
@@ -303,7 +302,7 @@ class Journal:
             return None
         for record in self._pending:
             record.subscription._tail = None
-        # A persist may have overtaken some records; those of a removed subscription must not come back.
+        # A persist may have overtaken some records; a removed subscription's must not come back.
         records = tuple(
             record
             for record in self._pending
@@ -389,7 +388,7 @@ class Journal:
 
     def _grow(self, subscription: SubscriptionJournal, size_bytes: int) -> None:
         if subscription._removed:
-            return  # nobody would ever subtract it again
+            return  # it would never be subtracted again
         subscription._size_bytes += size_bytes
         self.size_bytes += size_bytes
 

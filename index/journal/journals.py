@@ -30,7 +30,7 @@ class Replayed(NamedTuple):
 class Journals:
     """The journals of many subscriptions, in one scan: a scan for each would cost as much as its rows.
 
-    strangers: subscriptions whose journals were met and not asked for.
+    strangers: subscriptions whose journals were met unasked.
     """
 
     def __init__(self, rows: Rows) -> None:
@@ -46,7 +46,7 @@ class Journals:
             self._upcoming = next(self._groups, None)
 
     def skip_rest(self) -> None:
-        """Count all remaining journals as strangers': nobody asks any more."""
+        """Count all remaining journals as strangers'."""
         self._skip_to(None)
 
     def _skip_to(self, subscription_id: int | None) -> Rows | None:

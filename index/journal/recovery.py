@@ -1,7 +1,7 @@
 """Recovery: rebuilds the state of each subscription from the keys of a store.
 
-Reads the manifest, the bitmaps and the journal, and no block. Damaged values are copied aside, reported and
-treated so that no message can be lost: damaged held positions are not held, damaged acknowledgements are
+Reads the manifest, the bitmaps and the journal, but no block. Damaged values are copied aside, reported and
+treated so that no message is lost: damaged held positions are not held, damaged acknowledgements are
 forgotten.
 """
 
@@ -122,7 +122,7 @@ def recover(store: Store, options: IndexOptions) -> Recovery:
     damage = Damage()
     strangers: set[int] = set()
     identities = _identities(store, damage, strangers)
-    # There are many blocks, and none without a slice, except of a half-read log: that one has a chain.
+    # There are many blocks, and none without a slice, except of a half-read log, which has a chain.
     states, carries, chains = (
         {keys.subscription_id_of(key) for key, _ in store.scan(*keys.kind_range(kind))}
         for kind in (keys.STATE, keys.CARRY, keys.CHAIN)
@@ -204,7 +204,7 @@ def _recover(
         )
 
     def by_subscription(kind: bytes) -> Iterator[tuple[Recovered, Rows]]:
-        """The rows of a kind, in one scan: a scan for each would cost as much as its rows."""
+        """The rows of a kind, in one scan: a scan for each subscription would cost as much as its rows."""
         rows = store.scan(*range_of(kind))
         for prefix, group in groupby(rows, lambda row: row[0][: keys.PREFIX_BYTES]):
             subscription_id = keys.subscription_id_of(prefix)
@@ -306,7 +306,7 @@ def _last_versions(  # noqa: PLR0917 the parts of one reading
             continue
         ledger_id, version = keys.parse_bitmap_key(key)
         if version > found.state.version:
-            # Otherwise it would count as soon as a persist reaches its version.
+            # Otherwise it would count once a persist reaches its version.
             damage.batch.delete(key)
             continue
         if ledger_id in versions:

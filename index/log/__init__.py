@@ -1,6 +1,6 @@
 """The index log: a subscription's index, kept where another owner can open it.
 
-The grammar is in docs/format.md. The rest of the project may use the names that are exported here.
+Grammar: docs/format.md. The rest of the project may use the exported names.
 """
 
 from tidegate.index.log.home import (

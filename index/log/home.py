@@ -1,10 +1,10 @@
 """A home of index logs: ledgers as BookKeeper has them, and the pointer in the subscription's cursor.
 
-A ledger is a list of entries, appended by its maker until somebody else opens it. Every home keeps to this
+A ledger is a list of entries, appended by its maker until another client opens it. Every home keeps to this
 (tests/index/log/test_homes.py):
 
-- entries of a ledger are numbered 0, 1, 2 … in the order of the appends. After a failed append, every later
-  one to that ledger fails;
+- entries of a ledger are numbered 0, 1, 2 … in append order. After a failed append, every later one to that
+  ledger fails;
 - `open` returns the last entry that counts: no returned append lies after it. If `fences` is true, no later
   append of the former writer returns or is ever read;
 - `point` changes the pointer only from the value that the caller believes, and only for the subscription's
@@ -30,7 +30,7 @@ class HomeError(Exception):
 
 
 class FencedError(HomeError):
-    """Somebody else has opened the ledger: it takes no more appends."""
+    """Another client has opened the ledger: it takes no more appends."""
 
 
 class NoLedgerError(HomeError):
@@ -46,7 +46,7 @@ class AwayError(HomeError):
 
 
 class RefusedError(HomeError):
-    """This home does not do that, or no longer for this subscription. Do not try again."""
+    """This home does not support that, or no longer for this subscription. Do not try again."""
 
 
 class Readable(Protocol):

@@ -80,7 +80,7 @@ class Landing:
 
     def _end(self, written: asyncio.Future[None]) -> None:
         if not written.cancelled():
-            written.exception()  # nobody waits for it any more; the reading's failure is reported elsewhere
+            written.exception()  # it has no waiter; another part reports the reading's failure
         self._abandon(self.subscription_id)
 
     async def _begin_write(self) -> None:

@@ -12,12 +12,12 @@ class LogOptions:
     """Sizes and times of index logs.
 
     interval_ms: longest delay from a write to its append; all writes since go with it.
-    crowd_logs: with more logs than this, each is appended to less often, down to half as often.
+    crowd_logs: with more logs than this, each gets appends less often, down to half as often.
     tail_bytes, tail_snapshots: a log whose records after the snapshot exceed this size, and this many times
         the snapshot, begins anew.
     journal_records, journal_bytes: a longer journal causes a persist, because the log's opener replays
         records one by one.
-    queue_bytes: most bytes that wait for one subscription; past it the log begins anew when possible.
+    queue_bytes: most bytes that wait for one subscription; beyond it the log begins anew when possible.
     record_bytes: writes are joined into records of about this size.
     inline_bytes: a log with more bytes of blocks has them in ledgers of their own. With fewer, a new owner
         reads them at hardly any cost, and a second ledger would cost more.

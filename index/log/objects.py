@@ -56,7 +56,7 @@ class FolderObjects:
         try:
             self._create(path, data)
         except FileNotFoundError:
-            # Somebody has just removed its empty folder.
+            # Another process has just removed its empty folder.
             self._create(path, data)
 
     def _create(self, path: Path, data: bytes) -> None:

@@ -1,10 +1,10 @@
-"""Places: the position in a ledger of blocks of each block that an index log names instead of having.
+"""Places: where in a ledger of blocks each block lies that an index log names instead of having.
 
 A log with many blocks keeps them in ledgers of their own: its opener reads little before it answers, and the
 next log and the next owner use the same ledgers. A ledger of blocks is a header and records of blocks. It
 never changes, and counts as far as a log names places in it.
 
-Invariant: a place is known only of a block that was appended there.
+Invariant: only a block appended there has a place.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def ledgers_of(places: Places) -> set[int]:
 
 
 def wasteful_ledgers(places: Places) -> set[int]:
-    """The ledgers that are not worth keeping: their blocks must be appended elsewhere.
+    """The ledgers not worth keeping: their blocks must be appended elsewhere.
 
     These are mostly garbage, or have the fewest bytes where there are more than `LEDGERS_MAX`.
     """
@@ -100,7 +100,7 @@ async def read_record(home: Home, record: BlockRecord, last: int) -> dict[bytes,
     data: list[memoryview] = []
     at = record.entry
     while at <= last:
-        # One at a time: nobody may want the entries after the record.
+        # One at a time: the entries after the record may not be needed.
         entry = (await home.read(record.ledger_id, at, at))[0]
         try:
             piece = decode_piece(entry, record.chain, at)

@@ -20,9 +20,9 @@ _POINTER = re.compile(r"1;(-1|[0-9]{1,19});((?:[0-9]{1,19}(?:,[0-9]{1,19})*)?);(
 class Pointer(NamedTuple):
     """The ledgers of the index log, and their home.
 
-    home: the kind of home that the ledgers are in, printable ASCII; ids of one home mean nothing in another.
-    ledger_id: the ledger that counts, NO_LEDGER before there is one.
-    others: all other ledgers of the log, ascending.
+    home: the kind of home of the ledgers, printable ASCII; ids of one home mean nothing in another.
+    ledger_id: the ledger that counts, NO_LEDGER before there is one. others: all other ledgers of the log,
+    ascending.
     """
 
     home: str

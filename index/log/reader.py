@@ -147,7 +147,7 @@ def _require_place(key: bytes, value: bytes) -> None:
 
 @dataclass(frozen=True)
 class LogText:
-    """A log as read. `damage` says what its end lacks, empty if nothing."""
+    """A log as read. `damage` names the fault at its end, empty if none."""
 
     content: Content
     entries: int
@@ -159,7 +159,7 @@ async def read_log(home: Readable, ledger_id: int, identity: Identity, spill: Sp
     """Open and read the log in a ledger; this fences its former writer.
 
     spill: takes the blocks, so that memory has no more of them than an open index has; None keeps them.
-    Raises UnreadableLogError if none of the log can be used, AwayError if the home does not answer.
+    Raises UnreadableLogError if none of the log is usable, AwayError if the home does not answer.
     """
     parser = LogParser(identity, spill)
     damage = ""

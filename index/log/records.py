@@ -1,4 +1,4 @@
-"""The records of a log ledger, as the bytes of its entries. The grammar is in docs/format.md.
+"""The records of a log ledger, as the bytes of its entries. Grammar: docs/format.md.
 
 A record is a list of operations on the keys of one subscription, without its id. A record longer than an
 entry continues in the next one. An entry has its chain and its own number: foreign bytes do not pass for one.

@@ -4,13 +4,13 @@ It is fuzzy: it scans one kind of keys after another while other threads write. 
 write noted since before the snapshot began. Applying a write twice changes nothing, because writes are puts
 and deletions of whole values; the sum is the present content of the store.
 
-Instead of blocks that lie elsewhere it has their places, and then does not scan the store for blocks, which
-would read them: it takes the blocks that slices name, and those written ahead, which the intents name. The
-intents come first: a slice names any block committed after that.
+It has places instead of blocks that lie elsewhere, and then does not scan the store for blocks, which would
+read them: it takes the blocks that slices name, and those written ahead, which the intents name. The intents
+come first: a slice names any block committed after that.
 
 Invariant: no damaged value. A damaged block or bitmap is omitted and reported; the log's reader does not
 answer for its positions, and the topic is read for them. Damage of any other value would change the meaning
-of the rest: then no snapshot is made before a repair.
+of the rest, so no snapshot is made before a repair.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ Rows = Iterator[tuple[bytes, bytes]]
 class Snapshot:
     """Begins when its first piece is taken; any one thread may take pieces.
 
-    places: of blocks whose values are not read; None to read all. Nobody may change it meanwhile.
-    met: the keys, without the subscription id, of the blocks that it gave a place.
+    places: of blocks whose values are not read; None to read all. Must not change meanwhile. met: the keys,
+    without the subscription id, of the blocks that it gave a place.
     """
 
     def __init__(self, store: Store, subscription_id: int, places: Places | None = None) -> None:

@@ -1,10 +1,10 @@
-"""A store that notes the writes of chosen subscriptions, to be shipped to index logs.
+"""A store that notes the writes of chosen subscriptions, for shipment to index logs.
 
 Several threads write, the core's thread takes. The writes of one thread are noted in their order, each after
 it has succeeded: every noted write is in the store.
 
-Invariants: only keys that count in an index log are noted: no intents, no quarantined values, nothing about
-the place of the log itself. Nothing is kept of unwatched subscriptions.
+Invariants: only keys that count in an index log are noted: no intents, no quarantined values, not the place
+of the log itself. Unwatched subscriptions leave nothing here.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class TappedStore:
 
     def write(self, batch: Batch, *, sync: bool) -> None:
         """See `Store`."""
-        # Counted even if nobody watches: a watcher may come, and make a snapshot, before the write ends.
+        # Counted even if unwatched: a watcher may come, and make a snapshot, before the write ends.
         with self._changed:
             number = self._begun
             self._begun += 1

@@ -1,6 +1,6 @@
 """Writes of the store that wait to be appended to a ledger, in order and up to a limit.
 
-Invariant: past the limit no write is kept any more, only their age.
+Invariant: beyond the limit no write is kept, only their age.
 """
 
 from __future__ import annotations

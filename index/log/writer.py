@@ -12,11 +12,11 @@ Invariants:
 
 - the content of a ledger up to any record is a state that the store has had, or that a crash could have left;
 - at most one `ship` is under way;
-- the pointer names every ledger made here and not deleted, from the moment it is made, and every ledger of
-  blocks in which the log names places;
+- the pointer names every ledger made here and not deleted, from its making on, and every ledger of blocks in
+  which the log names places;
 - a place is appended to the log only after its block;
-- no ledger is deleted that may count because the write of a pointer was not answered, also of a former
-  writer, nor a ledger of blocks that such a ledger names;
+- no ledger is deleted that may count because the write of a pointer, also a former writer's, was not
+  answered, nor a ledger of blocks that such a ledger names;
 - before a pointer to a log is written, the local data says that it has all of that log, and so knows the log
   as its own after a kill;
 - blocks appended for a former log while the next one begins belong to the former only: `places` lacks them;
@@ -280,7 +280,7 @@ class LogWriter:
             self._may_switch = True
             await self._point(ledger.ledger_id, others)
         except BaseException as error:
-            # A ledger of blocks shared by both logs may end in the midst of a record.
+            # A ledger of blocks shared by both logs may end amid a record.
             shared = blocks is not None and blocks is self._blocks and self._next_waiting is not None
             if self._may_switch or shared:
                 self._leave()

@@ -1,8 +1,8 @@
 """The data directory before a store is opened in it: its ownership, its content, its access rights.
 
-Invariants: a refused directory stays unchanged, and so does one that another process uses; damaged data is
-kept, and nothing reads it back; only the owner can read the directory's content, because subscriptions and
-positions tell of a business; a directory made here survives a power cut, and with it its durable data.
+Invariants: a refused directory stays unchanged, as does one that another process uses; damaged data is kept,
+and never read back; only the owner can read the directory's content, because subscriptions and positions tell
+of a business; a directory made here survives a power cut, and with it its durable data.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def move_aside(path: Path) -> Path | None:
 def aside_bytes(path: Path) -> int:
     """Bytes of the store that `move_aside` has moved away in `path`; 0 if there is none any more."""
     total = 0
-    with contextlib.suppress(OSError):  # somebody is deleting it
+    with contextlib.suppress(OSError):  # its deletion is under way
         for each in (path / ASIDE_NAME).iterdir():
             total += each.lstat().st_size
     return total

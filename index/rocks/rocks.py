@@ -1,12 +1,12 @@
 """A store in RocksDB; it translates all its errors. In `index/`, only this and `families` import rocksdict.
 
-A failed write makes RocksDB read-only, so the database is opened again before the next write. Its WAL then
-holds the whole batch or nothing of it; both are right, because the index writes the batch once more. If the
-cause is an unreadable table that RocksDB wanted to compact, the failure would recur for ever: from then on
-nothing is compacted, which costs room on the disk and no commit.
+A failed write makes RocksDB read-only, so the database is reopened before the next write. Its WAL then holds
+the whole batch or nothing of it; both are right, because the index repeats the batch. If the cause is an
+unreadable table that RocksDB wanted to compact, the failure would recur for ever: from then on nothing is
+compacted, which costs room on the disk and no commit.
 
-Synced batches are numbered in the order of the WAL, and a witness says up to which number everything was
-synced (see `witness`): after opening it shows what is missing.
+Synced batches are numbered in the order of the WAL, and a witness says up to which number all was synced (see
+`witness`): after opening it shows any loss.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class RocksStore:
                 families.main.write(made, self._unsynced)
             self._written_bytes += batch.size_bytes
         except LostCommitsError:
-            raise  # opening it again would not bring it back
+            raise  # opening it again would not restore it
         except Exception as error:
             self._failed = not self._closed
             self._compact_no_more(error)
@@ -205,7 +205,7 @@ class RocksStore:
             )
 
     def _require_directory(self) -> None:
-        """Require the directory: deleted files accept writes as before, and nobody finds them again."""
+        """Require the directory: deleted files accept writes as before, and are lost."""
         try:
             there = (self._path / _LOCK).stat().st_ino == self._lock_inode
         except FileNotFoundError:
@@ -350,7 +350,7 @@ class RocksStore:
                 # A thread of this process still uses the open database. The next write tries again.
                 raise StorageError(_opened_again(self._path)) from error
             except DamagedDirectoryError as error:
-                # Trying again would be in vain. A start handles this case.
+                # Another try would be in vain. A start handles this case.
                 raise LostCommitsError(str(self._path), error.reason) from error
             try:
                 loss = self._witness.accuse(self._families.last_commit())

@@ -9,8 +9,7 @@ class Claim(NamedTuple):
     """An owner's claim of a subscription, as it stands in the cursor.
 
     epoch: counts the owners; 0 if unknown. number: 32 random bits, different between owners of one epoch in
-        two
-    histories: Pulsar may have been restored to an earlier state.
+    two histories: Pulsar may have been restored to an earlier state.
     """
 
     epoch: int

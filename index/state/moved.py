@@ -4,7 +4,7 @@ A position is *moved* from then on until its acknowledgement. Its message may st
 slices have the messages' own times, or those rounded up by a broker; those of moved positions do not count.
 
 Invariants: a moved position has one due time, the last one told; `positions` are the moved ones; the arrays
-of a ledger are replaced and never written to, so that snapshots share them. Called by the core's thread only;
+of a ledger are replaced and never changed, so that snapshots share them. Called by the core's thread only;
 other threads get snapshots.
 """
 
@@ -29,7 +29,7 @@ _RECENT_BYTES = 150
 class Rows(NamedTuple):
     """Entry ids of one ledger, ascending, and their due times; perhaps also of positions no longer moved.
 
-    Nobody changes the arrays.
+    The arrays never change.
     """
 
     entry_ids: Int64Array

@@ -1,10 +1,10 @@
 """The state of each position of one subscription: held, acknowledged, moved, in flight, marked deleted.
 
 Pure state: no store, no clock, no entries but arguments. Called by the core's thread only; other threads get
-snapshots. Anybody may ask here; changes go through `DelayIndex`, which writes them to the journal.
+snapshots. All may ask here; changes go through `DelayIndex`, which writes them to the journal.
 
-Invariants (walked by `check`): held and acknowledged are disjoint and above the mark-delete position, and so
-are moved and acknowledged; in flight is a subset of held. The sets themselves note the ledgers of changed
+Invariants (walked by `check`): held and acknowledged are disjoint and above the mark-delete position, as are
+moved and acknowledged; in flight is a subset of held. The sets themselves note the ledgers of changed
 bitmaps. `put_back` alone notes others: those that a persist took and could not write, or found damaged in the
 store.
 """

@@ -4,7 +4,7 @@ A batch may have few positions in each ledger, and a set thousands of ledgers: o
 an interpreted step for each. Here a set is one 64-bit bitmap (one for every 2^32 ledger ids, of which a topic
 has one), and so is a batch of positions.
 
-Invariants: no bitmap in a set is empty; a bitmap shared with a snapshot is never changed in place (copy on
+Invariants: no bitmap in a set is empty; a bitmap shared with a snapshot never changes in place (copy on
 write), so a snapshot costs a pointer and another thread may read it meanwhile. A tracked set knows the
 ledgers changed since `take_dirty`, so that only those are written.
 """

@@ -1,8 +1,8 @@
 """Portable roaring bytes of one ledger and of many, as in RoaringBitmap's format specification.
 
 A 64-bit bitmap of many ledgers is a count and, for each ledger, its number and the 32-bit bitmap of its entry
-ids. So 64-bit bytes are split into 32-bit bytes, or joined from them, without touching an entry. Also changes
-of bitmaps that examine as few containers as possible.
+ids. So 64-bit bytes split into 32-bit bytes, or join from them, without touching an entry. Also changes of
+bitmaps that examine as few containers as possible.
 """
 
 from __future__ import annotations

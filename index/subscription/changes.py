@@ -125,7 +125,7 @@ class Changes(Generic[IndexT]):
             self._timeline.depart(positions)
 
     def disown(self, positions: PositionSet) -> None:
-        """Remove positions from held, if there. Tells nobody: the next OPEN's answer says so."""
+        """Remove positions from held, if there. Reports nothing: the next OPEN's answer does."""
         self._positions.lose(positions)
         self._timeline.depart(positions)
         self._timeline.finish_slices()

@@ -20,11 +20,11 @@ class Context(Generic[IndexT]):
 
     next_load_changed: called with an index of which another block is the next to load.
     crowding_changed: called with an index that may have become more or less crowded.
-    corrupt_block: called with an index with a damaged block that its log may have whole. The call comes in
-        the midst of other work: it must not call the index.
+    corrupt_block: called with an index with a damaged block that its log may have whole. The call comes amid
+        other work: it must not call the index.
     wanting: indexes that want a persist for more than spilling (drop, quarantine, repair), the first to want
         it first.
-    unheld: indexes with lost positions that nobody knows of yet.
+    unheld: indexes with lost positions not told yet.
     corrupt_records: corrupt stored values met since the start, blocks included.
     lost_commits: synced writes that were gone when the store was opened, at least.
     added_entries: entries staged since the catalog last counted the staging.

@@ -116,4 +116,4 @@ class Parts(Generic[IndexT]):
         self.changes.stage_moved()
         self.timeline.restore(found.slices)
         replay(found.reader.records(), self.changes)
-        self.absent.expect(absent)  # those that are still named after the replay
+        self.absent.expect(absent)  # those still named after the replay

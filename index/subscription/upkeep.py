@@ -161,7 +161,7 @@ class Upkeep(Generic[IndexT]):
         self.tell_wishes()
 
     def lose_absent(self, blocks: Iterable[StoredBlock], reason: str) -> None:
-        """Treat these blocks, which nobody can bring, as corrupt."""
+        """Treat these blocks, which will never arrive, as corrupt."""
         blocks = [each for each in blocks if each[1].block_id in self._absent]
         self._absent.give_up(descriptor.block_id for _, descriptor in blocks)
         for number, (slice_id, descriptor) in enumerate(blocks):
@@ -170,7 +170,7 @@ class Upkeep(Generic[IndexT]):
         self.tell_wishes()
 
     def look_for_lost(self) -> None:
-        """Have the next persist find the positions of missing blocks that nobody will bring."""
+        """Have the next persist find the positions of missing blocks that will never arrive."""
         self._quarantine.doubt()
         self._notices.want_persist()
 

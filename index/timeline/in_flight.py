@@ -47,7 +47,7 @@ class InFlightEntries:
     def append(self, entries: Entries, held: PositionSet, positions: PositionSet | None = None) -> None:
         """Keep `entries`; now and then drop those no longer in `held`.
 
-        positions: those of `entries`, if known; nobody may change them afterwards.
+        positions: those of `entries`, if known; unchanged from then on.
         """
         if not len(entries):
             return

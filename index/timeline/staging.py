@@ -167,7 +167,7 @@ class Staging:
             self.add_unsorted(part)
 
     def leave_heap(self) -> None:
-        """Remove every item from the heap and release the entries; nobody uses the staging afterwards.
+        """Remove every item from the heap and release the entries; the staging must not be used afterwards.
 
         Chunks and runs refer to their staging. Uncleared, their entries would stay in memory until the
         garbage collector walks all objects, the more rarely the fewer objects are made.
@@ -181,7 +181,7 @@ class Staging:
         self._open_chunk = None
 
     def absorb(self, other: Staging) -> None:
-        """Take over everything of `other`, which nobody uses afterwards."""
+        """Take over everything of `other`, which must not be used afterwards."""
         self.removals = min(self.removals, other.removals)
         parts = other.waiting()
         other.leave_heap()

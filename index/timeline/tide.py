@@ -7,7 +7,7 @@ The core's thread takes an outline, at the cost of a pointer a block; any other 
   decoded while that is cheap, else its entries are spread evenly over its time;
 - an entry of a moved position counts at the time that holds, from memory;
 - a count is off by `Tide.inexact` at most, and exact if that is 0: the total of held entries is known, so the
-  difference shows stored entries that are no longer held, or not at their own times.
+  difference shows stored entries no longer held, or not at their own times.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ class Timeline:
         """Hand out entries with deliver_at_ms <= now_ms, in (deliver_at_ms, ledger_id, entry_id) order.
 
         At most `limit`, which are in flight from then on. Fewer means that no more are due, unless
-        `next_due_ms() <= now_ms` still: then call again. (To bound the pause, one call looks at a limited
+        `next_due_ms() <= now_ms` still: then call again. (To bound the pause, one call examines a limited
         number of entries and blocks, and may leave the last few of a `limit` of a thousand or more where
         several runs overlap.) Raises StorageError if a block cannot be read, BlockAwayError if it has not
         arrived yet; nothing is lost then.
@@ -160,7 +160,7 @@ class Timeline:
         """Load the next block due within the prefetch time, unless it is absent.
 
         Loads none while memory has enough entries to pop: a week's overdue entries without consumers, or
-        entries all due at one instant, must not be loaded all at once.
+        entries all due at one instant, must not be loaded at once.
         """
         in_memory = self._heap.entries_in_runs - self._moved.entries_in_runs
         if in_memory >= self._options.merge_runs * self._options.block_entries:
