@@ -6,8 +6,8 @@ starts with ``#`` or ``!`` and never continues; of a repeated key the last value
 
 Invariants:
 
-- everything but the values being set stays as it is: comments, order, spaces, line endings, a missing newline
-  at the end;
+- everything but the values being set stays as it is: comments, order, spaces, line endings; a block that is
+  added ends with a newline, so that another line may follow it;
 - ``undo(*apply(text, settings)) == text`` for every text; after other people's edits ``undo`` reverts only
   those changes of ``apply`` that nobody has touched since.
 
@@ -214,7 +214,7 @@ def _block(body: str, added: Mapping[str, str]) -> str:
     ending = _ending_of(body)
     # The empty line is more than looks: it ends a last line that would continue (a backslash at its end).
     block = ending + ending.join([BLOCK_TITLE, *(f"{key}={escape(value)}" for key, value in added.items())])
-    return block + ending if not body or body.endswith(("\n", "\r")) else ending + block
+    return block + ending if not body or body.endswith(("\n", "\r")) else ending + block + ending
 
 
 def _ending_of(text: str) -> str:
@@ -233,7 +233,9 @@ def _remove_block(text: str, edit: Edit, kept: list[str]) -> str:
     at = text.rfind(edit.appended)
     end = at + len(edit.appended)
     if at >= 0 and (end == len(text) or edit.appended[-1] in "\r\n" or text[end] in "\r\n"):
-        return text[:at] + text[end:]
+        before, after = text[:at], text[end:]
+        merged = before and after and before[-1] not in "\r\n" and after[0] not in "\r\n"
+        return before + _ending_of(edit.appended) * bool(merged) + after
     # Somebody has edited inside the block: go line by line.
     ours = dict(edit.appended_keys)
 

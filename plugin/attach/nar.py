@@ -7,7 +7,10 @@ that both are always of one Tidegate. Invariant: the same Tidegate makes the sam
 from __future__ import annotations
 
 import io
+import stat
 import zipfile
+from collections.abc import Mapping
+from pathlib import Path
 
 NAME = "tidegate-pulsar-servlet.nar"
 SERVLET = "tidegate"
@@ -18,6 +21,7 @@ name: {SERVLET}
 description: Looks at delayed messages, and changes them
 additionalServletClass: {SERVLET_CLASS}
 """
+UNPACKING_KEY = "narExtractionDirectory"
 _ENTRIES = {
     "META-INF/": "",
     "META-INF/MANIFEST.MF": "Manifest-Version: 1.0\r\nNar-Id: tidegate-pulsar-servlet\r\n\r\n",
@@ -40,3 +44,19 @@ def servlet_nar() -> bytes:
             entry.external_attr = _FOLDER_MODE if name.endswith("/") else _FILE_MODE
             archive.writestr(entry, content)
     return packed.getvalue()
+
+
+def closed_folder(values: Mapping[str, str], owner: int) -> Path | None:
+    """The folder in which a broker of ``owner`` cannot unpack the servlet; None if it can, as root always.
+
+    values: of its conf file. A broker that cannot unpack a servlet does not start.
+    """
+    folder = Path(values.get(UNPACKING_KEY, "").strip() or "/tmp") / "pulsar-nar"  # noqa: S108 Java's own
+    for path in (folder / f"{NAME}-unpacked", folder):
+        try:
+            status = path.lstat()
+        except OSError:
+            continue
+        if owner not in {0, status.st_uid} and not status.st_mode & stat.S_IWOTH:
+            return path
+    return None

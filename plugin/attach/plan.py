@@ -40,7 +40,9 @@ from tidegate.plugin.attach.record import AttachedSettings, ConfRecord, Record, 
 from tidegate.plugin.attach.servlets import OWN_FOLDER, SERVLETS_KEY, Place
 from tidegate.plugin.daemon.homes.object_stores import advice_on, is_url
 from tidegate.plugin.errors import AttachError
+from tidegate.plugin.shared.users import user_name
 
+WAYS_TO_UNPACK = f"let root delete it, or set {nar.UNPACKING_KEY} to a folder of its own"
 PULSARS_OWN_TRACKER = "org.apache.pulsar.broker.delayed.InMemoryDelayedDeliveryTrackerFactory"
 
 
@@ -90,6 +92,7 @@ def _plan_attach(home: PulsarHome, wanted: Wanted, jar: bytes, default_socket: P
     advice: dict[str, list[str]] = {}
     in_cluster: list[str] = []
     places: dict[str, Place | None] = {}
+    closed: set[Path] = set()
     for conf in home.confs:
         current = home.read_conf(conf)
         original, _ = _original(home, conf, current, record)
@@ -99,6 +102,8 @@ def _plan_attach(home: PulsarHome, wanted: Wanted, jar: bytes, default_socket: P
         if settings.servlet:
             places[conf.name] = place = _place(home, original_values)
             keys |= place.keys if place else {}
+            if place and (folder := nar.closed_folder(original_values, home.owner)):
+                closed.add(folder)
         text, edit = conf_file.apply(original_text, keys)
         attached = conf_file.encode(text)
         backup = home.record_dir / conf.name
@@ -139,10 +144,20 @@ def _plan_attach(home: PulsarHome, wanted: Wanted, jar: bytes, default_socket: P
         for name, place in places.items()
         if place is None
     ]
+    notes += [
+        f"{closed_line(folder, home.owner)}: {WAYS_TO_UNPACK}, or give --no-servlet"
+        for folder in sorted(closed)
+    ]
     lines = [f"{', '.join(names)}: {line}" for line, names in advice.items()]
     if is_url(settings.index_log) and (why := advice_on(settings.index_log)):
         lines.append(f"--index-log: {why}")
     return Plan(home, settings, _all(home, changes), tuple(notes), tuple(lines))
+
+
+def closed_line(folder: Path, owner: int) -> str:
+    """The reason why a broker of ``owner`` does not start; ``folder`` is of another user."""
+    user = user_name(owner)
+    return f"{folder} is not {user}'s: its broker cannot unpack the servlet there, and does not start"
 
 
 def plan_detach(path: Path) -> Plan:

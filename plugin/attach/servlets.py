@@ -49,9 +49,14 @@ def directory_of(values: Mapping[str, str]) -> str:
     return values.get(DIRECTORY_KEY, "").strip() or _PULSARS_DIRECTORY
 
 
+def has_ours(values: Mapping[str, str]) -> bool:
+    """True if the broker has our servlet."""
+    return SERVLET in _names(values)
+
+
 def without(values: Mapping[str, str]) -> Mapping[str, str]:
     """The keys, with values, of a broker that must lose our servlet; a value of "" goes."""
-    if SERVLET not in _names(values):
+    if not has_ours(values):
         return {}
     others = _others(values)
     ours = {DIRECTORY_KEY: ""} if not others and directory_of(values) == OWN_DIRECTORY else {}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from tidegate.plugin.attach.attachment import Attachment
+from tidegate.plugin.attach.plan import WAYS_TO_UNPACK, closed_line
 from tidegate.plugin.doctor.finding import Finding, Verdict
 
 
@@ -15,7 +17,8 @@ class HomeFacts:
 
     advice: the lines of ``attach``, by conf file. jar_version: of the shim in the home, None if it says none.
     changed_ms: the time of the latest change of a conf file or the jar. ack_ranges_max: the least limit of
-    the conf files, 0 if unknown. owner: the uid of the home's.
+    the conf files, 0 if unknown. owner: the uid of the home's. closed_folders: where its broker, if that is
+    its user, cannot unpack the servlet.
     """
 
     attachment: Attachment
@@ -24,11 +27,12 @@ class HomeFacts:
     changed_ms: int
     ack_ranges_max: int
     owner: int
+    closed_folders: tuple[Path, ...] = ()
 
 
 def home_findings(facts: HomeFacts, wheel_version: str) -> list[Finding]:
     """The findings about a home; ``wheel_version`` is this Tidegate's."""
-    return [_attached(facts), _jar(facts, wheel_version), *_acks(facts)]
+    return [_attached(facts), *_unpacking(facts), _jar(facts, wheel_version), *_acks(facts)]
 
 
 def restart_findings(facts: HomeFacts, brokers: Mapping[str, tuple[str, int]]) -> list[Finding]:
@@ -65,6 +69,15 @@ def _attached(facts: HomeFacts) -> Finding:
     without = [conf.name for conf in found.confs if not conf.attached]
     names = f": {', '.join(without)} names another tracker" if without else ""
     return Finding(check="conf", verdict=Verdict.FAULT, says=f"{where} {how}{names}", do=attach)
+
+
+def _unpacking(facts: HomeFacts) -> list[Finding]:
+    return [
+        Finding(
+            check="conf", verdict=Verdict.WARNING, says=closed_line(folder, facts.owner), do=WAYS_TO_UNPACK
+        )
+        for folder in facts.closed_folders
+    ]
 
 
 def _jar(facts: HomeFacts, wheel_version: str) -> Finding:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,9 +52,9 @@ def test_undo_gives_the_text_back(text: str) -> None:
 @given(texts)
 @example("a=1\\")
 def test_the_keys_are_set_and_the_others_are_as_before(text: str) -> None:
-    attached, _ = conf_file.apply(text, SETTINGS)
+    attached, edit = conf_file.apply(text, SETTINGS)
     assert conf_file.values(attached) == {**conf_file.values(text), **SETTINGS}
-    assert attached.endswith(("\n", "\r")) == (text.endswith(("\n", "\r")) or not text)
+    assert attached.endswith(("\n", "\r")) == (text.endswith(("\n", "\r")) or bool(edit.appended))
 
 
 @given(texts)
@@ -93,7 +94,7 @@ def test_a_key_is_set_in_its_place_and_new_keys_come_last(ending: str) -> None:
     attached, _ = conf_file.apply(ending.join(before), SETTINGS)
     assert attached.split(ending) == [
         "# delayed", f"{TRACKER} = tidegate.pulsar.TrackerFactory", "acks=1000", "", "# acks=5",
-        "", conf_file.BLOCK_TITLE, "tidegateSocket=/run/tide gate/\\\\s.sock",
+        "", conf_file.BLOCK_TITLE, "tidegateSocket=/run/tide gate/\\\\s.sock", "",
     ]  # fmt: skip
 
 
@@ -128,4 +129,13 @@ def test_a_line_that_was_deleted_stays_deleted() -> None:
 
 def test_text_written_after_a_file_without_a_last_newline_stays_a_line_of_its_own() -> None:
     attached, edit = conf_file.apply("a=1", SETTINGS)
+    assert conf_file.values(attached + "b=2\n") == {"a": "1", "b": "2"} | SETTINGS
+    assert conf_file.undo(attached + "b=2\n", edit).text == "a=1\nb=2\n"
     assert conf_file.undo(attached + "\nb=2\n", edit).text == "a=1\nb=2\n"
+
+
+def test_an_older_attach_s_block_without_a_last_newline_goes() -> None:
+    attached, edit = conf_file.apply("a=1", SETTINGS)
+    older = replace(edit, appended=edit.appended.removesuffix("\n"))
+    assert conf_file.undo(attached.removesuffix("\n"), older).text == "a=1"
+    assert conf_file.undo(attached + "b=2\n", older).text == "a=1\nb=2\n"

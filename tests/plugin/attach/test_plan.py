@@ -26,8 +26,18 @@ from tidegate.plugin.attach.broker_keys import (
     TRACKER_KEY,
     Wanted,
 )
-from tidegate.plugin.attach.plan import PULSARS_OWN_TRACKER, Plan, carry_out, plan_attach, plan_detach
+from tidegate.plugin.attach.plan import (
+    PULSARS_OWN_TRACKER,
+    WAYS_TO_UNPACK,
+    Plan,
+    carry_out,
+    plan_attach,
+    plan_detach,
+)
+from tidegate.plugin.attach.pulsar_home import PulsarHome
 from tidegate.plugin.attach.servlets import DIRECTORY_KEY, SERVLETS_KEY
+from tidegate.plugin.doctor.home import home_findings
+from tidegate.plugin.doctor.look import look_at_home
 from tidegate.plugin.errors import AttachError
 from tidegate.plugin.local.trackers import TIDEGATE_FACTORY
 
@@ -84,6 +94,34 @@ def test_the_broker_is_told_where_the_daemon_is(home: Path) -> None:
         assert values[TRACKER_KEY] == TIDEGATE_FACTORY == TRACKER_FACTORY
         assert (values[SOCKET_KEY], values[HORIZON_KEY]) == (str(SOCKET), "750")
     assert (home / "lib" / "tidegate-pulsar-shim.jar").read_bytes() == JAR
+
+
+def test_a_folder_of_archives_that_the_broker_s_user_cannot_write_is_told(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unpacked = tmp_path / "unpacking" / "pulsar-nar"
+    unpacked.mkdir(parents=True)
+    for name in CONFS:
+        conf = home / "conf" / name
+        conf.write_text(f"{conf.read_text()}\nnarExtractionDirectory={unpacked.parent}\n")
+
+    def told() -> list[str]:
+        return [note for note in attach(home).notes if str(unpacked) in note]
+
+    assert told() == []
+    monkeypatch.setattr(PulsarHome, "owner", property(lambda _: 123_456))
+    (note,) = told()
+    assert note.startswith(f"{unpacked} is not 123456's: its broker cannot unpack the servlet there")
+    assert [
+        found.says for found in home_findings(look_at_home(home), "0.1.0") if found.do == WAYS_TO_UNPACK
+    ] == [note.partition(": let root")[0]]
+    unpacked.chmod(0o777)
+    assert told() == []
+    (unpacked / f"{nar.NAME}-unpacked").mkdir(mode=0o755)
+    assert told()
+    attach(home, servlet=False)
+    assert told() == []
+    assert not look_at_home(home).closed_folders
 
 
 def test_nothing_else_changes_in_the_conf_files(home: Path) -> None:
