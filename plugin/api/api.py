@@ -3,7 +3,7 @@
 The daemon's HTTP side calls it (``over_http``), and for the broker's web service the daemon's socket. Both
 have checked the client. Invariants:
 
-- a request is read and checked in full before anything is changed;
+- a request is read and checked in full before any change;
 - every error is a problem document, a bug one without its details, and without others' names over the broker;
 - at most ``AT_ONCE`` requests run at a time, the others wait, and are refused after ``REQUEST_SECONDS``;
 - a change begins no query after ``REQUEST_SECONDS``, and answers before the servlet's 40 s: a query takes 10
@@ -112,7 +112,7 @@ class Api:
         self._at_once = asyncio.Semaphore(AT_ONCE)
 
     async def respond(self, request: Request) -> Response:
-        """The answer to a request that may be made."""
+        """The answer to a permitted request."""
         try:
             if self._page is not None and request.raw_path == PAGE_PATH and request.method in _READING:
                 return self._page()
@@ -177,7 +177,7 @@ class Api:
         return await ask(query)
 
     def _change(self, query: Query, over: Over) -> Course:
-        """The course for a body. Raises ``UserError`` before anything is asked."""
+        """The course for a body. Raises ``UserError`` before any query."""
         ids, due, after = query.pop("ids", None), query.pop("due", None), query.pop("after", None)
         query.pop("all", None)
         total = Total(dry_run=query.setdefault("dry_run", False))

@@ -182,7 +182,7 @@ def _partitions_text(partitions: Iterable[int | None]) -> str:
 
 
 def raise_unless_late(error: UserError, total: Total) -> None:
-    """Raise an error unless a change that may be done comes before it, and must be told."""
+    """Raise an error, unless it follows a change that may be done and must be told."""
     is_late = total.counts["done"] or total.counts["undecided"]
     if isinstance(error, DaemonAwayError) or not is_late:
         raise error
@@ -266,7 +266,7 @@ def _before(entry: dict[str, Any]) -> str:
 
 
 async def run(course: Generator[AskedT, SaidT, T], ask: Callable[[AskedT], Awaitable[SaidT]]) -> T:
-    """Follow a course to its end. Raises its errors; an error of `ask` is raised in it."""
+    """Follow a course to its end. Raises its errors, and those of `ask`."""
     try:
         query = next(course)
         while True:

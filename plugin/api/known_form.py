@@ -10,7 +10,7 @@ from tidegate.plugin.errors import UserError
 
 @contextmanager
 def known_form() -> Iterator[None]:
-    """Raise ``UserError`` where the body does not find an expected part of an answer."""
+    """Raise ``UserError`` where the body misses an expected part of an answer."""
     try:
         yield
     except UnicodeError:  # a terminal that cannot show it

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 description of ``/tidegate/v1``, made from the table of its operations."""
+"""The OpenAPI 3.1 description of ``/tidegate/v1``, from the table of its operations."""
 
 from __future__ import annotations
 

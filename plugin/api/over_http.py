@@ -1,6 +1,6 @@
 """Reads requests for the API with aiohttp, and answers them.
 
-Invariant: a body that is too long, too slow or ends early is refused before anything of it is used.
+Invariant: a body too long, too slow or cut short is refused before any use.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BODY_SECONDS = 10.0
 
 
 async def handle(api: Api, request: web.Request, *, contents: bool) -> web.Response:
-    """The answer to a request that may be made. contents: the client may read messages."""
+    """The answer to a permitted request. contents: the client may read messages."""
     url, read, role = request.rel_url, partial(_body, request), f"token, from {request.remote}"
     asked = Request(request.method, url.raw_path, url.raw_query_string, read, role, contents=contents)
     return _response(await api.respond(asked))

@@ -2,7 +2,7 @@
 
 The broker's web service and the daemon's HTTP side serve the same paths. A name is one segment of the path,
 percent-encoded, and data: a slash in a topic is ``%2F``, and a star is a star. Invariant: anything outside
-the table is refused, so that a misspelt ``dry_run`` changes nothing.
+the table is refused, so a misspelt ``dry_run`` changes nothing.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Operation:
 
     what: its query, with `fixed` besides a request's values. name: its own, where others have the same query.
     path: below the scope; ``{id}`` takes any one segment. body: None for none. one_of: a body has exactly one
-    of these.
+        of these.
     """
 
     what: str
@@ -232,7 +232,7 @@ OPERATIONS = (
 
 @dataclass(frozen=True)
 class Place:
-    """A path, understood: the operations there by method, and the names in it."""
+    """A parsed path: the operations there by method, and the names in it."""
 
     operations: Mapping[str, Operation]
     names: Mapping[str, str]
@@ -249,7 +249,7 @@ class Place:
 
 
 def place_of(raw_path: str) -> Place:
-    """The place of a path as it came, percent-encoded. Raises ``ProblemError``."""
+    """The operations for a percent-encoded path. Raises ``ProblemError``."""
     segments = [_decoded(one) for one in raw_path.split("/")[1:]]
     scope, names, tail = _scope(segments[2:]) if segments[:2] == ["tidegate", "v1"] else (None, {}, [])
     found = {}

@@ -105,7 +105,7 @@ def keys_of(settings: AttachedSettings, values: Mapping[str, str], version: str)
 
 
 def _is_of_cluster(values: Mapping[str, str]) -> bool:
-    """True for a broker with others beside it: its metadata are not in its own files."""
+    """True for one broker of several: its metadata are not in its own files."""
     stores = [values.get(key, "").strip() for key in METADATA_KEYS]
     return any(store and not store.startswith(_OF_ONE_BROKER) for store in stores)
 

@@ -6,8 +6,8 @@ starts with ``#`` or ``!`` and never continues; of a repeated key the last value
 
 Invariants:
 
-- everything but the values being set stays as it is: comments, order, spaces, line endings; a block that is
-  added ends with a newline, so that another line may follow it;
+- all but the values being set stays: comments, order, spaces, line endings; an added block ends with a
+  newline, so that another line may follow it;
 - ``undo(*apply(text, settings)) == text`` for every text; after other people's edits ``undo`` reverts only
   those changes of ``apply`` that nobody has touched since.
 
@@ -236,7 +236,7 @@ def _remove_block(text: str, edit: Edit, kept: list[str]) -> str:
         before, after = text[:at], text[end:]
         merged = before and after and before[-1] not in "\r\n" and after[0] not in "\r\n"
         return before + _ending_of(edit.appended) * bool(merged) + after
-    # Somebody has edited inside the block: go line by line.
+    # The block was edited since: go line by line.
     ours = dict(edit.appended_keys)
 
     def goes(key: str, value: str) -> bool:

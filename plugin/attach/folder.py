@@ -238,7 +238,7 @@ def _require_no_link(status: os.stat_result, path: Path) -> None:
 
 
 def _give(descriptor: int, like: os.stat_result) -> None:
-    # Only root can, and only root must: Pulsar's own user has to be able to read its files.
+    # Only root can, and must: Pulsar's own user has to read its files.
     if os.geteuid() == 0:
         os.fchown(descriptor, like.st_uid, like.st_gid)
 

@@ -6,13 +6,13 @@ that ``--dry-run`` shows exactly the changes. Invariants:
 - attach, then detach: every conf file is byte for byte as before, and none of our files remains. Edits in
   between stay, and only our keys go;
 - attaching again with the same settings changes nothing; with others, it starts from the original file;
-- a file is replaced whole (temporary file, then rename) and keeps its mode and owner; the copy of a conf file
-  has the mode and owner of the conf file, which may hold a password;
+- a file is replaced whole (temporary file, then rename) and keeps its mode and owner; the copy of a conf
+  file, which may hold a password, has that file's mode and owner;
 - no link is followed and no other user's file is touched, even if the home's owner interferes: see
   ``folder``;
 - the copies of the originals and the record of the changes are written before the first conf file, with the
   present conf file in the record until then: whenever attach is interrupted, the original is found;
-- temporary files of a killed attach or detach go with the next one, as they may contain passwords.
+- temporary files of a killed attach or detach, which may contain passwords, go with the next one.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ PULSARS_OWN_TRACKER = "org.apache.pulsar.broker.delayed.InMemoryDelayedDeliveryT
 
 @dataclass(frozen=True)
 class Change:
-    """One file before and after; None: no file. A temporary file counts as empty: nobody reads it.
+    """One file before and after; None: no file. A temporary file counts as empty, and stays unread.
 
     ``like``: the file whose mode and owner it gets. None: an existing file keeps its own, and a new one gets
     the directory's owner.
@@ -198,7 +198,7 @@ def carry_out(plan: Plan) -> None:
                     "correct it and run the same command again"
                 ) from error
         if plan.settings is None:
-            with contextlib.suppress(OSError):  # Missing, or somebody keeps files of their own there.
+            with contextlib.suppress(OSError):  # Missing, or it has files of others.
                 folders.conf.remove_folder(home.record_dir.name)
 
 
@@ -299,7 +299,7 @@ def _without_servlet(text: str) -> str:
 
 
 def _all(home: PulsarHome, changes: list[Change]) -> tuple[Change, ...]:
-    """The changes that change something. Temporary files of a killed command go first."""
+    """The real changes. Temporary files of a killed command go first."""
     paths = sorted({change.path for change in changes})
     left = (Change(left, b"", None) for path in paths for left in home.leftovers(path))
     return (*left, *(change for change in changes if change.before != change.after))

@@ -1,7 +1,7 @@
 """The machines of a cluster's brokers, reached by ssh, or by the user's command.
 
 Invariants: no shell of this machine sees an argument, and the other machine's gets every one quoted; a
-command that has begun may end, whatever this process must do meanwhile.
+started command may end, whatever this process must do meanwhile.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class OverSsh:
     sudo: bool
 
     def check(self, broker: str) -> None:
-        """See that the home can be detached, the unit exists, and the user may restart it."""
+        """Check that the home can be detached, the unit exists, and the user may restart it."""
         self._run(broker, self._root([self.tidegate, "detach", self.home, "--dry-run", "--json"]))
         self._run(broker, ["systemctl", "cat", self.unit])
         if self.sudo:

@@ -37,7 +37,7 @@ def place(values: Mapping[str, str], home: Path) -> Place | None:
 
 
 def folder_of(values: Mapping[str, str], home: Path) -> str | None:
-    """The folder where a conf file has its servlets looked for; None if it is not right in the home."""
+    """A conf file's folder of servlets; None if it is not right in the home."""
     directory = home / directory_of(values)
     if directory.parent != home or directory.name in {"", ".", "..", "conf"}:
         return None

@@ -1,11 +1,11 @@
 """A running cluster back to Pulsar's own tracker, one broker after the other.
 
-This module chooses the order, looks at each broker before and after, and stops at the first one with a fault;
-a ``Machines`` detaches and restarts. Invariants:
+This module chooses the order, checks each broker before and after, and stops at the first fault; a
+``Machines`` detaches and restarts. Invariants:
 
-- nothing is changed before every machine has been checked;
+- every machine is checked before any change;
 - at most one broker is away at a time, and the next one's turn comes when that one is healthy again;
-- conf files are changed before the restart, so the cluster works at whatever point this ends;
+- conf files change before the restart, so the cluster works at whatever point this ends;
 - nothing is remembered: brokers tell their tracker themselves, so the same command again does the rest.
 """
 
@@ -195,7 +195,7 @@ class WayBack:
         """Look at the brokers and at their machines; changes nothing. Raises ``UserError``."""
         named = [check_name(one) for one in dict.fromkeys(names)]
         looked = [self._admin.look(name) for name in named or self._admin.brokers()]
-        # Those that are away, or were restarted just now, come first: no other may be away meanwhile.
+        # Those away, or restarted just now, come first: no other may be away meanwhile.
         self.brokers = sorted(looked, key=lambda one: _TURNS[one.state])
         restarts = sum(one.state is not State.OTHER for one in looked)
         self.later = 0 if self._count is None else max(0, restarts - self._count)
@@ -218,7 +218,7 @@ class WayBack:
             turn = f"{place + 1}/{many} {one.name}"
             self._machines.detach(one.name)
             self._say(f"{turn}: its conf files have nothing of Tidegate")
-            # Somebody else may have restarted it since.
+            # It may have been restarted since.
             now = self._admin.look(one.name)
             if now.state is not State.OTHER:
                 self._pause(0)

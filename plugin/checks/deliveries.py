@@ -43,9 +43,7 @@ def first_receipts(messages: int, message: Ints, received: Int64) -> Int64:
 
 
 def early(due: Int64, received: Int64) -> Bools:
-    """A mask of the messages received before they were due. A message without delay (due ``NEVER``) is never
-    early.
-    """
+    """A mask of the messages received before they were due. Without a delay (due ``NEVER``) none is early."""
     result: Bools = (due != NEVER) & (received != NEVER) & (received < due)
     return result
 

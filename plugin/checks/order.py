@@ -33,7 +33,7 @@ def out_of_order(key: Ints, due: Int64, sent: Int64, received: Int64) -> Bools:
 
 
 def _ranks(ready: Int64, sent: Int64) -> Int64:
-    """The rank of each message in the order that is due; equal messages share a rank."""
+    """The rank of each message in due order; equal messages share a rank."""
     order = np.lexsort((sent, ready))
     changed = (ready[order][1:] != ready[order][:-1]) | (sent[order][1:] != sent[order][:-1])
     rank = np.empty(len(order), np.int64)

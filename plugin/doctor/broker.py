@@ -1,7 +1,7 @@
-"""The questions to the admin interface: bounded in number and time, and none changes anything.
+"""The questions to the admin interface: bounded in number and time, and harmless.
 
-Invariants: a refused or strange answer is None, never a guess; ``refusals`` keeps them; after one
-request without an answer no other is sent.
+Invariants: a refused or strange answer is None, never a guess; ``refusals`` keeps them; after one request
+without an answer no other is sent.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class BrokerAdmin:
 
     @property
     def spent(self) -> bool:
-        """True if nothing more may be asked."""
+        """True after the last permitted question."""
         return bool(self.failure) or self._left <= 0 or self._monotonic_s() >= self._until_s
 
     def version(self) -> tuple[str | None, Reading | None]:
@@ -145,7 +145,7 @@ class BrokerAdmin:
         )
 
     def _policy(self, topic: str, name: str) -> Any:
-        """The policy that applies to a topic; where topics have none, its namespace's. None for none."""
+        """The policy of a topic, else of its namespace. None for none."""
         found = self._once(f"{_path(_PARTITION.sub('', topic))}/{name}?applied=true")
         if found is _UNKNOWN:
             found = self._once(f"/namespaces/{_namespace(topic)}/{name}")

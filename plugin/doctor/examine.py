@@ -1,7 +1,7 @@
 """The examination: asks home, machine, daemon and broker, and hands their answers to the checks.
 
-Invariants: nothing is changed anywhere; each question is bounded in time, and those about topics in number; a
-question without an answer is a finding, and the others are still asked.
+Invariants: it changes nothing; each question is bounded in time, and those about topics in number; a question
+without an answer is a finding, and the others are still asked.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Checks of topics: messages that Pulsar may delete before they are due, and ledgers kept. Pure.
 
-Pulsar counts a TTL from publication, and deletes everything older, delayed or not. A remaining wait is
-shorter than the whole delay: a limit shorter than the remaining wait is surely too short.
+Pulsar counts a TTL from publication, and deletes everything older, delayed or not. A limit shorter than the
+remaining wait is surely too short, because the whole delay is longer still.
 """
 
 from __future__ import annotations

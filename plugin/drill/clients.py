@@ -1,9 +1,8 @@
 """The producer and consumers of a round: the real pulsar-client, made to survive faults.
 
-After a second without a connection the client is dropped, and a new one is opened as soon as the broker's
-port answers (see ``local.clients``). The verdict tells messages sent twice for that reason from a tracker's
-repeats. Invariant: silence is no reason to replace a client: that would hide a tracker that has fallen
-asleep.
+After a second without a connection the client is dropped, and a new one opens once the broker's port answers
+(see ``local.clients``). The verdict tells messages sent twice for that reason from a tracker's repeats.
+Invariant: silence is no reason to replace a client: that would hide a tracker that has fallen asleep.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Invariants:
 
 - the fault is undone and the clients are closed when ``Course.run`` returns or raises, in all cases;
 - the verdict reads the ledger on disk, and nothing else;
-- a fault that could not be done, or was not seen done, fails the round with its own words; so does every
+- a fault that could not be done, or was not seen done, fails the round with its own words, as does every
   other error that a person could repair. Only an interrupt ends the run;
 - a burst that this machine stored too slowly says nothing of the tracker: it starts again with more time
   (``TooFastError``), and counts as it is if that does not help.
@@ -376,8 +376,8 @@ class Course:
 def given_up(now_us: int, *happened_us: int) -> bool:
     """True if missing messages are lost, as the verdict will then say.
 
-    ``happened_us``: the last receipt, the due time of the last message, and the moment at which deliveries
-    were possible again after the last fault: a broker may take longer than ``_PATIENCE_S`` to start.
+    ``happened_us``: the last receipt, the due time of the last message, and the end of the last fault's
+    outage: a broker may take longer than ``_PATIENCE_S`` to start.
     """
     return now_us - max(happened_us) > _PATIENCE_S * 1e6
 

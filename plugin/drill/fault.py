@@ -1,8 +1,8 @@
 """Faults that a drill can do to a stand, and the interface that a stand offers for them.
 
 A fault is done, checked, held, and undone. Invariants: a fault that cannot be done, or is not seen done,
-raises ``FaultError``, and the drill fails with its words; ``undo`` works at whatever point ``do`` stopped, so
-that a stand can be used again.
+raises ``FaultError``, and the drill fails with its words; ``undo`` works wherever ``do`` stopped, so that a
+stand can be used again.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Stand(Protocol):
 
     @property
     def lacking(self) -> dict[Need, str]:
-        """The reasons why it does not meet others, where there is more to say."""
+        """The reasons why it does not meet others, where known."""
         ...
 
     def client_url(self, topic: str) -> str:
@@ -265,7 +265,7 @@ class Fault(Protocol):
         ...
 
     def do(self, scene: Scene) -> str:
-        """Do it and see that it is done; returns the evidence."""
+        """Do it and check that it is done; returns the evidence."""
         ...
 
     def undo(self, scene: Scene) -> None:

@@ -14,7 +14,7 @@ from tidegate.plugin.drill.stands.trackers import TITLES
 from tidegate.plugin.drill.verdict import Verdict
 from tidegate.plugin.pages.page import Html, Page, joined, link, marked, write_whole
 
-# Beyond this number only the worst rounds have a picture: nobody would look at a hundred.
+# Beyond this number only the worst rounds have a picture: a hundred would go unseen.
 _PICTURES_MAX = 5
 _COLUMNS = (
     "drill", "", "sent", "lost", "early", "again", "out of order", "gap", "first due", "p50", "p99", "p99.9",

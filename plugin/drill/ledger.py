@@ -73,9 +73,9 @@ class Forgets(StrEnum):
     """The acknowledgements that a fault may make forgotten, whatever the tracker.
 
     NOTHING: none; consumers stay connected to the same broker. UNDER_WAY: those that had not reached the
-    broker, because consumers are disconnected. ORDERLY: the same; the broker stores its cursors first, so
-    that of the others only those beyond the room of a cursor's record can be missing. UNSTORED: also those
-    that the broker had not stored yet, because it dies or is replaced.
+    broker, because consumers are disconnected. ORDERLY: the same; the broker stores its cursors first, so of
+    the others only those beyond a cursor record's room can be missing. UNSTORED: also those that the broker
+    had not stored yet, because it dies or is replaced.
     """
 
     NOTHING = "nothing"

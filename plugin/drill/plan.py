@@ -6,7 +6,7 @@ the broker. Invariants:
 - a message's number is its index in the plan's arrays, and travels in its payload;
 - all times are milliseconds after the start of the round; messages stand in sending order;
 - messages due tomorrow (``Kind.FAR``) are sent before the start, at full speed: the round begins with a
-  backlog. Nobody waits for them, and they must stay where they are;
+  backlog. They must stay, and are not awaited;
 - messages sent at once are due only after the time that sending all of them takes.
 """
 

@@ -17,7 +17,7 @@ class UnreachableError(UserError):
 
 
 def reach(service_url: str) -> None:
-    """Raise ``UnreachableError`` unless a port answers: the client itself would retry for ever longer.
+    """Raise ``UnreachableError`` unless a port answers: the client itself would retry for longer.
 
     ``service_url``: ``pulsar://`` or ``pulsar+ssl://``, with one or several addresses.
     """

@@ -58,7 +58,7 @@ class Cause(StrEnum):
     last 100 ms before the fault or while it lasted. UNPERSISTED: over a fault that destroys unstored data:
     acknowledged within the second before. HOLE: over a fault after which the cursor is read from its record
     (these, or an orderly one): acknowledged earlier than that. REWOUND: the cursor was reset on purpose.
-    PLAIN: over such a fault, a message without a delay: no tracker knows of its acknowledgement.
+    PLAIN: over such a fault, a message without a delay, whose acknowledgement no tracker knows.
     """
 
     IN_FLIGHT = "in_flight"

@@ -1,8 +1,8 @@
 """Clients on the real pulsar-client that survive a kill -9 of their broker.
 
 The library reconnects by itself, but its pauses double (up to a minute) and cannot be set from Python. So a
-client is dropped when its broker dies, and a new one is opened when a broker is back, as a supervised
-application does. The clients of the demo, the drills and the benches are built from this module. Invariants:
+client is dropped when its broker dies, and a new one opens when a broker is back, as a supervised application
+does. The demo, the drills and the benches build their clients from this module. Invariants:
 
 - the sender keeps a message until a broker has confirmed it: a new producer resends everything unconfirmed
   (the topic may then have it twice);

@@ -231,7 +231,7 @@ class LocalCluster:
             raise
 
     def end(self) -> None:
-        """Kill everything: nobody needs the data again."""
+        """Kill everything: the data is not needed again."""
         for node in self.nodes:
             node.broker.kill()
             node.daemon.kill()
@@ -258,7 +258,7 @@ class LocalCluster:
             self.zookeeper.start()
         self._initialize()
         self.bookie.start()
-        # At the same time: each takes a while, and none needs another.
+        # Together: each takes a while, and none needs another.
         for node in self.nodes:
             if self._jar is not None:
                 node.daemon.spawn()

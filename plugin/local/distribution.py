@@ -2,7 +2,7 @@
 
 Invariants:
 
-- the unpacked directory gets its name only when complete (a temporary directory, then a rename), so that its
+- the unpacked directory gets its name only when complete (a temporary directory, then a rename), so its
   existence proves the work done;
 - an archive is unpacked only if its SHA-256 is the pinned one;
 - of two processes one works and the other waits, by a lock file;
@@ -149,7 +149,7 @@ def maven_repository(environment: Mapping[str, str]) -> Path:
 
 
 def after_failed_fetch(environment: Mapping[str, str]) -> str:
-    """The first thing to look at; a proxy's URL, which may have a password, is not in it."""
+    """The first thing to look at; without the proxy's URL, which may have a password."""
     proxies = [name for name in _PROXY_VARIABLES if environment.get(name)]
     if proxies and not any(one.tag.rpartition("}")[2] == "proxies" for one in _maven_settings(environment)):
         return f"Maven does not read {proxies[0]}: name the proxy in ~/.m2/settings.xml"

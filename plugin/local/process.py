@@ -2,8 +2,8 @@
 
 The demo, the tests, the benches and the drills all start their brokers and daemons through this. Invariants:
 
-- every process has a session of its own (a Ctrl-C of the terminal reaches the parent alone), and the guard,
-  if there is one, knows it from start to end;
+- every process has its own session (a Ctrl-C of the terminal reaches the parent alone), and the guard, if
+  there is one, knows it from start to end;
 - signals go only to the process started here, by its pid;
 - a wait ends with the process, calls ``pause`` often, and names the missing part when its time is up.
 """
@@ -28,7 +28,7 @@ from tidegate.plugin.local.guard import Guard
 LOOPBACK = "127.0.0.1"
 Pause = Callable[[float], None]
 """Waits for so many seconds; may raise to end the wait."""
-# A failed start is noticed at once, by the end of the process; a busy machine needs minutes.
+# A failed start shows at once, by the end of the process; a busy machine needs minutes.
 START_TIMEOUT_S = 280.0
 _POLL_S = 0.02
 _OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
@@ -176,7 +176,7 @@ class LocalProcess(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Kill on exit: nobody needs the data again."""
+        """Kill on exit: the data is not needed again."""
         self.kill()
 
     def _started(self) -> subprocess.Popen[bytes]:

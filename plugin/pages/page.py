@@ -1,4 +1,4 @@
-"""An HTML page made of headings, tables and plots.
+"""An HTML page of headings, tables and plots.
 
 Invariants: all text is escaped here, whatever its source; the page loads nothing, runs no script, and follows
 the reader's light or dark scheme; no file is left half written.

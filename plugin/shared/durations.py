@@ -1,4 +1,4 @@
-"""Durations as people write them (``90s``, ``12h``: a number and ms, s, m, h or d), and as they read them.
+"""Durations as people write them (``90s``, ``12h``: a number and ms, s, m, h or d), and read them.
 
 Invariant: ``milliseconds`` reads back exactly the value that ``duration`` wrote.
 """

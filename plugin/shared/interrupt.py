@@ -1,7 +1,7 @@
 """Ctrl-C while there is nothing to clean up: the process ends silently.
 
 Python raises KeyboardInterrupt anywhere, even amid an import: the user then gets a meaningless traceback, or
-a callback swallows the exception and nothing ends. Invariants: SIGINT that the parent process ignores
+a callback swallows the exception and the process stays. Invariants: SIGINT that the parent process ignores
 (``nohup``, a script's ``&``) stays ignored; this module imports next to nothing.
 """
 

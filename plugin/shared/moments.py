@@ -62,7 +62,7 @@ def moment(text: str, now_ms: int) -> int:
 
 
 def due_range(text: str, now_ms: int) -> tuple[int | None, int | None]:
-    """Both ends of FROM..TO; None for an end that is missing. Raises ``ValueError``."""
+    """Both ends of FROM..TO; None for a missing end. Raises ``ValueError``."""
     start, dots, stop = text.partition("..")
     if not dots or not (start.strip() or stop.strip()):
         raise ValueError(f"{text!r} is no range: write FROM..TO, as in 10m..1h")
@@ -73,7 +73,7 @@ def due_range(text: str, now_ms: int) -> tuple[int | None, int | None]:
 
 
 def fixed_range(text: str, now_ms: int) -> str:
-    """FROM..TO as a range that means the same at any time. Raises ``ValueError``."""
+    """FROM..TO as a range with the same meaning at any time. Raises ``ValueError``."""
     return "..".join("" if one is None else str(one) for one in due_range(text, now_ms))
 
 

@@ -1,6 +1,6 @@
-"""Work that a thread of its own repeats while something else goes on.
+"""Work that its own thread repeats beside other work.
 
-Invariant: when ``__exit__`` returns, the work is not under way and does not come again.
+Invariant: when ``__exit__`` returns, the work has ended and does not come again.
 """
 
 from __future__ import annotations

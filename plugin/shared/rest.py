@@ -28,7 +28,7 @@ class RestError(Exception):
 
 
 class UnansweredError(RestError):
-    """Nobody answers, or the connection broke."""
+    """No answer, or a broken connection."""
 
 
 class UntrustedError(RestError):

@@ -32,7 +32,7 @@ class Seldom:
     def more(self, kind: Hashable) -> dict[str, int] | None:
         """Fields for this event's log line: ``untold``, the number of unlogged events since the last line.
 
-        Empty if there were none; None: do not log this event either.
+        Empty without any; None: do not log this event either.
         """
         now_ns = self._monotonic_ns()
         known = self._kinds.pop(kind, None)

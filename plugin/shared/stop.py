@@ -21,7 +21,7 @@ class RunError(UserError):
 
 
 class InterruptedRunError(RunError):
-    """Somebody asked the run to stop."""
+    """A request to stop ends the run."""
 
     def __init__(self, what: str, signal_number: int) -> None:
         super().__init__(f"interrupted; every process that {what} started has been stopped")
@@ -42,7 +42,7 @@ class Stop:
         self._event.set()
 
     def pause(self, seconds: float) -> None:
-        """Wait. Raises ``InterruptedRunError`` as soon as somebody asks for the end."""
+        """Wait. Raises ``InterruptedRunError`` as soon as the end is requested."""
         if self._event.wait(max(seconds, 0.0)):
             raise InterruptedRunError(self._what, self._signal_number)
 

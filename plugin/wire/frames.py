@@ -4,8 +4,8 @@
 Invariants:
 
 - a ``FrameDecoder`` yields a frame only when its length, CRC, reserved field and type are right;
-- it yields the frames before a broken one before it raises ``ProtocolError``: bytes that follow a correct
-  frame do not lose it;
+- it yields the frames before a broken one before it raises ``ProtocolError``: bytes after a correct frame do
+  not lose it;
 - once it has raised, a decoder refuses everything: it cannot find the beginning of the next frame;
 - it buffers at most the greatest length of one frame beyond its last input.
 """
@@ -128,7 +128,7 @@ class FrameDecoder:
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes of an incomplete frame: not 0 at the end of a connection that was torn amid a frame."""
+        """Bytes of an incomplete frame: not 0 at the end of a connection torn amid a frame."""
         return len(self._buffer)
 
     def discard(self) -> None:

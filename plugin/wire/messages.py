@@ -277,7 +277,7 @@ class Paced:
 
     pace: the one in force, in the cursor's record.
     held_back: due entries in the broker's near tier that wait for nothing else.
-    why: the reason why it is not the requested one; empty if it is.
+    why: the reason against the requested one; empty if it is in force.
     """
 
     type: ClassVar[FrameType] = FrameType.PACED

@@ -41,7 +41,7 @@ class SlowConsumers:
         return "the consumers take nothing"
 
     def do(self, scene: Scene) -> str:
-        """Stop taking, and see no more receipts although messages are due."""
+        """Stop taking, and check that no receipts come although messages are due."""
         scene.drivers.receiving(on=False)
         scene.pause(1.0)
         before = scene.drivers.received
@@ -71,7 +71,7 @@ class BusyConsumers:
         return f"the consumers work {self.each_s * 1000:.0f} ms on each message"
 
     def do(self, scene: Scene) -> str:
-        """Slow them down, and see that they take some, and no more than they can."""
+        """Slow them down, and check that they take some, and no more than they can."""
         drivers = scene.drivers
         drivers.working(self.each_s)
         before = drivers.received

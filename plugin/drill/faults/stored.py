@@ -85,7 +85,7 @@ class DamageBlocks:
     rewinds: bool = False
 
     def do(self, scene: Scene) -> str:
-        """Stop it, change its blocks, start it, and see that it notices."""
+        """Stop it, change its blocks, start it, and check that it notices."""
         part = scene.part("daemon")
         directory = scene.stand.data_dir()
         _wait_for_blocks(scene)
@@ -116,7 +116,7 @@ class FillDisk:
     rewinds: bool = False
 
     def do(self, scene: Scene) -> str:
-        """Fill it, kill the daemon, and see that it does not start."""
+        """Fill it, kill the daemon, and check that it does not start."""
         part = scene.part("daemon")
         written = scene.stand.fill_disk(full=True)
         part.kill()
@@ -158,7 +158,7 @@ class DiskFillsUp:
             waited_s += _POLL_S
 
     def undo(self, scene: Scene) -> None:
-        """Make room, and see that the daemon becomes ready by itself."""
+        """Make room, and check that the daemon becomes ready by itself."""
         scene.stand.fill_disk(full=False)
         scene.bring_back("daemon")
         waited_s = 0.0

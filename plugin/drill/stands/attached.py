@@ -81,7 +81,7 @@ class AttachedHomes:
         return "; ".join(f"{self._nodes[one.name].name} runs {one.tracker}" for one in way.brokers)
 
     def check(self, broker: str) -> None:
-        """See that the home can be detached."""
+        """Check that the home can be detached."""
         plan_detach(self._homes[broker])
 
     def detach(self, broker: str) -> None:

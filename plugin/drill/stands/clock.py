@@ -1,7 +1,7 @@
 """A settable clock for one process: the preloaded ``clock.c`` reads how far it is ahead.
 
-Under libfaketime, which does this too, a broker had not started after two minutes: it takes a global lock at
-each look at a clock.
+libfaketime, which does this too, takes a global lock at each look at a clock: a broker had not started after
+two minutes.
 """
 
 from __future__ import annotations

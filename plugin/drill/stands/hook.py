@@ -86,7 +86,7 @@ class HookPart:
         except InterruptedRunError:
             self._state = state
             raise
-        # Before it is seen: even on failure, somebody has to bring it back.
+        # Before it is seen: even after a failure, it must come back.
         self._state = state
         self._until(
             lambda: self._seen.away(self.name, before),

@@ -1,7 +1,7 @@
 """The user's own cluster: a test topic of it, and the faults that its owner permits.
 
-We start and kill nothing here: the user's hook does (``hook``). Invariants: only the test topic and our own
-subscriptions on it are touched; the subscriptions are deleted, and so is a topic made by us. ``left`` lists
+We start and kill nothing here: the user's hook does (``hook``). Invariants: we touch only the test topic and
+our own subscriptions on it; the subscriptions are deleted, as is a topic made by us. ``left`` lists
 everything that could not be restored.
 """
 
@@ -168,7 +168,7 @@ class OwnStand:
         return self._parts.setdefault(name, part)
 
     def move(self, topic: str) -> str:
-        """Unload the topic alone: its bundle, with other people's topics, stays where it is.
+        """Unload the topic alone: its bundle, with other people's topics, stays.
 
         So the same broker loads it again, unless the cluster moves the bundle just then.
         """
@@ -251,7 +251,7 @@ class OwnStand:
         return None
 
     def release(self, topic: str, subscription: str) -> None:
-        """Delete our subscription, so that messages due tomorrow do not stay there for nobody.
+        """Delete our subscription, so that messages due tomorrow do not stay there in vain.
 
         Also after an interrupt: if a hook has taken the broker away, wait for it here.
         """
@@ -292,7 +292,7 @@ class OwnStand:
     def trace(self, name: str) -> frozenset[str] | float | None:
         """For the broker the connections of its consumers, for the daemon its number of reconnects.
 
-        None if they are not available. No times: clocks and time zones of a cluster are not ours.
+        None if unavailable. No times: clocks and time zones of a cluster are not ours.
         """
         return self._reconnects() if name == "daemon" else self._connections()
 
@@ -335,7 +335,7 @@ class OwnStand:
         return len(listed) if isinstance(listed, list) else None
 
     def _connections(self) -> frozenset[str] | None:
-        """An identifier for each consumer's connection to the topic; None if they are not available."""
+        """An identifier for each consumer's connection to the topic; None if unavailable."""
         answer = self._admin.request("GET", f"/{topic_path(self._own.topic)}/stats")
         if answer is None or not answer.is_success:
             return None

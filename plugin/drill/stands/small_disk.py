@@ -1,6 +1,6 @@
 """A small file system in memory that can be filled: for the daemon's data directory.
 
-It is mounted in the mount namespace of a process of ours, and vanishes with that process, which reads its
+It is mounted in the mount namespace of our helper process, and vanishes with it. That process reads its
 standard input until our end, however we end. Run as a program: DIRECTORY SIZE_BYTES.
 """
 
