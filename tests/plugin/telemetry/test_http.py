@@ -111,7 +111,8 @@ async def test_every_metric_is_described_for_operators(start: StartDaemon, socke
         await client.open(TOPIC)
         text = (await get(daemon.http_port, "/metrics")).text
     page = (Path(__file__).parents[3] / "docs" / "operations.md").read_text("utf-8")
-    rows = re.findall(r"^\| (.+?) \| (?:gauge|counter|histogram) \|", page, re.MULTILINE)
+    section = page.partition("\n## Metrics\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.+?) \| ", section, re.MULTILINE)
     described = {name for row in rows for name in re.findall(r"`(\w+)(?:\{[^`]*\})?`", row)}
     exposed = {
         family.name.removeprefix("tidegate_") + ("_total" if family.type == "counter" else "")
@@ -121,6 +122,13 @@ async def test_every_metric_is_described_for_operators(start: StartDaemon, socke
     assert len(exposed) > 30
     assert exposed - described == set()
     assert described - exposed == set()
+    histograms = re.search(r"counters, ([^.]*) histograms, all others gauges\.", section)
+    assert histograms is not None
+    assert set(re.findall(r"`(\w+)`", histograms[1])) == {
+        family.name.removeprefix("tidegate_")
+        for family in text_string_to_metric_families(text)
+        if family.type == "histogram"
+    }
 
 
 @pytest.mark.parametrize(
