@@ -171,9 +171,11 @@ def _show_diffs(plan: Plan) -> None:
             console.print(Text(f"{verb} {name}", style="bold"))
             continue
         for line in unified_diff(change, name):
+            if not console.is_terminal:  # a file gets the patch, byte for byte
+                typer.echo(conf_file.encode(line))
+                continue
             printable = line.encode("utf-8", errors="replace").decode("utf-8")
-            if console.is_terminal:  # a file gets the patch, byte for byte
-                printable = "\t".join(one_line(part) for part in printable.split("\t"))
+            printable = "\t".join(one_line(part) for part in printable.split("\t"))
             console.print(Text(printable, style=_STYLES.get(line[:1], "")))
 
 

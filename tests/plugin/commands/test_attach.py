@@ -49,6 +49,22 @@ def test_dry_run_shows_a_diff_that_patch_accepts_and_changes_nothing(home: Path,
     assert {path: attached[path] for path in patched} == patched
 
 
+def test_the_diff_of_a_crlf_file_fits_it(home: Path, tmp_path: Path) -> None:
+    for name in ("broker.conf", "standalone.conf"):
+        conf = home / "conf" / name
+        conf.write_bytes(conf.read_bytes().replace(b"\n", b"\r\n").replace(b"\r\n", b" \xff\r\n", 1))
+    command = [sys.executable, "-m", "tidegate.plugin.cli", "attach", home, "--socket", SOCKET, "--dry-run"]
+    said = subprocess.run(command, capture_output=True, check=True, timeout=60).stdout
+    diff = tmp_path / "attach.diff"
+    diff.write_bytes(said[said.index(b"--- a/") : said.index(bytes(home))])
+    assert diff.read_bytes().count(b"\r\n+") > 1
+    subprocess.run(["git", "apply", "--unsafe-paths", "-p1", str(diff)], cwd=home, check=True)
+    patched = contents(home)
+    assert tidegate("attach", home, "--socket", SOCKET).returncode == 0
+    attached = contents(home)
+    assert {path: attached[path] for path in patched} == patched
+
+
 def test_attach_says_what_it_did_and_what_comes_next(home: Path) -> None:
     done = tidegate("attach", home, TIDEGATE_SOCKET=SOCKET)
     assert done.stdout.startswith(f"attached {home} (Pulsar 4.0.8): ")
