@@ -214,8 +214,13 @@ def load_settings(flags: Mapping[str, Any], config_file: Path | None = None) -> 
     """
     readers: dict[str, Reader] = {each.name: each.metadata["reader"] for each in fields(Settings)}
     given = {} if config_file is None else _read_toml(config_file)
-    given |= _from_environment(readers)
-    given |= {name: value for name, value in flags.items() if value is not None}
+    where = dict.fromkeys(given, f", in {config_file}")
+    of_environment = _from_environment(readers)
+    given |= of_environment
+    where |= {name: f", in {PREFIX}{name.upper()}" for name in of_environment}
+    by_flags = {name: value for name, value in flags.items() if value is not None}
+    given |= by_flags
+    where |= dict.fromkeys(by_flags, "")
     wrong = [_unknown(name, readers, config_file) for name in given if name not in readers]
     if "data" not in given:
         wrong.append("data is not set: give --data, TIDEGATE_DATA or data in the config file")
@@ -225,7 +230,7 @@ def load_settings(flags: Mapping[str, Any], config_file: Path | None = None) -> 
             try:
                 values[name] = reader(given[name])
             except ValueError as error:
-                wrong.append(f"{name}: {error} (it is {str(given[name])!r})")
+                wrong.append(f"{name}: {error} (it is {str(given[name])!r}{where[name]})")
     if not wrong:
         if "slice_width_ms" in values:  # a named width is not automatic
             values.setdefault("slice_width_auto", False)

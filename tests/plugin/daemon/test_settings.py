@@ -48,14 +48,14 @@ def test_flags_win_over_the_environment_and_the_environment_over_the_file(
         ('data = "d"\nhartbeat_ms = 100\n', "hartbeat_ms is not a setting (in "),
         (
             'data = "d"\nheartbeat_ms = 1\n',
-            "heartbeat_ms: must be a whole number from 50 to 600000 (it is '1')",
+            "heartbeat_ms: must be a whole number from 50 to 600000 (it is '1', in /",
         ),
         ('data = "d"\nhttp = "here"\n', "http: must be an IP address and a port"),
         ('data = "d"\nhttp = "localhost:80"\n', "http: must be an IP address and a port"),
         ('data = "d"\nhttp = "127.0.0.1:70000"\n', "http: must be an IP address and a port"),
         ('data = "d"\nhttp = "0.0.0.0:80"\n', "set http_token_file as well"),
         ('data = "d"\nhttp = "[::]:80"\n', "set http_token_file as well"),
-        ('data = "d"\nlog_format = "xml"\n', "log_format: must be auto, human or json (it is 'xml')"),
+        ('data = "d"\nlog_format = "xml"\n', "log_format: must be auto, human or json (it is 'xml', in /"),
         ("data = \n", "is not a TOML file"),
         (
             'data = "d"\nstaging_bytes = 100000\nstaging_bytes_max = 199999\n',
@@ -162,6 +162,21 @@ def test_a_misspelt_name_in_a_file_is_located_and_corrected(tmp_path: Path) -> N
     assert str(refused.value) == (
         f"hartbeat_ms is not a setting (in {file}), is it heartbeat_ms?; colour is not a setting (in {file})"
     )
+
+
+def test_a_wrong_value_is_located(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = config_file(
+        tmp_path, 'data = "d"\nheartbeat_ms = 1\ncommit_entries = 0\ncommit_interval_ms = -1\n'
+    )
+    monkeypatch.setenv("TIDEGATE_COMMIT_ENTRIES", "-2")
+    with pytest.raises(ConfigError) as refused:
+        load_settings({"commit_interval_ms": -3}, file)
+    found = re.findall(r"(\w+): must[^(]* \(it is ([^)]*)\)", str(refused.value))
+    assert dict(found) == {
+        "heartbeat_ms": f"'1', in {file}",
+        "commit_entries": "'-2', in TIDEGATE_COMMIT_ENTRIES",
+        "commit_interval_ms": "'-3'",
+    }
 
 
 def test_every_mistake_is_told_at_once() -> None:
