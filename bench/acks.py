@@ -45,7 +45,7 @@ def kill_schedule(count: int, start_ms: int, seed: int) -> NDArray[np.int64]:
 
 
 def alternate_schedule(count: int, soon_ms: int, far_ms: int) -> NDArray[np.int64]:
-    """Rows of which every other one is due soon and the others far away."""
+    """Rows: every other one is due soon, the others far away."""
     sequence = np.arange(count)
     return np.column_stack([sequence, np.zeros(count, np.int64), np.where(sequence % 2, far_ms, soon_ms)])
 

@@ -1,8 +1,8 @@
 """Nanoseconds per addMessage on the dispatcher's thread: each tracker's own class, in one JVM (bench/java).
 
 The dispatcher holds its lock while it adds, and meanwhile the subscription delivers nothing. Ours runs with
-its real daemon: its own threads send the added entries over the socket meanwhile. It also runs with an index
-log in a folder, which the daemon writes meanwhile.
+its real daemon, and sends it the added entries over the socket meanwhile; and once more with an index log in
+a folder, which the daemon writes meanwhile.
 """
 
 from __future__ import annotations

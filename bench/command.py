@@ -139,7 +139,7 @@ def run_drills(
     )  # fmt: skip
     done = cells.told(cells.load(file), pairs, rounds)
     console.print(f"{done}; {file}, `python -m bench report` shows it", soft_wrap=True)
-    # Not in the ordinary way: a thread may still be inside the client's library, which would abort.
+    # Not the ordinary exit: a thread may still be inside the client's library, which would abort.
     leave_at_once(130 if interrupted else 0)
 
 

@@ -208,7 +208,7 @@ def executor_us() -> float:
 
 
 def lock_wait_ms(work: Callable[[], Any]) -> float:
-    """How long a thread without the interpreter lock waits to get it back while another one works.
+    """How long a thread waits to get the interpreter lock back while another one works.
 
     The median of 100, in milliseconds. Python asks for the lock every 5 ms; native code that releases it
     gives it at once, other native code at its end.

@@ -1,8 +1,8 @@
 """Processor time by task and by place in the code, from clocks and samples together.
 
-The clocks of the threads say how much, the samples say on what: a thread's time in its own code is divided
-among its samples. So profilers that miss threads (the JVM's own) or idle ones do not distort the sums. Time
-in the kernel (sockets, files, waiting) is a task of its own.
+The threads' clocks measure the time; the samples divide a thread's time in its own code among tasks. So
+profilers that miss threads (the JVM's own) or idle ones do not distort the sums. Time in the kernel (sockets,
+files, waiting) is a task of its own.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def task_of(thread: str, frames: Sequence[str], rules: Rules) -> str:
 def divided(times: Mapping[int, ThreadTime], stacks: Stacks) -> dict[Stack, float]:
     """Microseconds of each stack in user code: each thread's time by its samples, one stack without any.
 
-    Samples whose thread is unknown (0) share what is left of the times.
+    Samples of unknown threads (0) share the rest of the times.
     """
     by_thread: dict[int, Counter[Stack]] = {}
     for stack, count in stacks.items():
@@ -140,7 +140,7 @@ def short(frame: str) -> str:
 
 
 def doors(frames: Sequence[str]) -> list[str]:
-    """The frames that enter another package than the one before, without those that only run tasks."""
+    """The frames that enter another package than the one before, except those that only run tasks."""
     entered = []
     before = ""
     for frame in frames:

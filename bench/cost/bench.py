@@ -2,12 +2,12 @@
 
 The fill is 100,000 messages that wait for an hour or more, with one and with ten subscriptions, from the
 first send until every subscription's tracker has all of them. The burst is as many that fall due at one
-instant, from then until the broker has every acknowledgement. The kernel's clocks of each thread say how
-much; the JDK's Flight Recorder and py-spy say on what. The bookie is part of the broker's process, and the
-clients are not counted.
+instant, from then until the broker has every acknowledgement. The kernel's clocks of each thread measure the
+time; the JDK's Flight Recorder and py-spy divide it among tasks. The bookie is part of the broker's process,
+and the clients are not counted.
 
-A busy machine changes the times little and the waits much, so there are no waits in it. A share below some
-percents is a handful of samples.
+A busy machine changes the times little and the waits much, so it counts no waits. A share below some percents
+is a handful of samples.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def spread(count: int, first_ms: int, span_ms: int, seed: int) -> NDArray[np.int
 
 
 def profiled(stand: Stand, work: Callable[[], None]) -> Profile:
-    """Do the work, and return what it took."""
+    """Do the work, and return its cost."""
     broker_pid = stand.broker.pid
     daemon_pid = stand.daemon.pid if stand.daemon is not None else None
 

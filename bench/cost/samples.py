@@ -25,7 +25,7 @@ from bench.harness.errors import BenchError
 TOOL_TIMEOUT_S = 300.0
 PYTHON_RATE = 100
 STACK_DEPTH = 128
-# Nothing but the samples: the rest of the recorder's events would cost more than they tell.
+# Nothing but the samples: the recorder's other events would cost more than they tell.
 JFR_SETTINGS = """<?xml version="1.0" encoding="UTF-8"?>
 <configuration version="2.0">
   <event name="jdk.ExecutionSample">
@@ -121,7 +121,7 @@ def of_java(recording: Path) -> Stacks:
 
 
 def java_stacks(printed: dict[str, Any]) -> Stacks:
-    """The stacks in what ``jfr print --json`` says."""
+    """The stacks in the output of ``jfr print --json``."""
     found: Stacks = Counter()
     for event in printed["recording"]["events"]:
         values = event["values"]
@@ -138,7 +138,7 @@ def java_stacks(printed: dict[str, Any]) -> Stacks:
 
 
 def of_python(recording: Path) -> Stacks:
-    """The stacks that py-spy has written; none if it has written nothing."""
+    """The stacks in py-spy's output; none if it is empty."""
     try:
         return python_stacks(recording.read_text(encoding="utf-8"))
     except FileNotFoundError as error:

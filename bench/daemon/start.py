@@ -1,6 +1,6 @@
 """The start-up times of commands, beside the import of NumPy, which all of them need or pay for somewhere.
 
-Each is a process of its own, timed by its parent; the least of some rounds, since disturbances only add time.
+Each is its own process, timed by its parent; the least of some rounds, since disturbances only add time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The record of rounds of drills: a cell for each drill and tracker, with counts and a time a round.
 
-Rounds accumulate in spare time, one after another or on another day, so a cell can grow. Invariants: nothing
-is kept of single messages, so that 20 rounds of everything are some 50 kB; times have three digits; a field
+Rounds accumulate in spare time, one after another or on another day, so a cell can grow. Invariants: single
+messages leave nothing here, so that 20 rounds of everything are some 50 kB; times have three digits; a field
 keeps its meaning.
 """
 

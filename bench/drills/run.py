@@ -1,4 +1,4 @@
-"""Runs rounds of drills in spare time, and adds each to the file as soon as it is known.
+"""Runs rounds of drills in spare time, and adds each to the file at once.
 
 Invariants: however the run ends, the file has every finished round; the drill and tracker with the fewest
 rounds come first, so that many short runs even out; ledgers and logs of failed rounds are kept.
@@ -84,7 +84,7 @@ def run(
                         if not result.passed:
                             _keep(out_dir, result)
                         if not result.verdicts:
-                            # It could not be done here, and would fail again a minute later.
+                            # Impossible here, and so a minute later.
                             failing.add((result.drill, result.tracker))
                             break
                         if time.monotonic() > deadline_s:

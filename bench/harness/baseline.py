@@ -15,7 +15,7 @@ SUFFIX = f"-{BEFORE}"
 
 
 def is_before(path: Path) -> bool:
-    """True for a file that others are compared with, and that is not shown for itself."""
+    """True for a file that only serves as a comparison."""
     return path.stem.endswith(SUFFIX) and path.with_stem(path.stem.removesuffix(SUFFIX)).exists()
 
 

@@ -1,11 +1,10 @@
 """A broker's side of the daemon's socket, as fast as Python permits: for measuring the daemon, not for use.
 
 One thread sends and receives on one non-blocking socket. An ADD counts as sent when its first byte is offered
-to the socket, so that every later delay, a daemon that does not read included, is part of its time until
-DURABLE.
+to the socket, so that every later delay, even a daemon that does not read, is part of its time until DURABLE.
 
 Invariants: at most ``window`` entries, of all streams together, are sent and not durable; frames of a stream
-are sent in the order of the calls, and a DURABLE counts for every frame up to its number.
+are sent in call order, and a DURABLE counts for every frame up to its number.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Runs one bench and turns its records into a result.
 
 A bench is a function of a ``Plan`` and a ``Recorder``. It runs its peers in turn within every round, in an
-order that shifts from round to round, so that a slow minute of the machine does not always affect the same
-peer.
+order that shifts from round to round, so that a slow minute of the machine does not always hit the same peer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A worker's measurements of itself: duration of calls, peak memory, file sizes.
 
 Invariants: a pause is the time of one call of the answering thread, with all of its waits (for the
-interpreter lock too); memory is the resident set that the kernel counts, so that no peak escapes between two
+interpreter lock too); memory is the kernel's count of the resident set, so that no peak escapes between two
 samples; sizes are those of whole files on disk.
 """
 
@@ -66,7 +66,7 @@ class Pauses:
 
 
 class PeakMemory:
-    """The most memory this process has had resident since the object was made (or ``reset``), in MiB.
+    """The peak of this process's resident memory since the object was made (or ``reset``), in MiB.
 
     The kernel keeps the peak (Linux). Raises BenchError where it does not.
     """

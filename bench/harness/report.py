@@ -26,7 +26,7 @@ FIGURES_BESIDE = 6
 
 
 def header(result: Result) -> list[str]:
-    """Column titles: what, the ratios, ours, each peer, the target."""
+    """Column titles: the figure, the ratios, ours, each peer, the target."""
     others = compared(result)
     return ["", *(f"vs {peer}" for peer in others), *result.peers, "target"]
 

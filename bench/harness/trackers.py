@@ -41,8 +41,8 @@ TRACKERS: dict[str, TrackerPeer] = {
         TrackerPeer(BUCKET, BUCKET_FACTORY),
         TrackerPeer(IN_MEMORY_STRICT, IN_MEMORY_FACTORY, conf=_STRICT),
         TrackerPeer(BUCKET_STRICT, BUCKET_FACTORY, conf=_STRICT),
-        # A bucket is sealed and stored when its ledger ends; by default a ledger lives at least ten minutes,
-        # so that a bench of a minute would never see a snapshot. This peer gets them.
+        # A bucket is sealed and stored when its ledger ends, by default after ten minutes at least: too late
+        # for a bench of a minute. This peer gets snapshots.
         TrackerPeer(BUCKET_SEALED, BUCKET_FACTORY, conf={"managedLedgerMinLedgerRolloverTimeMinutes": "0"}),
     )
 }

@@ -1,7 +1,7 @@
 """Workers: separate processes, so that their memory is their own and they can be killed.
 
-A worker is a module with a ``main`` that prints one line of JSON, its figures, and then, if it is to be
-killed, waits for the end of its input.
+A worker is a module with a ``main`` that prints one line of JSON, its figures, and then, before a kill, waits
+for the end of its input.
 """
 
 from __future__ import annotations

@@ -26,18 +26,18 @@ import org.apache.pulsar.broker.service.persistent.PersistentDispatcherMultipleC
 /**
  * Nanoseconds per addMessage on the dispatcher's thread, for each tracker's own class in one JVM.
  *
- * <p>Every tracker gets the same positions and deliver_at in the same order, in batches of one read of the
- * dispatcher (100 entries), each under a lock as in the broker. Only the adds are timed, one clock reading a
- * batch (and the thread's CPU time over a round, which leaves out what other processes take from it); between
- * batches the thread honours shouldPauseAllDeliveries as the dispatcher does. The broker around
- * the tracker is a stub whose calls cost nothing. Bucket's snapshot storage answers at once: building a
- * snapshot is timed, storing it is not, which favours it.
+ * <p>Every tracker gets the same positions and deliver_at in the same order, in batches of one read of the dispatcher (100
+ * entries), each under a lock as in the broker. Only the adds are timed, one clock reading a batch (and the thread's CPU time
+ * over a round, which leaves out other processes); between batches the thread honours shouldPauseAllDeliveries as the
+ * dispatcher does. The broker around the tracker is a stub without cost. Bucket's snapshot storage answers at once: building
+ * a snapshot is timed, storing it is not, in its favour.
  *
- * <p>Ours is there twice: "tidegate", and "tidegate-log" whose daemon keeps an index log as well.
+ * <p>Ours is there twice: "tidegate", and "tidegate-log" with an index log at its daemon.
  *
- * <p>Arguments: daemon socket or "-", messages a round, warm-up rounds, measured rounds, trackers (comma
- * separated), and for "tidegate-log" an empty folder. Prints one line a round: {@code round TRACKER WORKLOAD NUMBER MEAN_NS CPU_NS P50_NS P99_NS MAX_MS
- * PAUSED_MS}, where median and p99 are of a batch divided by its size and MAX_MS is of a whole batch.
+ * <p>Arguments: daemon socket or "-", messages a round, warm-up rounds, measured rounds, trackers (comma separated), and for
+ * "tidegate-log" an empty folder. Prints one line a round:
+ * {@code round TRACKER WORKLOAD NUMBER MEAN_NS CPU_NS P50_NS P99_NS MAX_MS PAUSED_MS}, where median and p99 are of a batch
+ * divided by its size and MAX_MS is of a whole batch.
  */
 public final class AddBench {
     private static final int BATCH = 100;
@@ -59,7 +59,7 @@ public final class AddBench {
             for (int number = -warmUps; number < rounds; number++) {
                 for (String workload : List.of("uniform", "fixed")) {
                     long[] deliverAt = workload.equals("uniform") ? uniform(messages) : fixed(messages);
-                    // Another order each round, so that a disturbance does not hit the same tracker each time.
+                    // Another order each round, so that a disturbance does not always hit the same tracker.
                     List<String> order = new ArrayList<>(trackers);
                     Collections.rotate(order, number);
                     for (String tracker : order) {
@@ -92,7 +92,7 @@ public final class AddBench {
             throws Exception {
         PersistentDispatcherMultipleConsumers dispatcher = makers.dispatcher(name);
         DelayedDeliveryTracker tracker = makers.make(name, dispatcher);
-        // The tracker is made by the first delayed message; what it does once is not what an add costs.
+        // The first delayed message makes the tracker; that cost is no add's.
         tracker.addMessage(0, 0, deliverAt[0]);
         makers.awaitOpen(name, tracker);
         System.gc();
@@ -156,7 +156,7 @@ public final class AddBench {
             this.folder = folder;
         }
 
-        /** A new subscription; its cursor keeps the pointer to an index log, if there is one. */
+        /** A new subscription; its cursor keeps the pointer to an index log, if any. */
         PersistentDispatcherMultipleConsumers dispatcher(String tracker) throws Exception {
             String subscription = tracker + "-" + NAMES.incrementAndGet();
             return tracker.equals(LOGGED)
@@ -193,7 +193,7 @@ public final class AddBench {
             return made;
         }
 
-        /** Ours answers before the daemon has: wait until it has, as all but the first adds in a broker do. */
+        /** Ours answers before the daemon has: wait for the daemon, as all adds but the first in a broker do. */
         void awaitOpen(String name, DelayedDeliveryTracker tracker) {
             if (!ours.containsKey(name)) {
                 return;
@@ -216,7 +216,7 @@ public final class AddBench {
         }
     }
 
-    /** A snapshot storage that is done at once and keeps nothing. */
+    /** A snapshot storage that finishes at once and keeps nothing. */
     private static final class ForgetfulSnapshots implements BucketSnapshotStorage {
         private final AtomicLong ids = new AtomicLong();
 

@@ -11,10 +11,10 @@ import java.util.Map;
 import java.util.TreeMap;
 
 /**
- * A cursor's properties in one file, so that they outlive a killed process as Pulsar's do.
+ * A cursor's properties in one file, which outlives a killed process as Pulsar's do.
  *
- * <p>Every change writes the whole file anew beside the old one, syncs it and renames it over the old one.
- * Pulsar's Bucket tracker keeps a property a bucket: a few hundred lines at most.
+ * <p>Every change writes the whole file anew beside the old one, syncs it and renames it over the old one. Pulsar's Bucket
+ * tracker keeps a property a bucket: a few hundred lines at most.
  */
 final class CursorFile {
     private final Path path;

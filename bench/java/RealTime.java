@@ -15,7 +15,7 @@ import org.apache.pulsar.broker.service.persistent.PersistentDispatcherMultipleC
 final class RealTime {
     static final int PER_S = 2_000;
     private static final int READ = 100;
-    /** More than a tick: a tracker does not take what is due within the next one. */
+    /** More than a tick: a tracker takes nothing due within the next one. */
     private static final long LEAD_MS = 2_500;
     private static final long PATIENCE_MS = 5_000;
     private static final long LOOK_MS = 1_000;
@@ -32,8 +32,8 @@ final class RealTime {
     }
 
     /**
-     * Add entries of a ledger, due at PER_S from soon on, and run the dispatcher's loop: the tracker's timer
-     * wakes it, and it reads until there is nothing more to be had. Returns how late each was in ms, ascending.
+     * Add entries of a ledger, due at PER_S from soon on, and run the dispatcher's loop: the tracker's timer wakes it, and it
+     * reads until nothing is left. Returns the lateness of each in ms, ascending.
      */
     double[] run(long ledger, int live) throws InterruptedException {
         long firstMs = System.currentTimeMillis() + LEAD_MS;
@@ -81,7 +81,7 @@ final class RealTime {
         return figures;
     }
 
-    /** What the dispatcher gets at once: at most the entries of one of its reads. */
+    /** One dispatcher read: at most so many entries. */
     private Collection<Position> read() {
         synchronized (dispatcher) {
             return tracker.hasMessageAvailable() ? tracker.getScheduledMessages(READ) : List.of();

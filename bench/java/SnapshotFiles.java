@@ -26,13 +26,12 @@ import org.apache.pulsar.broker.delayed.proto.SnapshotSegment;
 /**
  * Bucket snapshots as files of a folder, in place of BookKeeper's ledgers.
  *
- * <p>As in Pulsar's own storage a snapshot is the metadata followed by its segments, each in the tracker's own
- * serialisation; the metadata is serialised on the caller's thread, the segments on the storage's. A file is:
- * the number of parts (int32), the length of each part (int32), the parts; part 0 is the metadata, part n is
- * segment n. It is synced before its creation is reported, as a BookKeeper entry is. Nothing is replicated and
- * nothing crosses a socket, which favours the tracker.
+ * <p>As in Pulsar's own storage a snapshot is the metadata followed by its segments, each in the tracker's own serialisation;
+ * the caller's thread serialises the metadata, the storage's the segments. A file is: the number of parts (int32), the length
+ * of each part (int32), the parts; part 0 is the metadata, part n is segment n. It is synced before its creation is reported,
+ * as a BookKeeper entry is. Nothing is replicated or crosses a socket, in the tracker's favour.
  *
- * <p>Thread-safe. A snapshot is never changed once it is there.
+ * <p>Thread-safe. A snapshot never changes.
  */
 final class SnapshotFiles implements BucketSnapshotStorage {
     private static final String SUFFIX = ".snapshot";
@@ -65,7 +64,7 @@ final class SnapshotFiles implements BucketSnapshotStorage {
         threads.shutdownNow();
     }
 
-    /** Whether a request has not been answered yet; what the answer set off in its thread is over too. */
+    /** True while a request is unanswered, or its answer's work in its thread goes on. */
     boolean busy() {
         return working.get() > 0;
     }
@@ -176,7 +175,7 @@ final class SnapshotFiles implements BucketSnapshotStorage {
             } catch (NoSuchFileException error) {
                 answer.completeExceptionally(error);
             } catch (IOException error) {
-                // The exception that the tracker tries again on.
+                // The exception after which the tracker tries again.
                 answer.completeExceptionally(new BucketSnapshotPersistenceException(error.toString()));
             } catch (Exception error) {
                 answer.completeExceptionally(new CompletionException(error));

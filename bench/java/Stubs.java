@@ -27,19 +27,19 @@ import org.apache.pulsar.common.policies.data.stats.TopicMetricBean;
 /**
  * The broker around a tracker, with nothing behind it: a dispatcher, its topic, subscription and cursor.
  *
- * <p>The classes are Pulsar's own, made without their constructors, with the few methods that a tracker calls
- * overridden. The cursor says that nothing is acknowledged.
+ * <p>The classes are Pulsar's own, made without their constructors; a few methods that a tracker calls are overridden. The
+ * cursor says that nothing is acknowledged.
  */
 final class Stubs {
     private Stubs() {
     }
 
-    /** A dispatcher that nothing wakes, whose cursor has no properties. */
+    /** A dispatcher without wake-ups; its cursor has no properties. */
     static PersistentDispatcherMultipleConsumers dispatcher(String subscription) throws ReflectiveOperationException {
         return dispatcher(subscription, null, null);
     }
 
-    /** A dispatcher that runs {@code wake} when it is to read; its cursor keeps its properties, unless null. */
+    /** A dispatcher that runs {@code wake} when it should read; its cursor keeps its properties, unless null. */
     static PersistentDispatcherMultipleConsumers dispatcher(String subscription, CursorFile properties, Runnable wake)
             throws ReflectiveOperationException {
         Dispatcher dispatcher = allocate(Dispatcher.class);
@@ -72,7 +72,7 @@ final class Stubs {
         return pulsar;
     }
 
-    /** Whether the daemon has answered our tracker's OPEN, by the tracker's own metric. */
+    /** True once the daemon has answered our tracker's OPEN, by the tracker's own metric. */
     static boolean open(DelayedDeliveryTracker tracker) {
         TopicMetricBean connected =
                 ((BucketDelayedDeliveryTracker) tracker).genTopicMetricMap().get("pulsar_delayed_tidegate_connected");
@@ -93,7 +93,7 @@ final class Stubs {
                 new Class<?>[] {ManagedCursor.class}, (self, method, arguments) -> switch (method.getName()) {
                     case "getName" -> name;
                     case "getManagedLedger" -> ledger;
-                    // What does not outlive its consumers has nowhere to keep the pointer to an index log.
+                    // A cursor that does not outlive its consumers has no place for the pointer to an index log.
                     case "isDurable" -> properties != null;
                     case "getCursorProperties" -> properties == null ? Map.of() : properties.all();
                     case "getReadPosition", "getMarkDeletedPosition", "getPersistentMarkDeletedPosition" -> start;
@@ -287,7 +287,7 @@ final class Stubs {
             super(null);
         }
 
-        /** It never is: nothing comes in. */
+        /** Never: nothing comes in. */
         @Override
         public void runWhenReadyForIncomingRequests(Runnable runnable) {
         }

@@ -7,8 +7,7 @@ import java.util.Set;
 import java.util.concurrent.TimeUnit;
 
 /**
- * The timer of a broker's trackers: a wheel that turns once a tick, as Pulsar's factories make it, until it is
- * told to turn faster.
+ * The timer of a broker's trackers: a wheel that turns once a tick, as Pulsar's factories make it, until told to turn faster.
  */
 final class TickTimer implements Timer {
     private final HashedWheelTimer slow;

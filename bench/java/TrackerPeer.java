@@ -25,15 +25,15 @@ import org.apache.pulsar.broker.service.persistent.PersistentDispatcherMultipleC
 /**
  * One of Pulsar's own trackers as a peer of the {@code peers} bench: {@code PEER PHASE DIR WORKLOAD COUNT}.
  *
- * <p>What a phase is, what it prints and what comes on the standard input afterwards is written down in
- * bench/peers/base.py. The tracker classes are Pulsar's, with its default settings; the broker around them is
- * a stub. Bucket's snapshots and its cursor's properties are files below DIR/data (SnapshotFiles, CursorFile).
+ * <p>bench/peers/base.py describes the phases, their output and the standard input afterwards. The tracker classes are
+ * Pulsar's, with its default settings; the broker around them is a stub. Bucket's snapshots and its cursor's properties are
+ * files below DIR/data (SnapshotFiles, CursorFile).
  *
- * <p>An add is a call of addMessage for each entry, in reads of 100 under the dispatcher's lock; a pause is that of
- * 10,000, as the other peers', and the longest read, for which the dispatcher stands still, is told too. A pop is
- * a call of getScheduledMessages. With Pulsar's defaults it hands out what is due within the next tick (1 s) as
- * well: that is counted as early. It answers a set of positions in the order of the topic, so that only entries
- * of different calls have an order in time that can be wrong.
+ * <p>An add is a call of addMessage for each entry, in reads of 100 under the dispatcher's lock; a pause is that of 10,000,
+ * as with the other peers, and the longest read, during which the dispatcher stands still, is reported, too. A pop is a call
+ * of getScheduledMessages. With Pulsar's defaults it also hands out entries due within the next tick (1 s): these count as
+ * early. It answers a set of positions in the order of the topic, so only entries of different calls can be out of order in
+ * time.
  */
 public final class TrackerPeer implements AutoCloseable {
     private static final long TICK_MS = 1_000;
@@ -57,11 +57,11 @@ public final class TrackerPeer implements AutoCloseable {
     private final SnapshotFiles snapshots;
     private final PersistentDispatcherMultipleConsumers dispatcher;
     private final long budgetNs;
-    /** Before the warm-up: what netty allocated for that is used again. */
+    /** Before the warm-up: the run reuses netty's allocations from there. */
     private final long directAtStart;
     private DelayedDeliveryTracker tracker;
     private long deadlineNs;
-    /** How many entries of the workload were added, in this process or before. */
+    /** The number of entries of the workload added, in this process or before. */
     private int known;
 
     private TrackerPeer(String name, Path data, Workload workload, long directAtStart) throws Exception {
@@ -102,8 +102,8 @@ public final class TrackerPeer implements AutoCloseable {
     }
 
     /**
-     * Run the tracker until its code is compiled, with entries and files that are thrown away: a broker runs for
-     * days. It is left out where the restart of a process is what is measured.
+     * Run the tracker until its code is compiled, with entries and files to be thrown away: a broker runs for days. Not where
+     * the restart of a process is measured.
      */
     private static void warmUp(String name, Path folder, int count) throws Exception {
         try (TrackerPeer peer = new TrackerPeer(name, folder, Workload.uniform(count, WARM_UP_LEDGER), 0)) {
@@ -118,7 +118,7 @@ public final class TrackerPeer implements AutoCloseable {
         }
     }
 
-    /** Do what the standard input asks for, until it ends. */
+    /** Follow the standard input until its end. */
     private void obey() throws Exception {
         BufferedReader orders = new BufferedReader(new InputStreamReader(System.in));
         for (String order = orders.readLine(); order != null; order = orders.readLine()) {
@@ -146,11 +146,11 @@ public final class TrackerPeer implements AutoCloseable {
         System.out.flush();
     }
 
-    /** The tracker over what is there, which is read now, as of the clock's time. */
+    /** The tracker over the present data, read now, as of the clock's time. */
     private void open(Clock at) throws Exception {
         switch (name) {
             case "in-memory":
-                // No look-ahead for fixed delays: it makes the dispatcher stop reading at 50,000 of one delay.
+                // No look-ahead for fixed delays: it stops the dispatcher's reading at 50,000 of one delay.
                 tracker = new InMemoryDelayedDeliveryTracker(dispatcher, timer, TICK_MS, at, false, 0);
                 break;
             case "bucket":
@@ -211,7 +211,7 @@ public final class TrackerPeer implements AutoCloseable {
         return figures;
     }
 
-    /** Add the workload's entries of one read; returns the nanoseconds for which the dispatcher was held. */
+    /** Add the workload's entries of one read; returns how long the dispatcher was held, in nanoseconds. */
     private long add(int from, int to, long shiftMs) {
         long began = System.nanoTime();
         synchronized (dispatcher) {
@@ -225,8 +225,8 @@ public final class TrackerPeer implements AutoCloseable {
     }
 
     /**
-     * Open what is there and pop once. What the tracker no longer knows has to be read from the topic again. It
-     * does not know what was acknowledged either: the cursor does, so that what is popped here comes again.
+     * Open the present data and pop once. The topic must supply the entries that the tracker has lost. Nor does it know
+     * acknowledgements: the cursor does, so entries popped here come again.
      */
     private static void recover(String name, Path folder, long earliestMs) throws Exception {
         try (TrackerPeer peer = new TrackerPeer(name, folder.resolve("data"), Workload.uniform(0, 1), 0)) {
@@ -237,7 +237,7 @@ public final class TrackerPeer implements AutoCloseable {
             int popped = 0;
             while (held > 0 && popped == 0) {
                 popped = peer.pop(POP_LIMIT).size();
-                // The earliest entry may be one that was lost: go on to the next one that is still known.
+                // The earliest entry may be lost: go on to the next one still known.
                 nowMs += 1_000;
                 peer.clock.set(nowMs);
             }
@@ -321,8 +321,8 @@ public final class TrackerPeer implements AutoCloseable {
     }
 
     /**
-     * One getScheduledMessages that is not put off. Bucket answers nothing while it loads a segment in the
-     * background and asks to be called again; here that is at once, in a broker at the next tick of a timer.
+     * One complete getScheduledMessages. Bucket answers nothing while it loads a segment in the background and asks to be
+     * called again; here that is at once, in a broker at the next tick of a timer.
      */
     private Collection<Position> pop(int limit) {
         while (true) {
@@ -377,7 +377,7 @@ public final class TrackerPeer implements AutoCloseable {
         return figures;
     }
 
-    /** Return once every snapshot that was begun is stored and merged. */
+    /** Return once every begun snapshot is stored and merged. */
     private void awaitSnapshots() {
         while (snapshots.busy()) {
             LockSupport.parkNanos(200_000);

@@ -6,7 +6,7 @@ import java.lang.management.ManagementFactory;
 import java.nio.file.Files;
 import java.nio.file.Path;
 
-/** What this JVM uses: processor time, memory as the kernel counts it, and memory by what it is for. */
+/** This JVM's use of resources: processor time, memory by the kernel's count, and memory by purpose. */
 final class Usage {
     private static final OperatingSystemMXBean SYSTEM =
             (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
@@ -14,7 +14,7 @@ final class Usage {
     private Usage() {
     }
 
-    /** Processor seconds of the whole process: the collector's and the compiler's threads too. */
+    /** Processor seconds of the whole process, with the collector's and the compiler's threads. */
     static double cpuSeconds() {
         return SYSTEM.getProcessCpuTime() / 1e9;
     }
@@ -32,13 +32,13 @@ final class Usage {
         return status("VmHWM:");
     }
 
-    /** Bytes of objects that are still referenced: collects garbage first. */
+    /** Bytes of objects still referenced: collects garbage first. */
     static long heapBytes() {
         System.gc();
         return ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed();
     }
 
-    /** Bytes outside the heap: direct buffers, and what netty allocates for Pulsar's priority queues. */
+    /** Bytes outside the heap: direct buffers, and netty's allocations for Pulsar's priority queues. */
     static long directBytes() {
         long direct = Math.max(0, PlatformDependent.usedDirectMemory());
         for (BufferPoolMXBean pool : ManagementFactory.getPlatformMXBeans(BufferPoolMXBean.class)) {

@@ -10,11 +10,10 @@ import java.util.SplittableRandom;
 import java.util.TreeMap;
 
 /**
- * The entries of a run as the bench has written them: three columns of little-endian int64, in order of arrival.
+ * The entries of a run, as written by the bench: three columns of little-endian int64, in order of arrival.
  *
- * <p>The bench writes them (bench/peers/inputs.py). All of it is held in arrays, before any memory is measured.
- * {@code find} knows the place of a position; for that the entries of a ledger must stand together and count up
- * by one.
+ * <p>The bench writes them (bench/peers/inputs.py). Arrays hold all of it before any memory is measured. {@code find} knows
+ * the place of a position; for that the entries of a ledger must stand together and count up by one.
  */
 final class Workload {
     private static final long DAY_MS = 86_400_000;
@@ -43,7 +42,7 @@ final class Workload {
                 column(folder, "workload.ledger_id.bin", count), column(folder, "workload.entry_id.bin", count));
     }
 
-    /** Due evenly over a day: what the trackers are run with before they are measured. */
+    /** Due evenly over a day: the trackers' warm-up. */
     static Workload uniform(int count, int entriesPerLedger) {
         long[] deliverAt = new SplittableRandom(1).longs(count, DAY_MS, 2 * DAY_MS).toArray();
         long[] ledger = new long[count];
@@ -85,7 +84,7 @@ final class Workload {
         return deliverAt.length;
     }
 
-    /** Where in the workload a position stands. */
+    /** The place of a position in the workload. */
     int find(long ledgerId, long entryId) {
         Integer first = firstOfLedger.get(ledgerId);
         if (first == null) {

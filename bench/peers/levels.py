@@ -1,7 +1,7 @@
 """Eighteen fixed delays with a queue each, after RocketMQ 4's delay levels (1 s … 2 h).
 
-An entry is appended to the queue of its delay, so that each queue is in order of time without any sorting:
-only the heads are examined. Other delays are rounded up to a level, and a delay above 2 h goes through the 2
+An entry is appended to the queue of its delay, so each queue is in order of time without any sorting, and a
+look examines only the heads. Other delays are rounded up to a level, and a delay above 2 h goes through the 2
 h level again and again, as users of such brokers do it; the resulting lateness is a figure of its own
 (``rounded up by``).
 

@@ -1,7 +1,7 @@
 """A server under its own user, in its own folder, that can be killed -9 with all its children.
 
-A server never runs as root: under a root bench it gets the user that its package has made. It listens only on
-a Unix socket in its folder.
+A server never runs as root: under a root bench it gets its package's user. It listens only on a Unix socket
+in its folder.
 """
 
 from __future__ import annotations

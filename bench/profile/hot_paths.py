@@ -2,9 +2,9 @@
 
 And one that is not hot but expensive: entries that come five at a time for each of 1,000 subscriptions.
 
-Work of the daemon's executors (writing a commit, a persist) is done inline here, so that a path's time
-includes all of its work and a profiler of one thread sees it. Each path times only itself: its preparation
-(the input, the index's earlier content) is outside of its ``Region``.
+Work of the daemon's executors (writing a commit, a persist) runs inline here, so that a path's time includes
+all of its work and a profiler of one thread sees it. Each path times only itself: its preparation (the input,
+the index's earlier content) is outside of its ``Region``.
 """
 
 from __future__ import annotations

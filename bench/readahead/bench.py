@@ -4,8 +4,8 @@ A topic has delayed messages that are due in hours, and at its end a hundred tha
 comes with a new subscription (``first attach``); then the topic is unloaded, the tracker's data on it are
 deleted, and the consumer comes back (``moved, nothing left``). Both times count from the moment the broker
 has accepted the subscription: until the first due message, and until the tracker, and our daemon behind it,
-holds all the others. The first round's broker is a JVM that still compiles. Each round has subscriptions of
-its own on the same topic, so that it is sent once.
+holds all the others. The first round's broker is a JVM that still compiles. Each round has its own
+subscriptions on the same topic, which is so sent once.
 
 Ours runs with reading ahead, which is its default, and without, where the dispatcher finds each message by
 itself, as with Pulsar's trackers. There a million takes half a minute each time, so all but ours run one

@@ -26,7 +26,7 @@ SEED = 1
 
 
 class Beat:
-    """Wakes on the loop each ``BEAT_S``, and notes each delay: what the loop was kept from meanwhile."""
+    """Wakes on the loop each ``BEAT_S``, and notes each delay: other work on the loop meanwhile."""
 
     def __init__(self, pauses: Pauses) -> None:
         self._pauses = pauses

@@ -4,7 +4,7 @@ Three scenarios. *Looks*: each keeper has all entries, due evenly over a week; t
 buckets, and pages of 1,000 from random times on, are asked again and again. *Cancels*: messages wait at a
 real broker, and ``cancel`` takes back some one at a time and the others in batches, each answered when
 Pulsar's record and the journal have it; the peers delete as many by their ids, each batch as durable as they
-make it. Unfavourable to Tidegate: the peers are given ids in their own form, and have no broker that decides.
+make it. Unfavourable to Tidegate: the peers get ids in their own form, and have no broker that decides.
 *Beside*, Tidegate alone: messages are delivered at a steady rate, and in every other turn of a few seconds as
 many others of the subscription are cancelled. Its bound is the run itself: every other turn without
 cancellations against the others without.
@@ -43,7 +43,7 @@ CANCELS, CANCELS_QUICK = 100_000, 30_000
 ANSWER_S = 120.0
 SAY_S = 10.0
 CONF = {
-    # As we advise whoever cancels much: the broker's default stores 10,000 ranges of acknowledgements.
+    # As advised for many cancels: the broker's default stores 10,000 ranges of acknowledgements.
     "managedLedgerMaxUnackedRangesToPersist": "1000000",
     "managedLedgerPersistIndividualAckAsLongArray": "true",
 }
