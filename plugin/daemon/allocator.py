@@ -1,8 +1,8 @@
 """Limits for the allocator and the garbage collector of the process.
 
 Once the process has freed one large array, glibc raises the size above which it maps memory separately; later
-arrays of megabytes then come from the heap, and a heap with holes does not shrink. With fixed limits, a
-daemon that spills for days keeps the memory of its first minute.
+arrays of megabytes come from the heap, and a heap with holes does not shrink. With fixed limits, a daemon
+that spills for days keeps the memory of its first minute.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def collect_nothing_yet() -> None:
 
 
 def collect_rarely() -> None:
-    """Exempt all live objects from collection, and walk only young ones, but for once in a very long time.
+    """Exempt all live objects from collection, and hardly ever walk any but young ones.
 
     A full collection stops every thread while it walks all objects, up to a second with a thousand
     subscriptions. Imports and the index leave next to no cycles, so rare collection loses nothing.

@@ -2,9 +2,9 @@
 
 Invariants:
 
-- a change is written before its answer, also one that failed halfway or met the daemon's end; a dry run is
-  none;
-- each line begins on a line of its own, also after a torn one;
+- a change is written before its answer, even one that failed halfway or met the daemon's end; a dry run is
+  not;
+- each line begins on its own line, even after a torn one;
 - all files together have at most the set size, the oldest lines go first; only the owner can read them;
 - a failed write is counted and logged; the change and its answer stay;
 - a line has no secret: a role, not the token that proves it.
@@ -152,7 +152,7 @@ class AuditLog:
 
 
 def _why(answer: Mapping[str, Any]) -> object:
-    """The reason that something is not done, of the whole or of the first part with a reason."""
+    """The reason for undecided messages, of the whole or of the first part with one."""
     parts = (one.get("why") for one in answer.get("subscriptions", ()))
     return answer.get("why") or next((why for why in parts if why), None)
 

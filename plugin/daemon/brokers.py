@@ -1,6 +1,6 @@
 """The connected brokers, by their own names.
 
-Invariants: a name has one connection; a newer one ends the older, after the older one's data is applied; the
+Invariants: a name has one connection; a newer one ends the older, after applying the older one's data; the
 memory of past clients is bounded, whatever their names.
 """
 

@@ -1,8 +1,8 @@
 """Dispatchers that bypass Tidegate at the connected brokers: another tracker has their delayed messages.
 
-Each report of a broker has all of them. Invariants: the daemon is not ready while anything bypasses it;
-memory is bounded (``BYPASSED_MAX`` dispatchers by name for each broker, the others counted); a closed
-connection leaves nothing here.
+Each report of a broker has all of them. Invariants: the daemon is not ready during any bypass; memory is
+bounded (``BYPASSED_MAX`` dispatchers by name for each broker, the others counted); a closed connection leaves
+nothing here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Bypasses:
 
     @property
     def dispatchers(self) -> int:
-        """The number of dispatchers at all brokers, including those without a name here."""
+        """The number of dispatchers at all brokers, the nameless included."""
         return sum(one.dispatchers for one in self._told.values())
 
     def named(self) -> Iterator[tuple[str, BypassedDispatcher]]:

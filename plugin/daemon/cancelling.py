@@ -24,7 +24,7 @@ class Cancelling(BrokerChanges[None]):
     )
 
     async def states(self, index: DelayIndex, positions: PositionSet) -> Outcome:
-        """The states of these at the broker, if it can tell at once. Changes nothing."""
+        """The states of these at the broker, if it answers at once. Changes nothing."""
         stream = self._ownership.get(index.name)
         if stream is None or stream.connection.version < CANCEL_VERSION:
             return Outcome(undecided=positions)
@@ -46,7 +46,7 @@ class Cancelling(BrokerChanges[None]):
 
 
 def with_state(known: dict[str, Any], outcome: Outcome) -> dict[str, Any]:
-    """One message's state in the index, corrected by the broker, which knows what it has handed out."""
+    """One message's state in the index, corrected by the broker, which knows its hand-outs."""
     answer = dict(known)
     if outcome.done:
         answer["state"] = "waiting"

@@ -13,7 +13,7 @@ from tidegate.plugin.errors import StartError
 BROKERS_MAX = 64
 OTHERS_MAX = 64  # connections of the socket that are no brokers, or have not yet said so
 HTTP_MAX = 64
-_PER_CONNECTION = 2  # of the socket: the transport's, and one to read the rest after that is closed
+_PER_CONNECTION = 2  # of the socket: the transport's, and one for reading the rest after that is closed
 _STORE = 576  # open in RocksDB: tables (512), logs and locks
 _OWN = 96  # Python's, the listening sockets, connections of this turn of the loop about to be aborted
 NEEDED = _STORE + _OWN + HTTP_MAX + _PER_CONNECTION * (BROKERS_MAX + OTHERS_MAX)

@@ -1,7 +1,7 @@
 """The rate at which consumers take waiting messages, a second, at their fastest of the last day.
 
-A minute with little due tells nothing of consumers, so the fastest one counts. Cancelled messages do not:
-nobody took them. Nothing of this outlives the daemon, or an index replaced by another.
+A minute with little due tells nothing of consumers, so the fastest one counts. Cancelled messages, which
+nobody took, do not. Nothing here outlives the daemon, or an index replaced by another.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class DrainRates:
         self._fastest: dict[DelayIndex, deque[tuple[int, float]]] = {}  # hour, messages a second
 
     def note(self, indexes: Iterable[DelayIndex]) -> None:
-        """Once a minute: note how many messages each index has had taken since. Call often.
+        """Once a minute: note how many messages of each index consumers have taken so far. Call often.
 
         indexes: all present ones. The others are forgotten.
         """

@@ -4,8 +4,8 @@ A heap holds the earliest instant at which each stream that could hand something
 index's next due time less the stream's horizon). Another holds the paused streams: a pause is a duration,
 which no set clock changes. Invariants:
 
-- streams without credit, without an answer to OPEN, or on a connection that cannot take more are not in the
-  heap: a subscription that nobody drains costs nothing and hides nobody else;
+- streams without credit, without an answer to OPEN, or on a busy connection are not in the heap: an undrained
+  subscription costs nothing and hides no other;
 - no look at a stream comes before its instant; only the stream's own events move the instant, not time;
 - a wall clock that steps forward delays nothing by more than ``LOOK_AGAIN_MS`` beyond the step itself, and
   one that steps back prolongs no pause;
@@ -34,7 +34,7 @@ _NS_PER_MS = 1_000_000
 
 
 class Pause(NamedTuple):
-    """The time for which to leave a stream alone, unless something happens to it."""
+    """How long to leave a stream alone, unless it changes."""
 
     ms: int
 

@@ -32,7 +32,7 @@ class Failures:
         return StreamError(ErrorCode.STORAGE, str(error))
 
     def bug(self, index: DelayIndex | None, stream: str, error: Exception) -> StreamError:
-        """The error for an unforeseen exception, in a stream or before there was one; doubts ``index``."""
+        """The error for an unforeseen exception, in a stream or before it began; doubts ``index``."""
         more = self._seldom.more(kind_of(error))
         if more is not None:
             self._log.error(

@@ -2,7 +2,7 @@
 
 ``fnmatch`` and regular expressions try every way to place the stars, on the loop that serves the brokers.
 This matcher takes each part between stars at its first match: if the rest fits at all, it fits after that. So
-one walk over a name is enough. ``a*b*c`` in ``aXbYbZc``: ``a`` at the begin, the first ``b`` after it, ``c``
+one walk over a name suffices. ``a*b*c`` in ``aXbYbZc``: ``a`` at the begin, the first ``b`` after it, ``c``
 at the end.
 """
 

@@ -5,9 +5,9 @@ Pulsar then makes ledgers with the same ids again, with other messages: no entry
 index from the lost time is true any more.
 
 An owner writes its claim into the cursor before it tells anything, and the cursor keeps the last claims in
-order. So an index is of this history if the claim of its last owner stands there, in its place: everything
-before it is then the same, too. A topic put back to a time under that very claim shows this only if the index
-knows positions beyond its end. Pure functions.
+order. So an index is of this history if its last owner's claim stands there, in its place: everything before
+it is then the same, too. A topic put back to a time under that very claim shows this only if the index knows
+positions beyond its end. Pure functions.
 
 Example: the cursor has the claims 7:a, 8:b, 9:c. An index last told by 8:b is of this history; one last told
 by 8:x is of another, and begins anew.
@@ -50,13 +50,13 @@ def claim_of(request: Open) -> Claim | None:
 def find_break(state: PositionState, request: Open) -> Break | None:
     """The sign that the index is of another history than the cursor of ``request``, if there is one.
 
-    An empty index has nothing that could be wrong.
+    An empty index cannot be wrong.
     """
     return None if state.empty else compare(state, request)
 
 
 def compare(state: PositionState, request: Open) -> Break | None:
-    """The same, but for an empty index too: the history of its claim and its positions counts."""
+    """The same, for an empty index too: the history of its claim and its positions counts."""
     return _broken_claims(state, request) or _broken_mark_delete(state, request)
 
 

@@ -69,9 +69,8 @@ def peer_process(connection: socket.socket) -> str:
 
 
 def uid_allowed(uid: int) -> bool:
-    """True if a process of this user may talk to the daemon.
-
-    The daemon's own user may, and root, who may do anything anyway.
+    """True if a process of this user may talk to the daemon: its own user, or root, who may do anything
+    anyway.
     """
     return uid in (os.geteuid(), 0)
 

@@ -3,8 +3,8 @@
 Text for a terminal, JSON lines for machines, on standard error, one line an event. Invariants: an event
 repeated by a library or a bug gets one line a minute, with the number of untold ones (``untold``); the first
 line imports the library, so that the daemon listens before that. A line that cannot be written (a full disk,
-a reader that is gone or does not read, no standard error) is dropped, and the next one has the number of
-dropped lines (``left_out``): the daemon does not end for its log, and hardly ever waits for it.
+a reader gone or idle, no standard error) is dropped, and the next one has the number of dropped lines
+(``left_out``): the daemon does not end for its log, and hardly ever waits for it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Writer:
         self._file = file
         self._room: select.poll | None = None
         self._torn = False
-        # Reentrant: under it the collector may run, and log a task with an exception that nobody retrieved.
+        # Reentrant: under it the collector may run, and log a task with an unretrieved exception.
         self._lock = threading.RLock()
         self.left_out = 0
         with contextlib.suppress(OSError, ValueError):

@@ -299,8 +299,8 @@ def state_of(index: DelayIndex, only: PositionSet) -> str:
 def edges_of(now_ms: int, last_ms: int, step_ms: int | None, span_ms: int | None) -> Int64Array:
     """The edges of the buckets: the first moment that is not due yet, then whole steps, as slices have.
 
-    last_ms: no entry is due later. Without a step there are about `BUCKETS` buckets at most. Raises
-    ``UserError`` if there were too many buckets.
+    last_ms: no entry is due later. Without a step there are at most about `BUCKETS` buckets. Raises
+    ``UserError`` for too many buckets.
     """
     span = span_ms or max(1, last_ms + 1 - now_ms)
     if step_ms is None:

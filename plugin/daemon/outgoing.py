@@ -3,8 +3,8 @@
 Invariants:
 
 - everything written in one turn of the loop leaves in one write, or in pieces of ``FLUSH_BYTES``;
-- an answer to OPEN has the positions held at one instant, and is encoded in steps, with a turn for everybody
-  else between them: it may have 100,000 ledgers;
+- an answer to OPEN has the positions held at one instant, and is encoded in steps, with a turn for all others
+  between them: it may have 100,000 ledgers;
 - the rest of an answer is dropped if its stream has ended;
 - an answer that cannot be made is reported, and delays no other one.
 """

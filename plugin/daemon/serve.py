@@ -164,7 +164,7 @@ async def running_daemon(
             server.start()
             engine.start()
             times.done("accepting")
-            # In a thread and after the brokers are served: its imports take longer than all the rest.
+            # In a thread and after serving begins: its imports take longer than all the rest.
             http = await asyncio.to_thread(
                 _http_side, settings, engine, exposition, health, token=token, loop=loop, log=log
             )
@@ -212,7 +212,7 @@ async def serve(settings: Settings, log: Logger, environment: Mapping[str, str])
     """
     descriptors.raise_limit()
     give_back_memory()
-    os.umask(0o077)  # RocksDB makes files at any time, and nobody else may read them
+    os.umask(0o077)  # RocksDB makes files at any time, and no other user may read them
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     supervisor = Supervisor(environment, os.getpid())

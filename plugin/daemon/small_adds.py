@@ -1,7 +1,7 @@
 """ADD frames of few entries, gathered to be applied together.
 
 In frames of five an entry costs the index many times as much as in frames of thousands. Invariants: the
-result is as if the frames had been applied as they came; the gathered frames of one stream have consecutive
+result is as if each frame had been applied on arrival; the gathered frames of one stream have consecutive
 numbers and the same flags.
 """
 

@@ -1,6 +1,6 @@
 """The parts of a start and their times: after a crash, users waiting for the daemon want the reason.
 
-Invariant: the parts follow each other without a gap, from the start of the process until brokers are served,
+Invariant: the parts follow each other without a gap, from the start of the process until it serves brokers,
 so that they add up to ``start_ms``.
 """
 
@@ -19,7 +19,7 @@ _STARTED_FIELD = 19
 
 
 def process_started_ns(stat: Path = Path("/proc/self/stat")) -> int | None:
-    """The start of this process, by ``time.monotonic_ns``; None if the system does not tell.
+    """The start of this process, by ``time.monotonic_ns``; None if unknown.
 
     As exact as the system's clock ticks, mostly 10 ms.
     """

@@ -28,7 +28,7 @@ class Supervisor:
         self._beating: asyncio.TimerHandle | None = None
 
     def ready(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Say that the daemon serves; from now on also that the loop turns, if a watchdog wants that."""
+        """Say that the daemon serves; from now on also that the loop turns, for a watchdog."""
         self._tell("READY=1")
         self._beat(loop)
 
@@ -60,7 +60,7 @@ class Supervisor:
 
 
 def _beat_s(environment: Mapping[str, str], pid: int) -> float | None:
-    """The time between two signs of life; None if nobody waits for them."""
+    """The time between two signs of life; None without a watchdog."""
     span_us, of_pid = environment.get(_WATCHDOG_US, ""), environment.get(_WATCHDOG_PID, str(pid))
     if not span_us.isdecimal() or int(span_us) == 0 or of_pid != str(pid):
         return None

@@ -1,7 +1,7 @@
 """Turns at the times of a subscription's messages: a change by a span alone, the others together.
 
-A span is added to the time that holds. Two changes reading it at once would both add to the same one, and one
-of the spans, or another change's time, would be lost though answered as done.
+A span is added to the time that holds. Two changes reading it at once would both add to the same one: one of
+the spans, or another change's time, would be lost though answered as done.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The time since which subscriptions have had no stream, so that the daemon can forget abandoned ones.
 
-A subscription that has moved to another broker hardly ever comes back to this daemon, and nobody tells it.
-Time is monotonic: a set wall clock must not age all at once. Invariant: subscriptions stay in the order in
-which they lost their stream.
+A subscription that has moved to another broker hardly ever comes back to this daemon, unannounced. Time is
+monotonic: a set wall clock must not age all at once. Invariant: subscriptions stay in the order in which they
+lost their stream.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Unserved:
         self._since_ns.pop(name, None)
 
     def take_expired(self, now_ns: int) -> list[SubscriptionName]:
-        """Remove and return those that have had no stream for too long."""
+        """Remove and return those without a stream for too long."""
         if not self._keep_ns:
             return []
         expired = []

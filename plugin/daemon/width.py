@@ -1,7 +1,7 @@
 """The daemon's side of ``tidegate width``: finds the subscriptions, and changes their width.
 
-Invariants: nothing is changed before the request is understood and its subscriptions are found; a change is
-answered once it is durable.
+Invariants: the request is understood and its subscriptions found before any change; a change is answered once
+it is durable.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def spellings(name: SubscriptionName) -> list[str]:
 def find(indexes: Iterable[DelayIndex], text: str) -> list[DelayIndex]:
     """The subscriptions meant by ``text``, ``*`` for anything, in the order of their names.
 
-    Raises ``UnknownNameError`` that names similar ones if there is none, ``UserError`` for a bad pattern.
+    Raises ``UnknownNameError``, with similar names, if there is none, ``UserError`` for a bad pattern.
     """
     wanted = _glob(text)
     known = sorted(indexes, key=lambda index: index.name)

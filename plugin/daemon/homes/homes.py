@@ -32,7 +32,7 @@ class Homes:
         self._stores.close()
 
     def offered(self, requests: LogRequests, stream_id: int, request: Open) -> Home | None:
-        """The home in which the broker wants the log of a stream; None if it wants none.
+        """The home in which the broker wants the log of a stream; None for none.
 
         Raises RefusedError if this daemon cannot reach it.
         """

@@ -43,7 +43,7 @@ _S3_OPTIONS = {
 
 
 def is_url(text: str) -> bool:
-    """True if the text is meant to be a URL."""
+    """True if the text looks like a URL."""
     return "://" in text
 
 
@@ -61,7 +61,7 @@ def checked_url(text: str) -> str:
     if ".." in unquote(url.path).split("/"):
         raise ValueError("it must be a URL without ..")
     if url.scheme != FILE and set(url.path) & set("*["):
-        # fsspec takes the name as a pattern, and would remove everything that fits: the logs of others.
+        # fsspec takes the name as a pattern, and would remove everything that fits: others' logs.
         raise ValueError("it must be a URL without * and [ in its path")
     if url.scheme == FILE and (url.netloc or not url.path.strip("/")):
         raise ValueError("a file URL names an absolute path, such as file:///srv/tidegate")
@@ -102,7 +102,7 @@ def missing_folder(url: str) -> Path | None:
 
 
 def advice_on(url: str) -> str | None:
-    """The reason why a checked URL would keep nothing, and the remedy; None if there is none."""
+    """The reason why a checked URL would keep nothing, and the remedy; None if it would."""
     parts = urlsplit(url)
     if parts.scheme == "memory":
         return f"{url} keeps nothing beyond the end of the daemon: choose a store that outlives it"

@@ -1,4 +1,4 @@
-"""The blocks of an index restored from its log: brought record after record, in due order.
+"""The blocks of an index restored from its log: fetched record after record, in due order.
 
 The stream is open meanwhile, and absent entries count as held; a due entry waits for its own block only.
 
@@ -8,7 +8,7 @@ Invariants:
 - an unreadable block is as good as corrupt: its positions are read from the topic. A home that does not
   answer has ``GIVE_UP_SECONDS`` to come back; a disk that accepts no writes has for ever;
 - one daemon reads few records at a time, for the memory they take;
-- records that are not due soon wait a moment: the broker, whose code is cold, is handing out due entries.
+- records not due soon wait a moment: the broker, whose code is cold, is handing out due entries.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class BlockFetch:
         return [each for each in blocks if self._index.upkeep.is_absent(each[1].block_id)]
 
     async def _bring(self, record: BlockRecord, planned: list[StoredBlock]) -> None:
-        """Read a record and write those of its blocks that are still absent.
+        """Read a record and write its blocks that are still absent.
 
         Raises UnreadableLogError, HomeError.
         """
@@ -282,7 +282,7 @@ class Fetches:
         pointer = of_home(pointer_text, home.kind)
         chain = self._catalog.chains.get(index)
         # Another owner, unable to read the log, has deleted the ledgers no longer named, and perhaps some
-        # that are: the pointer still names those until its next change.
+        # still named: the pointer names those until its next change.
         is_ours = chain is not None and chain.has(pointer.ledger_id, home.kind)
         for (key, place), block_id in zip(list(places.items()), block_ids(places), strict=True):
             if place.ledger_id not in pointer.ledgers or not (is_ours or index.upkeep.is_absent(block_id)):
@@ -292,7 +292,7 @@ class Fetches:
     def begin(
         self, stream: Stream, requests: LogRequests, stream_id: int, request: Open
     ) -> asyncio.Task[None] | None:
-        """Continue to bring the absent blocks; None if there are none."""
+        """Continue fetching the absent blocks; None without any."""
         index = stream.session.index
         self.stop(index)
         if not index.upkeep.absent_blocks:
@@ -352,7 +352,7 @@ class Fetches:
             index.upkeep.lose_absent(index.upkeep.absent_in_order(), f"cannot be read: {error}")
 
     def stop(self, index: DelayIndex, stream: Stream | None = None) -> None:
-        """Bring nothing more for any stream, or for this one."""
+        """Fetch nothing more for any stream, or for this one."""
         found = self._running.get(index)
         if found is not None and stream in (None, found[0]):
             del self._running[index]

@@ -2,9 +2,9 @@
 
 Invariants:
 
-- only the answer to CLOSE waits for a log to be written, for ``LAST_WORDS_SECONDS``; a log that cannot be
-  written costs reading the topic, and says so;
-- a log is written on behalf of the current stream of its subscription only;
+- only the answer to CLOSE waits for a log's writing, for ``LAST_WORDS_SECONDS``; a log that cannot be written
+  costs reading the topic, and says so;
+- a log is written only on behalf of the current stream of its subscription;
 - an idle subscription has no task and asks for nothing.
 """
 
@@ -189,7 +189,7 @@ class IndexLogs:
             self._fetches.stop(restored.former)
         self._fetches.restored(index, chain.home, restored.places)
         # This commit makes data durable that was written without a sync. A later DURABLE may concern nothing
-        # else, and the log may be away when it is needed.
+        # else, and the log may be away when needed.
         self._set_chain(index, chain)
         if not restored.more:
             self._shipped[index] = chain.ledger_id
@@ -220,7 +220,7 @@ class IndexLogs:
             self._refused[stream] = LogState("", NO_LEDGER, "", 0, 0, 0.0, str(error))
             return
         if home is None:
-            self._shipped.pop(index, None)  # later changes are in no log
+            self._shipped.pop(index, None)  # no log has later changes
             return
         current = of_home(request.log_pointer, home.kind).ledger_id
         clean = current == self._shipped.get(index)
@@ -245,7 +245,7 @@ class IndexLogs:
         )
         after = [each for each in (self._deleting.get(identity),) if each is not None]
         if fetching is not None and self._fetches.is_elsewhere(home, index):
-            after.append(fetching)  # blocks that are not in the store would be missing in this log
+            after.append(fetching)  # this log would miss blocks that are not in the store
         former = self._former(home, requests, stream_id, request)
         self._by_id[subscription_id] = StreamLog(self, stream, home, writer, former, after=after)
         self._by_stream[stream] = subscription_id
@@ -419,7 +419,7 @@ class IndexLogs:
         self._store.unwatch(subscription_id)
         if log.failure:
             self._behind.add(log.index)
-        # Nobody notes later writes.
+        # Later writes are not noted.
         if log.writer.since_ns is None and self._catalog.is_durable(log.index):
             self._shipped[log.index] = log.writer.ledger_id
         else:
@@ -475,7 +475,7 @@ class IndexLogs:
 
     def _noted(self) -> None:
         """Schedule a pump. Called in any thread."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody ships any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: shipping has ended
             self.loop.call_soon_threadsafe(self._pump)
 
     def _pump(self) -> None:

@@ -1,4 +1,4 @@
-"""Restores an index from its log, before the stream that asks for it is opened.
+"""Restores an index from its log, before the opening of the stream that asks for it.
 
 Invariants:
 
@@ -7,8 +7,8 @@ Invariants:
   topic, and says so;
 - many short logs are read at a time, because streams wait for them, and few long ones, for the memory they
   take;
-- data written here from a log that proves unneeded or unreadable is abandoned: the former index stays, and no
-  start finds the rest;
+- data written here from an unneeded or unreadable log is abandoned: the former index stays, and no start
+  finds the rest;
 - a log counts more than the local data unless the data is known to have all of it (its ``chain``) and is
   whole, or a stream has continued with the data since it was not whole;
 - the news of the local data outlasts it, see `last_words`; of two histories the cursor's stays.

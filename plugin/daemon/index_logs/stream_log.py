@@ -2,7 +2,7 @@
 
 Invariants:
 
-- there is a task only while there is something to ship, and at most one;
+- there is a task only while changes wait for shipping, and at most one;
 - a log begins in its turn only, the first time and each later time;
 - a log that counts continues while the next one waits for its turn, or for its next try.
 """
@@ -68,10 +68,10 @@ class Logs(Protocol):
 
 
 class StreamLog:
-    """Ships the log of one stream, in a task that exists only while there is something to ship.
+    """Ships the log of one stream, in a task that exists only while changes wait.
 
     after: tasks that must end first: a deletion of all logs of the subscription, which would take the new one
-        along, or the fetching of blocks for the new one.
+    along, or the fetching of blocks for the new one.
     """
 
     def __init__(
@@ -118,11 +118,11 @@ class StreamLog:
         self.over = True
         if self._task is not None:
             self._task.cancel()
-            self._logs.written.discard(self)  # a task that has not begun hears nothing of it
+            self._logs.written.discard(self)  # a task that has not begun is not told of it
         self._idle.set()
 
     async def ship_last(self) -> None:
-        """Return when all is shipped, or waiting is not worth it."""
+        """Return when all is shipped, or waiting is pointless."""
         if (self._failures or self._in_queue) and self.writer.since_ns is None:
             return  # the log has all; only the next one is to come
         self._last = True
@@ -213,7 +213,7 @@ class StreamLog:
             self.failure = str(error)
             self._logs.said(self.stream.name, "the index log cannot be written, trying again", error)
         except Exception as error:
-            # It would end the task, and nobody would learn that nothing is written any more.
+            # It would end the task, and nothing would show that writing has stopped.
             self._failures += 1
             self.failure = f"a bug in the daemon: {error!r}"
             self._logs.met_bug(self.stream.name, error)
