@@ -258,7 +258,7 @@ def _from_environment(names: Iterable[str]) -> dict[str, str]:
 
 
 def unknown_variables() -> list[str]:
-    """The bearer token in ``path``. Raises ``ConfigError`` if it is missing, empty or readable by others."""
+    """The environment variables that begin like a setting but are none, sorted."""
     return unknown(os.environ)
 
 
