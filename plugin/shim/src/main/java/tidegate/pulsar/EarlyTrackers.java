@@ -14,14 +14,12 @@ import tidegate.pulsar.cursor.UndoneResets;
 import tidegate.pulsar.timing.BackoffPoller;
 
 /**
- * Makes a tracker before its dispatcher's first read, where an index may hold the messages of that read.
+ * Makes a tracker before its dispatcher's first read, where an index may hold the messages of that read: Pulsar makes one
+ * only after reading a delayed message, so up to 100 entries are read in vain. Why: docs/decisions/early-trackers.md.
  *
- * <p>Pulsar makes a tracker once the dispatcher has read a delayed message, one of up to 100: after a failover the index
- * holds all of them, and the read was in vain. Pulsar announces loaded topics, but no consumers. A consumer's arrival makes
- * the dispatcher, and the first read follows a round trip to the client later. In between, this class looks at the
- * subscriptions of a newly loaded topic that have had a tracker.
- *
- * <p>It is only an optimization: if it comes too late, Pulsar has made the tracker after reading one batch.
+ * <p>Pulsar announces loaded topics, but no consumers. A consumer's arrival makes the dispatcher, a round trip to the client
+ * before the first read: in between, this class looks at the subscriptions of a newly loaded topic that have had a tracker.
+ * If it comes too late, one batch is read.
  */
 final class EarlyTrackers implements TopicEventsListener {
     /** No entry has this position: it asks the tracker factory for a tracker. */

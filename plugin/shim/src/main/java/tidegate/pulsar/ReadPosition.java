@@ -8,14 +8,12 @@ import org.apache.bookkeeper.mledger.PositionFactory;
 import tidegate.pulsar.position.PositionSet;
 
 /**
- * Moves the read position of the dispatcher's cursor past a backlog that need not be read.
- *
- * <p>Pulsar asks about each position whether to skip it, a hundred in one task: for ten million held ones on a new owner,
- * with cold code, a second. Here a ledger is a walk over bitmaps.
+ * Moves the read position of the dispatcher's cursor past a backlog that need not be read: a walk over bitmaps, where Pulsar
+ * asks about each position, for ten million held ones a second long.
  *
  * <p>It passes only an unbroken row of held or acknowledged positions from the read position on. A position of the row that
- * is lost later is read again, as if Pulsar had skipped it ({@code SoughtPositions}). The last held position stays for
- * Pulsar: it needs a read that ends at once, to rewind if its consumers have changed meanwhile.
+ * is lost later is read again ({@code SoughtPositions}). The last held position stays for Pulsar, which needs a read that
+ * ends at once, to rewind if its consumers have changed meanwhile.
  */
 final class ReadPosition {
     /** A row that Pulsar skips in one step is not worth a seek. */

@@ -15,12 +15,11 @@ import tidegate.pulsar.gate.TrackerCore;
 /**
  * Tells the daemon to forget the index of a subscription that gates no messages any more: its consumers have another type
  * now, or its topic has disabled delayed delivery. Nobody would query that index or update its acknowledgements, and Pulsar
- * does not announce the deletion of such a subscription. Once it is gated again, its topic is read again
- * (docs/decisions/unasked-indexes.md).
+ * does not announce the deletion of such a subscription. Once it is gated again, its topic is read again. Why:
+ * docs/decisions/unasked-indexes.md.
  *
- * <p>A subscription without consumers may be of any type, and keeps its index. A live tracker gates its messages, whatever
- * the topic's policy says since, as Pulsar's own does. Pulsar announces neither change, so the shim checks once a second each
- * subscription that has had a tracker.
+ * <p>A subscription without consumers keeps its index, and a live tracker gates its messages, whatever the topic's policy
+ * says since. Each subscription that has had a tracker is checked once a second.
  */
 final class UnaskedIndexes {
     private static final Logger LOG = LoggerFactory.getLogger(UnaskedIndexes.class);

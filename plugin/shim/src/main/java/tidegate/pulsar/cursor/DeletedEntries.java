@@ -10,10 +10,9 @@ import org.apache.pulsar.common.util.collections.LongPairRangeSet;
 /**
  * Copies a Pulsar cursor's deleted entries beyond its mark-delete position: for each ledger the words of a {@link BitSet}.
  *
- * <p>Pulsar keeps a bitmap for each ledger, but shows it only by range or by position, both slow. It can copy the bitmaps, as
- * it does to store them, but the set has no lock of its own. {@code process…} walks over the set under the cursor's lock, so
- * the copy is made within that walk's first step. Without bitmaps (managedLedgerUnackedRangesOpenCacheSetEnabled=false) the
- * walk continues over the ranges.
+ * <p>Pulsar keeps a bitmap for each ledger, but shows it only by range or by position, both slow; its set has no lock of its
+ * own. {@code process…} walks over the set under the cursor's lock, so the bitmaps are copied within that walk's first step.
+ * Without bitmaps (managedLedgerUnackedRangesOpenCacheSetEnabled=false) the walk continues over the ranges.
  */
 public final class DeletedEntries implements LongPairRangeSet.RangeProcessor<Position> {
     private final ManagedCursorImpl cursor;

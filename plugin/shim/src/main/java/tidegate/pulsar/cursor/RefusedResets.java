@@ -12,11 +12,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Undoes resets of one cursor that Pulsar has refused.
- *
- * <p>Pulsar reports such a reset as failed, but 4.0 keeps its position as the latest to store, and stores it with the next
- * acknowledgements or when the topic closes: a forward reset then happens behind the user's back, and the messages before it
- * never come. So this class resets the cursor to its own position.
+ * Undoes resets of one cursor that Pulsar has refused: 4.0 keeps the position of such a reset, and stores it with the next
+ * acknowledgements or when the topic closes, so messages before it would never come. The cursor is reset to its own position.
  *
  * <p>A reset under way or refused shows as a missing persisted position, until the reset is stored. A cursor never stored
  * does not show it.

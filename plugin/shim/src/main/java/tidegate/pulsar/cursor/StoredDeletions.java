@@ -21,14 +21,13 @@ import org.slf4j.LoggerFactory;
 import tidegate.pulsar.gate.TrackerContext.Stored;
 
 /**
- * Deletes positions in one cursor and says when the cursor's record has them.
+ * Deletes positions in one cursor and says when the cursor's record has them. Pulsar's callbacks do not tell: they come at
+ * once while its limit postpones the write ({@link MarkDeleteLimiter}), during a write of a later position, and for deletions
+ * without room in the record ({@link RecordCapacity}). So a write of the cursor follows each request, and then a check of the
+ * position persisted since.
  *
- * <p>Pulsar's callbacks do not tell: they come at once while its limit postpones the write ({@link MarkDeleteLimiter}),
- * during a write of a later position, and for deletions without room in the record ({@link RecordCapacity}). So a write of
- * the whole cursor follows each request, and then a check of the position persisted since.
- *
- * <p>Deletions and writes are requested on the {@link LedgerThread}, where no reset begins meanwhile, with consumers or
- * without. Requests during a write share the next one. Invariant: one write at a time, and each request gets an answer.
+ * <p>Deletions and writes are requested on the {@link LedgerThread}, where no reset begins meanwhile. Requests during a write
+ * share the next one. Invariant: one write at a time, and each request gets an answer.
  */
 public final class StoredDeletions {
     private static final Logger LOG = LoggerFactory.getLogger(StoredDeletions.class);

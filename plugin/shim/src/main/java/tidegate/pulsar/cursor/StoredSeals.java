@@ -19,20 +19,15 @@ import tidegate.pulsar.gate.Seal;
 
 /**
  * Keeps a {@link Seal} stored with a cursor's acknowledgements beyond its mark-delete position, for any consumers, type and
- * tracker.
- *
- * <p>Not only resets remove the seal: skipped messages, a backlog quota and a cumulative acknowledgement move mark-delete
- * forward and store it without properties, while all acknowledgements beyond stay. Their record looks like a reset's, but in
- * memory the cursor is right once the operation is done. So the cursor is soon stored again with a seal; from then on only a
- * reset's record lacks one.
+ * tracker: then only a reset's record lacks one. Skips, quotas and cumulative acknowledgements remove the seal, too, while
+ * the acknowledgements beyond stay; so such a cursor is soon stored again.
  *
  * <p>A seal must not be put during a reset: Pulsar then has removed the seal, but not yet the acknowledgements. It begins a
  * reset on the {@link LedgerThread} alone, and refuses to move mark-delete until that is done. So a mark-delete to the
  * cursor's own position carries the seal, requested on that thread: either Pulsar refuses it, or no reset begins before it is
  * queued.
  *
- * <p>Cost: one write of the cursor where a seal is missing and acknowledgements lie beyond. A consumer that acknowledges
- * cumulatively, with nothing beyond, loses the seal each time and needs none.
+ * <p>Cost: one write of the cursor where a seal is missing and acknowledgements lie beyond.
  */
 public final class StoredSeals {
     private static final Logger LOG = LoggerFactory.getLogger(StoredSeals.class);

@@ -17,13 +17,10 @@ import tidegate.pulsar.gate.Seal;
 import tidegate.pulsar.wire.Ownership;
 
 /**
- * Resets a cursor once more if it was loaded from a reset's record.
- *
- * <p>Pulsar stores a reset together with the acknowledgements that it takes back, then clears these, and stores the cleared
- * ones with the next write. If a broker ends before that write, the next owner loads the reset's position with the
- * acknowledgements from before: messages stay away although the user heard of success. A missing {@link Seal} shows this: a
- * reset empties the properties of the mark-delete position, and the {@link Ownership} records that the acknowledgements were
- * stored with a seal.
+ * Resets a cursor once more if it was loaded from a reset's record: Pulsar stores a reset with the acknowledgements that it
+ * takes back, and clears these only with the next write. If a broker ends in between, the next owner has both, and those
+ * messages stay away. A missing {@link Seal} shows this, if the {@link Ownership} says that acknowledgements were stored with
+ * one. Why: docs/decisions/acknowledgement-seal.md.
  *
  * <p>Example: 5:1 to 5:9 are acknowledged under a seal, a user resets to 5:0, and the broker dies. The next owner loads
  * mark-delete 5:0, 5:1 to 5:9 deleted, no seal: it resets to 5:0 once more, and the messages come.
@@ -32,8 +29,8 @@ import tidegate.pulsar.wire.Ownership;
  * position at that time, even if early consumers have moved it. Until then no seal is put, and failed resets are repeated.
  * Then {@link StoredSeals} stores it once more, because this reset's record is like the former.
  *
- * <p>Another operation may have removed the seal just before a broker ended, and before {@link StoredSeals} stored a new one:
- * that leaves the same record, so acknowledgements beyond the cursor's position are lost, and their messages come again.
+ * <p>An operation that removed the seal just before a broker ended looks the same: messages acknowledged beyond the cursor's
+ * position come again.
  */
 public final class UndoneResets {
     private static final Logger LOG = LoggerFactory.getLogger(UndoneResets.class);

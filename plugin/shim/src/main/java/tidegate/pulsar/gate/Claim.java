@@ -9,11 +9,12 @@ import tidegate.pulsar.wire.Position;
 
 /**
  * One tracker's claim to own its subscription: the next epoch and a random number, written into the cursor's metadata by
- * compare-and-set before the daemon hears of it. For a new subscription the write waits for a consumer.
+ * compare-and-set before the daemon hears of it. For a new subscription the write waits for a consumer. Why:
+ * docs/decisions/claims.md.
  *
- * <p>Only the last writer of the cursor's metadata can write again, so two brokers never claim the same epoch, and no clock
- * matters. The cursor's own writes share its version, so a refused write is retried with growing pauses. Guarded by the
- * tracker's lock, except {@link #write}.
+ * <p>Only the last writer of the cursor's metadata can write again, so two brokers never claim the same epoch. The cursor's
+ * own writes share its version, so a refused write is retried with growing pauses. Guarded by the tracker's lock, except
+ * {@link #write}.
  *
  * <p>Example: brokers A and B have both loaded the cursor at version 7 with epoch 4, and write epoch 5 against version 7. A's
  * write succeeds and makes version 8; B's is refused, and stays so until B loads the topic again.

@@ -8,14 +8,13 @@ import tidegate.pulsar.timing.Wait;
 import tidegate.pulsar.wire.PositionBitmaps;
 
 /**
- * Finds positions deleted in the cursor that were never handed out: messages cancelled before they were due, by the ids that
- * their producer got; and, of any message, acknowledgements beyond the cursor's storage.
+ * Finds positions deleted in the cursor that were never handed out: messages cancelled by the ids that their producer got;
+ * and, of any message, acknowledgements beyond the cursor's storage. Why: docs/decisions/cancelled-messages.md.
  *
- * <p>Any of millions may be one, so none is checked singly. While the cursor counts no further deletion and no position
- * becomes contained, there is nothing to see. Otherwise a look copies the cursor's deleted entries, a bit each, and
- * intersects them with the contained ones, 64 at a time. Beyond the {@link RangeLimit}, it also finds those that the cursor
- * does not store. Like every acknowledgement, a finding counts only under the {@link Seal} that stood before and after; looks
- * find it again until {@link #noteTold}. Why: docs/decisions/cancelled-messages.md.
+ * <p>While the cursor counts no further deletion and no position becomes contained, there is nothing to see. Otherwise a look
+ * copies the cursor's deleted entries, a bit each, and intersects them with the contained ones, 64 at a time. Beyond the
+ * {@link RangeLimit}, it also finds those that the cursor does not store. A finding counts only under the {@link Seal} that
+ * stood before and after; looks find it again until {@link #noteTold}.
  *
  * <p>Takes no lock except the cursor's, for the copy. Any thread may look; one at a time watches, by {@link #lookIfChanged}.
  */

@@ -15,11 +15,10 @@ import tidegate.pulsar.wire.Records;
 /**
  * The changes of one subscription that are not durable with the daemon yet, sent or not, in order.
  *
- * <p>Invariant: a change leaves the outbox only when the daemon has said DURABLE for it. Changes lost with a broken
- * connection are sent again on the next one, renumbered from 1. Every change is idempotent, so sending it twice is harmless.
- * Adds go to two open batches (near and far), as moves do, which close last when frames go out. An add may thus follow a
- * later ACK or MARK_DELETE, without effect: the daemon ignores adds of acknowledged positions. An add never overtakes an
- * earlier change.
+ * <p>A change leaves only when the daemon has said DURABLE for it. After a lost connection unconfirmed changes are sent
+ * again, renumbered from 1; each is idempotent. Adds go to two open batches (near and far), as moves do, which close last
+ * when frames go out. An add may thus follow a later ACK or MARK_DELETE, without effect, because the daemon ignores adds of
+ * acknowledged positions; it never overtakes an earlier change.
  *
  * <p>To keep a long outage cheap, an ACK joins the last unsent ACK, and a MARK_DELETE, which only goes forward, replaces the
  * last unsent one, across adds. But no change passes one that takes back another: UNACK, CLEAR or CLOSE.

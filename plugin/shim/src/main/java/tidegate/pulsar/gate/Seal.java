@@ -5,15 +5,15 @@ import java.util.random.RandomGenerator;
 
 /**
  * The mark that shows a reset of the cursor: a random number, the generation, in the properties that Pulsar persists together
- * with the cursor's mark-delete position and its individual acknowledgements.
+ * with the cursor's mark-delete position and its individual acknowledgements. Why: docs/decisions/acknowledgement-seal.md.
  *
  * <p>Acknowledging keeps the seal, loading the topic restores it with its acknowledgements, and every reset removes it in the
  * step that clears them. So an acknowledgement seen under a seal is true while that seal is there, whoever owned the topic
- * meanwhile. Why not a counter: docs/decisions/acknowledgement-seal.md.
+ * meanwhile.
  *
  * <p>Skipping and other moves forward remove the seal, too, and take nothing back. A consumer tells the two apart: a reset
- * disconnects all consumers before it touches the cursor. A consumer connected from the last look with the former seal until
- * the first with the next excludes a reset in between: acknowledgements seen under the former seal hold under the next.
+ * disconnects all consumers before it touches the cursor. If one stays connected from the last look with the former seal
+ * until the first with the next, acknowledgements seen under the former hold under the next.
  *
  * <p>Example: the seal is 17, a look finds 5:3 deleted, the seal is still 17: the acknowledgement counts. Later the seal is
  * gone and no consumer stayed: 5:3 is doubtful, a new seal is put, and the next look decides.

@@ -7,16 +7,13 @@ import tidegate.pulsar.timing.Wait;
  * Notices when the dispatcher passes over waiting entries: due ones that may leave, or ones to be redelivered.
  *
  * <p>A round of the dispatcher is one call of its readMoreEntries. It asks the tracker for due entries, and their replay
- * begins the next round. Pulsar breaks this chain: after a replay that no consumer could take, a Key_Shared dispatcher looks
- * ahead, so its next round asks nothing and reads normally. At the topic's end that read waits, and all due entries with it
- * (apache/pulsar#26236). So after a round that has not asked, the tracker wakes the dispatcher while a consumer may take
- * entries.
+ * begins the next round. After a replay that no consumer could take, a Key_Shared dispatcher looks ahead instead: its next
+ * round asks nothing and reads normally, at the topic's end for ever (apache/pulsar#26236). So after a round that has not
+ * asked, the tracker wakes the dispatcher while a consumer may take entries. Against lost wake-ups it also checks after each
+ * wake-up, and once a second while entries wait.
  *
  * <p>Example: 40 are due, the first 10 for a consumer without permits. Round 1 asks and replays these 10; round 2 looks
  * ahead; 5 ms later the tracker begins round 3, which asks for the next 10.
- *
- * <p>At the topic's end a lost wake-up would leave everything until the next message. So the tracker also checks after each
- * wake-up, and once a second while entries wait.
  *
  * <p>A vain wake-up doubles the pause: a consumer that never takes anything costs twelve rounds, then one in 10 s. An entry
  * that leaves resets the pause. It also grows with the number of redeliveries: each round of Pulsar walks over all of them.

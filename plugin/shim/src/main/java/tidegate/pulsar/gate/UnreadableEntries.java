@@ -13,19 +13,18 @@ import tidegate.pulsar.wire.Position;
  * Entries that hold the dispatcher up: lost ones, or all of a lost ledger; and later chunks of a message whose first chunk
  * the dispatcher has not met, or never will.
  *
- * <p>Pulsar reads due entries by position, lowest first, and one unreadable entry fails the whole read, again and again:
- * everything due waits behind it. Pulsar skips lost data (autoSkipNonRecoverableData) only in a normal read. None happens
- * while entries are due, nor for positions that the index holds. So this class reads an entry that stays the lowest for a
- * while by itself. If it is lost, it is skipped as in a normal read, or a log line names it.
+ * <p>Pulsar reads due entries by position, lowest first, and one unreadable entry fails the whole read, again and again. It
+ * skips lost data (autoSkipNonRecoverableData) only in a normal read, which does not happen while entries are due, nor for
+ * held positions. So this class reads an entry that stays the lowest for a while by itself. If it is lost, it is skipped as
+ * in a normal read, or a log line names it.
+ *
+ * <p>A Shared dispatcher of Pulsar 4 queues a later chunk for redelivery again and again, unless it has read the first one,
+ * which after a failover it may have skipped as held. So it reads the entries that wait before the chunk once more. If the
+ * first one is acknowledged, no consumer can assemble the message: this class acknowledges the chunk, too, as a consumer
+ * would.
  *
  * <p>The thread that watches the cursor calls it without any lock. It changes no state of the tracker: a skipped entry shows
  * as acknowledged, like any other.
- *
- * <p>A Shared dispatcher of Pulsar 4 gives a chunk to nobody, nor asks the tracker about it, unless it has read the first
- * one. It queues the chunk for redelivery again and again, and has no normal read meanwhile. After a failover the first chunk
- * may be held, so that the dispatcher skips it, and this one not. So it reads the entries that wait before the chunk once
- * more. If the first one is acknowledged, by a consumer or by a cancellation, no consumer can assemble the message: this
- * class acknowledges the chunk, too, as a consumer would.
  */
 final class UnreadableEntries {
     private static final Logger LOG = LoggerFactory.getLogger(UnreadableEntries.class);

@@ -12,11 +12,10 @@ import org.slf4j.LoggerFactory;
 /**
  * Deletes the index log and the overrides of each subscription that is gone.
  *
- * <p>Pulsar makes a tracker forget everything before it deletes a subscription, but also where the subscription stays: when
- * it clears a backlog, and before a reset (apache/pulsar#26420). Only the managed ledger tells these apart: it lists a
- * deleted cursor no longer. So an index log is deleted once that is so and the daemon has said its last word; else it stays,
- * and records an empty index. A broker that ends in between leaves the log for {@code tidegate verify --logs} to find. Any
- * thread may call.
+ * <p>Pulsar makes a tracker forget everything before it deletes a subscription, but also when it clears a backlog, and before
+ * a reset (apache/pulsar#26420). Only the managed ledger tells these apart: it lists a deleted cursor no longer. So an index
+ * log is deleted once its cursor is gone and the daemon has said its last word; else it stays, and records an empty index. A
+ * broker that ends in between leaves the log for {@code tidegate verify --logs} to find. Any thread may call.
  */
 public final class LogDeletions {
     private static final Logger LOG = LoggerFactory.getLogger(LogDeletions.class);

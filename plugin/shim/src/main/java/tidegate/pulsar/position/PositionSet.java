@@ -13,10 +13,9 @@ import tidegate.pulsar.wire.PositionBitmaps;
  * A set of positions: for each ledger, its {@link LedgerPages pages}.
  *
  * <p>One writer at a time (the owner's lock); any thread may call {@link #contains} and {@link #size} without a lock and sees
- * every write that happened before. A bit is one word access, so reads by the dispatcher's thread and look-ups by
- * BookKeeper's never wait for each other. Pages and ledgers are never reused for other positions: a reader with a dropped
- * page sees old bits of the same positions, never those of others. Why not a RoaringBitmap under a lock:
- * docs/decisions/position-set.md.
+ * every write that happened before. A bit is one word access, so readers never wait for each other. Pages and ledgers are
+ * never reused for other positions: a reader with a dropped page sees old bits of the same positions. Why not a RoaringBitmap
+ * under a lock: docs/decisions/position-set.md.
  */
 public final class PositionSet {
     private static final int CONTAINER_SHIFT = 16;

@@ -7,15 +7,15 @@ import java.util.function.LongSupplier;
 import tidegate.pulsar.position.PositionPredicate;
 
 /**
- * Reads the entries that a subscription will hand out next into the broker's cache, many at a time.
+ * Reads the entries that a subscription will hand out next into the broker's cache, many at a time: Pulsar 4.0 replays each
+ * position by its own read, at twice the processor time of all else. Why: docs/decisions/prefetch.md.
  *
- * <p>Pulsar 4.0 replays each position by its own read, at twice the processor time of all else. Where positions leave in the
- * order of their ledger, as with bursts and constant delays, the next ones are known: near positions behind the last one. The
- * window read ahead has as many as leave within {@code aheadNs} at the present rate, so that the cache still has them by
- * then.
+ * <p>Where positions leave in the order of their ledger, as with bursts and constant delays, the next ones are near positions
+ * behind the last one. The window read ahead has as many as leave within {@code aheadNs} at the present rate, so that the
+ * cache still has them by then.
  *
- * <p>It is only an optimization: the dispatcher reads whatever the cache lacks. At most one read is under way; after one that
- * fills nothing it rests, each time twice as long. Any thread may call it.
+ * <p>At most one read is under way; after one that fills nothing it rests, each time twice as long. The dispatcher reads
+ * whatever the cache lacks. Any thread may call it.
  */
 public final class EntryPrefetch implements AutoCloseable {
     /** Reads entries into a cache. */

@@ -4,20 +4,18 @@ import java.util.concurrent.TimeUnit;
 
 /**
  * Sets the speed of reading ahead: the limit while nobody publishes, else a speed that live traffic does not feel, and never
- * less than a dispatcher's own.
+ * less than a dispatcher's own. Figures: docs/decisions/read-ahead.md.
  *
  * <p>The measure is the latency of live traffic while nothing is read ahead. Above twice that, plus some ms, the speed halves
  * at each look. Below, it rises by a small part, smaller near the speed that live traffic felt last, and not beyond the speed
- * in use, because a later fall would change nothing. If even the lowest speed does not help, live traffic feels another load,
- * and its latency becomes the measure.
+ * in use. If even the lowest speed does not help, live traffic feels another load, and its latency becomes the measure.
  *
- * <p>Beside live traffic, reads are small pieces, one after the other: a publisher waits for the pieces under way, however
- * slowly they follow each other. A rest twice as long follows each piece: a slow piece shows a busy machine at once, a mean
- * too late. But where pieces always take long, a rest is no longer than the lowest speed allows.
+ * <p>Beside live traffic, reads are small pieces, one after the other, each followed by a rest twice as long: a slow piece
+ * shows a busy machine at once, a mean too late. A rest is no longer than the lowest speed allows.
  *
  * <p>A small backlog is read in a hurry, at full speed whoever publishes: its first due message waits for all of it. The
- * allowance is some hundred thousand entries, half a second's work, and refills in some minutes. Latency felt meanwhile says
- * nothing about the right speed. Pure: times and figures are passed in. Not thread-safe.
+ * allowance is some hundred thousand entries, and refills in some minutes. Latency felt meanwhile does not count. Pure: times
+ * and figures are passed in. Not thread-safe.
  */
 public final class ReadAheadLimiter {
     /** The latency of live traffic since the last look, a mean in ms; NaN without traffic. */
