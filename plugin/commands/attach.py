@@ -211,6 +211,8 @@ def _summary(plan: Plan, dry_run: bool) -> Iterator[str]:
             )
         else:
             yield "next: restart the broker"
+    if plan.changes and not attaching:
+        yield "then rescheduled messages come at their producers' times, and paused or paced ones when due"
 
 
 def closed_to(owner: int, program: Path) -> Path | None:
