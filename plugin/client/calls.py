@@ -230,6 +230,15 @@ def _redirected(call: Call, reply: Reply, redirects: int) -> Call:
     return Call(call.method, there, {} if parts.query else call.parameters, call.body)
 
 
+_TOO_LONG = "its web server takes no request that long: httpMaxRequestHeaderSize is the broker's limit"
+_UNSAID: Mapping[int, str] = {
+    HTTPStatus.UNAUTHORIZED: "give one that this cluster accepts",
+    HTTPStatus.REQUEST_URI_TOO_LONG: _TOO_LONG,
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: _TOO_LONG,
+}
+"""The details of a broker that refuses by a page of its own, before Tidegate's servlet hears of it."""
+
+
 def answer_of(reply: Reply, call: Call) -> Answer:
     """The answer in a reply. Raises ``UserError``."""
     parts = urlsplit(call.url)
@@ -241,7 +250,7 @@ def answer_of(reply: Reply, call: Call) -> Answer:
     if reply.status == HTTPStatus.OK and isinstance(answer, dict):
         return answer
     said = answer.get("detail") if isinstance(answer, dict) else None
-    detail = one_line(str(said))[:_DETAIL_MAX] if said else "is it a Tidegate?"
+    detail = one_line(str(said))[:_DETAIL_MAX] if said else _UNSAID.get(reply.status, "is it a Tidegate?")
     match reply.status:
         case HTTPStatus.UNAUTHORIZED:
             raise RefusedError(reply.status, f"{server} takes no such token: {detail}")

@@ -191,6 +191,9 @@ def test_a_server_may_ask_for_a_longer_pause_in_bounds(said: str, waits_s: float
     ("reply", "kind", "said"),
     [
         (refused(401), RefusedError, "takes no such token"),
+        (Reply(401, b"<html>"), RefusedError, "takes no such token: give one that this cluster accepts"),
+        (Reply(414, b"<h1>"), RefusedError, "answers 414: its web server takes no request that long"),
+        (Reply(431, b"<h1>"), RefusedError, "httpMaxRequestHeaderSize"),
         (refused(404, "no subscription"), UnknownNameError, "no subscription"),
         (Reply(404, b"<html>"), RefusedError, "is it a Tidegate?"),
         (refused(400, "a\n\x1b[31mb"), RefusedError, r"a\\n\\x1b\[31mb"),
