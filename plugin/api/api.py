@@ -114,8 +114,8 @@ class Api:
     async def respond(self, request: Request) -> Response:
         """The answer to a permitted request."""
         try:
-            if self._page is not None and request.raw_path == PAGE_PATH and request.method in _READING:
-                return self._page()
+            if self._page is not None and request.raw_path == PAGE_PATH:
+                return self._page_for(request.method, self._page)
             place = place_of(request.raw_path)
             operation = place.operation(request.method)
             query: Query = {"what": operation.what, **operation.fixed, **place.names}
@@ -144,6 +144,14 @@ class Api:
             return Response.of(
                 ProblemError(HTTPStatus.INTERNAL_SERVER_ERROR, "a bug in the daemon, its log has more")
             )
+
+    @staticmethod
+    def _page_for(method: str, page: Callable[[], Response]) -> Response:
+        if method not in _READING:
+            raise ProblemError(
+                HTTPStatus.METHOD_NOT_ALLOWED, "GET or HEAD is allowed here", Allow=", ".join(_READING)
+            )
+        return page()
 
     async def _status_of(self, sort: str, containing: str | None) -> bytes:
         return await (self._status[sort]() if containing is None else self._status_among(sort, containing))

@@ -70,7 +70,8 @@ def description() -> dict[str, Any]:
             "schemas": _SCHEMAS,
             "responses": {
                 "Problem": {
-                    "description": "An error, of one line.",
+                    "description": "An error, of one line. A broker's web service has HTML pages of its own "
+                    "for 401, 414, 431, and 400 for malformed HTTP.",
                     "content": {CONTENT_TYPE: {"schema": _ref("Problem")}},
                 }
             },

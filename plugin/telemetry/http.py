@@ -25,7 +25,7 @@ import re
 import socket
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 BACKLOG = 128
 LINE_BYTES_MAX = 1 << 18  # two of the longest names, percent-encoded
+HEADER_BYTES_MAX = 8_190
 REQUEST_SECONDS = 10.0  # for a whole request to arrive; local programs take milliseconds
 STOP_SECONDS = 1.0
 _READING = ("GET", "HEAD")
@@ -70,6 +71,36 @@ def _without_bytes(record: logging.LogRecord) -> bool:
 
 
 _SERVER_LOG.addFilter(_without_bytes)
+
+
+_READING_OPTIONS: Mapping[str, Any] = {
+    "access_log": None,
+    "max_line_size": LINE_BYTES_MAX,
+    "max_field_size": HEADER_BYTES_MAX,
+    "logger": _SERVER_LOG,
+}
+
+
+class _Requests(web.RequestHandler):
+    """Refuses bytes that are no request of HTTP by a problem document without them."""
+
+    __slots__ = ()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = HTTPStatus.INTERNAL_SERVER_ERROR,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Log it, and answer."""
+        known = super().handle_error(request, status, exc, message)
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            return known
+        said = f"no request of HTTP, or a header with more than {HEADER_BYTES_MAX} bytes"
+        response = problem_response(ProblemError(HTTPStatus(status), said))
+        response.force_close()
+        return response
 
 
 class HttpSide:
@@ -105,14 +136,7 @@ class HttpSide:
         app.router.add_get("/readyz", self._get_readyz)
         app.router.add_get("/status", self._get_status)
         app.router.add_route("*", f"{_API}{{rest:(?s:.*)}}", self._api_of(api))
-        self._runner = web.AppRunner(
-            app,
-            access_log=None,
-            handle_signals=False,
-            shutdown_timeout=STOP_SECONDS,
-            max_line_size=LINE_BYTES_MAX,
-            logger=_SERVER_LOG,
-        )
+        self._runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=STOP_SECONDS)
         self._connections = HttpConnections(
             self._protocol, loop, connections_max=connections_max, request_s=REQUEST_SECONDS, log=log
         )
@@ -140,7 +164,7 @@ class HttpSide:
         server = self._runner.server
         if server is None:
             raise RuntimeError("a connection before the start")
-        return server()
+        return _Requests(server, loop=self._loop, **_READING_OPTIONS)
 
     def _bind(self) -> socket.socket:
         family = socket.AF_INET6 if ":" in self._address.host else socket.AF_INET

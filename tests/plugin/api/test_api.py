@@ -311,6 +311,12 @@ async def test_a_wrong_request_is_a_problem(
     assert len(held(served)) == 100
 
 
+async def test_the_page_hears_no_other_method(served: Served) -> None:
+    answer = await served.client.post("/tidegate/", json={})
+    assert problem(answer) == (405, "GET or HEAD is allowed here")
+    assert answer.headers["Allow"] == "GET, HEAD"
+
+
 async def test_who_may_not(served: Served, start: StartDaemon) -> None:
     await waiting(served.broker)
     url, body = f"{served.url}/tidegate/v1/{ORDERS}/cancel", {"all": True}

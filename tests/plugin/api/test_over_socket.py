@@ -58,7 +58,7 @@ async def test_the_page_comes_over_the_socket_too(start: StartDaemon, socket_pat
     assert (shown.status, shown.content_type) == (200, "text/html; charset=utf-8")
     assert shown.body == page().body
     assert isinstance(refused, HttpResponse)
-    assert refused.status == 404
+    assert refused.status == 405
 
 
 async def test_the_socket_answers_as_http_does(start: StartDaemon, socket_path: Path) -> None:

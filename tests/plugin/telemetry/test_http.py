@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import platform
 import re
 import runpy
@@ -352,6 +353,24 @@ async def test_a_malformed_request_leaves_no_token_in_the_log(
         writer.close()
     assert "no request of HTTP" in caplog.text
     assert token not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "request_head",
+    ["FOO /tidegate/v1/tide HTTP/1.1", "GET /tidegate/v1/tide HTTP/1.1\r\nX: " + 9_000 * "a", "hello"],
+)
+async def test_bytes_that_are_no_request_are_answered_with_a_problem(
+    start: StartDaemon, request_head: str
+) -> None:
+    async with start(http="127.0.0.1:0") as daemon:
+        reader, writer = await asyncio.open_connection("127.0.0.1", daemon.http_port)
+        writer.write(f"{request_head}\r\nHost: localhost\r\n\r\n".encode())
+        head, _, body = (await asyncio.wait_for(reader.read(), TIMEOUT_S)).partition(b"\r\n\r\n")
+        writer.close()
+    assert b" 400 " in head.splitlines()[0]
+    assert b"Content-Type: application/problem+json" in head
+    assert json.loads(body)["status"] == 400
+    assert request_head[-9:] not in body.decode()
 
 
 async def test_without_a_token_nothing_can_be_changed(start: StartDaemon) -> None:
