@@ -53,8 +53,8 @@ def test_the_diff_of_a_crlf_file_fits_it(home: Path, tmp_path: Path) -> None:
     for name in ("broker.conf", "standalone.conf"):
         conf = home / "conf" / name
         conf.write_bytes(conf.read_bytes().replace(b"\n", b"\r\n").replace(b"\r\n", b" \xff\r\n", 1))
-    command = [sys.executable, "-m", "tidegate.plugin.cli", "attach", home, "--socket", SOCKET, "--dry-run"]
-    said = subprocess.run(command, capture_output=True, check=True, timeout=60).stdout
+    command = [sys.executable, "-m", "tidegate.plugin.cli", "attach", str(home), "--socket", SOCKET]
+    said = subprocess.run([*command, "--dry-run"], capture_output=True, check=True, timeout=60).stdout
     diff = tmp_path / "attach.diff"
     diff.write_bytes(said[said.index(b"--- a/") : said.index(bytes(home))])
     assert diff.read_bytes().count(b"\r\n+") > 1
