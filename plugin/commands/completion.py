@@ -20,6 +20,13 @@ _WORDS = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")
 """Of bash, and of the other shells."""
 
 
+_OF_FPATH = """
+if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
+  _tidegate_completion "$@"
+fi"""
+"""In a directory of fpath zsh runs the script at the first Tab: without this end that completes nothing."""
+
+
 class Shell(StrEnum):
     """The shells."""
 
@@ -41,7 +48,8 @@ def completion(shell: Annotated[Shell, typer.Argument(help="The shell that reads
     as tidegate.fish into ~/.config/fish/completions.
     """
     of_program = {"prog_name": PROGRAM, "complete_var": VARIABLE}
-    print(of_typer.get_completion_script(**of_program, shell=shell.value).strip())  # type: ignore[attr-defined]
+    script = of_typer.get_completion_script(**of_program, shell=shell.value).strip()  # type: ignore[attr-defined]
+    print(script + _OF_FPATH if shell is Shell.ZSH else script)
 
 
 def typed(environment: Mapping[str, str]) -> list[str]:

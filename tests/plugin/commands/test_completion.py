@@ -55,10 +55,33 @@ def test_bash_completes(on_path: Path, words: tuple[str, ...], found: list[str])
 
 
 def test_zsh_is_told_commands_with_their_summaries() -> None:
-    assert "_TIDEGATE_COMPLETE=complete_zsh" in run("completion", "zsh").stdout
+    script = run("completion", "zsh").stdout
+    assert "_TIDEGATE_COMPLETE=complete_zsh" in script
+    assert "loadautofunc" in script
     done = run(_TIDEGATE_COMPLETE="complete_zsh", _TYPER_COMPLETE_ARGS="tidegate sta")
     assert done.returncode == 0
     assert f'"status":"{HELP}"' in done.stdout
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="no zsh here")
+def test_a_script_in_a_directory_of_zsh_completes_at_the_first_tab(on_path: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "functions"
+    folder.mkdir()
+    (folder / "_tidegate").write_text(run("completion", "zsh").stdout)
+    of_zsh = "compdef() { print registered $* }; _arguments() { print -r -- offered $* }"
+    tab = "words=(tidegate sta); CURRENT=2; _tidegate"
+    done = subprocess.run(
+        ["zsh", "-f", "-c", f"{of_zsh}; fpath=({folder}); autoload -Uz _tidegate; {tab}"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        env={"PATH": f"{on_path}:/usr/bin:/bin", "HOME": str(on_path)},
+    )
+    registered, offered = done.stdout.splitlines()
+    assert registered == "registered _tidegate_completion tidegate"
+    assert offered.startswith("offered *: :((")
+    assert f'"status":"{HELP}"' in offered
 
 
 def test_fish_is_told_options() -> None:
