@@ -1,9 +1,9 @@
-"""Writes blocks and other values in pieces, before the commit that makes them count.
+"""Writes blocks and other values in pieces, before the commit that makes them count:
+docs/decisions/persist-in-pieces.md.
 
-Pieces are unsynced and of about half a megabyte: one large write would hold the interpreter lock for long. A
-piece lists its uncommitted keys as an intent; recovery deletes such keys. A commit goes with a later piece,
-together with everything unwritten, and removes the intents. Keys that count together form a group: one for a
-persist, one for each slice of a compaction.
+Pieces are unsynced and of about half a megabyte. A piece lists its uncommitted keys as an intent; recovery
+deletes such keys. A commit goes with a later piece, together with everything unwritten, and removes the
+intents. Keys that count together form a group: one for a persist, one for each slice of a compaction.
 
 Invariants: every uncommitted key in the store is in an intent of its group, written with it, and no committed
 key is; a block id is given once.

@@ -1,11 +1,9 @@
-"""The share of time for compactions while spills are always waiting.
+"""The share of time for compactions while spills are always waiting: docs/decisions/paced-compaction.md.
 
-A spill adds a run to each slice that it touches, and a compaction removes some: each entry is rewritten a few
-times over its life. Compactions get time in the pauses of spills, by the number of runs of the most crowded
-slice: none up to `runs_soft`, as much as the spill half-way to `runs_max`, nearly all beyond. The number of
-runs settles low where few rewrites are needed, and higher where many are: each compaction then merges more
-runs at once. Many short pauses let the staging drain evenly; a whole compaction between two spills would
-show.
+A spill adds a run to each slice that it touches, and a compaction removes some. Compactions get time in the
+pauses of spills, by the number of runs of the most crowded slice: none up to `runs_soft`, as much as the
+spill half-way to `runs_max`, nearly all beyond. The number of runs settles low where few rewrites are needed,
+and higher where many are: each compaction then merges more runs at once.
 """
 
 from __future__ import annotations

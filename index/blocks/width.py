@@ -2,13 +2,14 @@
 
 Two costs pull in opposite directions, both measured as a share of the entries' unavoidable work:
 - too narrow: a spill writes one block into each slice that it touches, and popping reads each one again. A
-  block costs as much as `BLOCK_COST_ENTRIES` entries, whatever its content;
+  block costs as much as `BLOCK_COST_ENTRIES` entries;
 - too wide: a slice is the unit of merging, of dropping and of reading again after a restart. A slice with as
   many entries as the staging budget costs as much as a whole spill.
 
 Invariants: a chosen width is one of `WIDTHS_MS`; the same evidence and memory give the same decision; a width
 changes only to one that costs less than half, and, after the first choice, only if two spills in a row ask
-for the same direction, or one spill would be scattered over far too many slices.
+for the same direction, or one spill would be scattered over far too many slices. Figures:
+docs/decisions/slice-width.md.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
 """An open RocksDB: one column family for the journal, the other for everything else.
 
-The journal makes up three quarters of all writes and is dead within seconds. Among the blocks, compactions
-would rewrite it again and again; alone, most of it dies in its memtable. The families share one WAL, so that
-a batch over both is atomic.
+The journal makes up three quarters of all writes and is dead within seconds: alone, most of it dies in its
+memtable (docs/decisions/journal-family.md). The families share one WAL, so a batch over both is atomic.
 
-RocksDB recovers its WAL up to the first unreadable record and does not report the rest: right after a power
-cut, wrong after damage. So each synced batch is numbered: the number is a value in the journal's family,
-where all but the last die in the memtable. And the manifest tracks the closed WALs (rocksdb/OPTIONS-000001),
-so that a missing or shortened one shows.
+RocksDB recovers its WAL up to the first unreadable record and does not report the rest. So each synced batch
+is numbered: the number is a value in the journal's family, where all but the last die in the memtable. And
+the manifest tracks the closed WALs (rocksdb/OPTIONS-000001), so that a missing or shortened one shows.
 """
 
 from __future__ import annotations

@@ -1,18 +1,17 @@
-"""Checks RocksDB's WALs before it opens them, for the two kinds of damage that it cannot handle.
+"""Checks RocksDB's WALs before it opens them, for the two kinds of damage that it cannot handle
+(docs/decisions/witness.md).
 
 A WAL, and the manifest, which has the same format, is a row of records in blocks of 32 KiB:
 
     record := crc:u32 size:u16 type:u8 data[size]      none begins in the last 6 bytes of a block
 
 - The types 5 to 8 and 11 belong to recycled WALs, which we do not use. RocksDB takes such a record for a rest
-  of an older WAL before it checks the checksum, and then loops for ever: one wrong bit in a type is enough.
-- Size and type 0 mean "nothing more in this block": RocksDB continues with the next one. Zeros that a disk
-  returns in place of a page hide its content.
+  of an older WAL before it checks the checksum, and then loops for ever.
+- Size and type 0 mean "nothing more in this block": zeros that a disk returns in place of a page hide its
+  content.
 
-Either becomes a record with a wrong checksum, and RocksDB stops there as at any damage. Everything after a
-stop is lost; the witness knows if it was durable.
-
-The blocks are checked side by side: a WAL of 64 MiB takes milliseconds.
+Either becomes a record with a wrong checksum, and RocksDB stops there as at any damage. The witness knows if
+the lost rest was durable. The blocks are checked side by side: a WAL of 64 MiB takes milliseconds.
 """
 
 from __future__ import annotations

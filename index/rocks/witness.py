@@ -1,19 +1,16 @@
-"""The witness: a small file beside the database that says how far the database was synced.
-
-RocksDB opens a damaged or shortened WAL up to the last good record and does not report it. So each synced
-batch carries the number of its commit, written here after the sync. A database whose last commit is older
-than its witness has lost durable data.
+"""The witness: a small file beside the database that says how far the database was synced, because RocksDB
+opens a damaged or shortened WAL without a report (docs/decisions/witness.md). Each synced batch carries the
+number of its commit, written here after the sync. A database whose last commit is older than its witness has
+lost durable data.
 
 Invariants:
 - the witness never claims more than was synced, so after a power cut it is behind the database or level. It
-  is written after the sync, and synced itself only now and then: a killed process leaves its writes in place,
-  and an older witness only notices less;
+  is synced itself only now and then (after a number of commits, in the store's `tidy`, and on closing): an
+  older witness only notices less;
 - one of the two slots stays unchanged from one sync of the file to the next: however a write is torn, a good
   slot remains. The file exists, synced, before the first commit that it attests;
 - a loss stays in the file until it is settled, and is synced before anything else is written, so that a crash
   in between does not hide it.
-
-It needs no clock: the file is synced after a number of commits, in the store's `tidy`, and on closing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
-"""Sets of positions: roaring bitmaps of ledger and entry id together.
-
-A batch may have few positions in each ledger, and a set thousands of ledgers: one bitmap a ledger would cost
-an interpreted step for each. Here a set is one 64-bit bitmap (one for every 2^32 ledger ids, of which a topic
-has one), and so is a batch of positions.
+"""Sets of positions: roaring bitmaps of ledger and entry id together, one 64-bit bitmap for every 2^32 ledger
+ids, of which a topic has one (docs/decisions/one-bitmap.md). A batch of positions is such a set, too.
 
 Invariants: no bitmap in a set is empty; a bitmap shared with a snapshot never changes in place (copy on
 write), so a snapshot costs a pointer and another thread may read it meanwhile. A tracked set knows the

@@ -1,8 +1,7 @@
-"""Limits for the allocator and the garbage collector of the process.
+"""Limits for the allocator and the garbage collector of the process (docs/decisions/collect-rarely.md).
 
 Once the process has freed one large array, glibc raises the size above which it maps memory separately; later
-arrays of megabytes come from the heap, and a heap with holes does not shrink. With fixed limits, a daemon
-that spills for days keeps the memory of its first minute.
+arrays of megabytes come from the heap, and a heap with holes does not shrink.
 """
 
 from __future__ import annotations
