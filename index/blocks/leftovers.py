@@ -66,6 +66,6 @@ class Leftovers:
     def check(self, slices: Collection[SliceId], keys: Collection[bytes]) -> None:
         """Raise CheckError if one of these slices or keys, which count, would be deleted."""
         again = self._cleared.intersection(slices)
-        require(not again, f"slices of before a CLEAR are there again: {again}")
+        require(not again, f"slices from before a CLEAR are back: {again}")
         counting = {key.hex() for key in set(self._orphans).intersection(keys)}
         require(not counting, f"orphans that count: {counting}")

@@ -74,7 +74,7 @@ class MemoryHome:
         self._require()
         ledger = self._ledger(ledger_id)
         if ledger.writer is not self:
-            raise FencedError(f"ledger {ledger_id} was opened by somebody else")
+            raise FencedError(f"ledger {ledger_id} was opened by another client")
         if len(entry) > ENTRY_BYTES_MAX:
             raise RefusedError(f"an entry of {len(entry)} bytes is too long")
         if self.world.appends_left is not None:

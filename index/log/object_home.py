@@ -1,6 +1,6 @@
 """A home of index logs in a store of objects: an entry is an object, and its name ends with its number.
 
-Invariants:
+Invariants (docs/decisions/index-log-in-objects.md):
 
 - objects never change. The opener of a ledger makes the object after its last entry, the fence; the former
   writer needs every number in turn, and finds that one taken;
@@ -242,7 +242,7 @@ class ObjectHome:
         except FileExistsError:
             # A client that retries by itself meets its own object.
             if await self._do(lambda store: store.read(name)) != data:
-                raise FencedError(f"{name} was made by somebody else") from None
+                raise FencedError(f"{name} was made by another writer") from None
         except FileNotFoundError:
             raise AwayError(f"{self.kind}: there is no such bucket or folder") from None
 

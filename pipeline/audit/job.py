@@ -125,7 +125,7 @@ def _result(
         _warn_of_the_end(context, summary, of_received.last_ms)
     verdicts = summary.together().verdicts
     if verdicts[Verdict.PENDING] and not verdicts[Verdict.DELIVERED] + verdicts[Verdict.LOST]:
-        context.note("nothing was due by --until, so that nothing could be lost: is that the right time?")
+        context.note("no message was due by --until, so none could be lost: check that time")
     return result
 
 

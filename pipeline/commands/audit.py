@@ -44,7 +44,7 @@ def audit(  # noqa: PLR0917 the flags
     received: Annotated[
         str,
         typer.Option(
-            metavar="WHERE", help="What was received: the same, or a topic whose messages are JSON rows."
+            metavar="WHERE", help="Received messages: the same, or a topic with JSON rows as messages."
         ),
     ],
     format_name: Annotated[
@@ -72,7 +72,7 @@ def audit(  # noqa: PLR0917 the flags
         typer.Option(metavar="URL", help="Where the offending messages go [default: REPORT/offending]."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Look at both records and say what would be done.")
+        bool, typer.Option("--dry-run", help="Check both records and print the plan.")
     ] = False,
     json_output: common.Json = False,
     service_url: Annotated[str | None, typer.Option(help="pulsar://HOST:6650, for topics.")] = None,
@@ -85,7 +85,7 @@ def audit(  # noqa: PLR0917 the flags
     checkpoint: Annotated[
         str | None, typer.Option(metavar="DIR", help="With --stream: where it goes on after a restart.")
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="With --stream: only what is there now.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="With --stream: only the present records.")] = False,
     trigger: Annotated[str, typer.Option(help="With --stream: time between two looks.")] = "10s",
     watermark: Annotated[
         str, typer.Option(help="With --stream: how much later than others a record may come.")

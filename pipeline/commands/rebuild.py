@@ -26,7 +26,7 @@ Topic = Annotated[
 ]
 Subscription = Annotated[str, typer.Argument(metavar="SUBSCRIPTION", help="Its name; * for several.")]
 AdminUrl = Annotated[str, typer.Option(help="http://HOST:8080 or https://HOST:8443.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be read, and do nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the planned reads, and do nothing.")]
 PerTask = Annotated[int, typer.Option(help="How many entries one task reads, about.")]
 
 

@@ -20,9 +20,7 @@ def spark_package(
     out: Annotated[
         Path, typer.Option(help="Where the archive and the script go; made if it is not there.")
     ] = Path("run/spark"),
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be packed, and do nothing.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the contents, and pack nothing.")] = False,
     json_output: common.Json = False,
 ) -> None:
     """Make the archive that Spark ships to its workers.

@@ -79,9 +79,7 @@ def tune(  # noqa: PLR0917 the flags
             help=f"The daemon's Unix socket, for --from-daemon and --apply [default: {SOCKET_DEFAULT_HELP}].",
         ),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Look at the trace and say what would be compared.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the trace and print the plan.")] = False,
     json_output: common.Json = False,
     *,
     spark: common.Spark,

@@ -43,11 +43,9 @@ def verify(  # noqa: PLR0917 the flags
     socket: Socket = None,
     json_output: common.Json = False,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Put the index right; delete what --logs finds.")
+        bool, typer.Option("--repair", help="Repair the index; delete the ledgers found by --logs.")
     ] = False,
-    logs: Annotated[
-        bool, typer.Option("--logs", help="Look for ledgers that nobody needs, and no more.")
-    ] = False,
+    logs: Annotated[bool, typer.Option("--logs", help="Only look for ledgers no longer needed.")] = False,
     index_log: Annotated[
         str | None, typer.Option(metavar="URL", help="With --logs: where the brokers keep them, if at a URL.")
     ] = None,

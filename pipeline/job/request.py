@@ -97,4 +97,4 @@ def parse_event(line: bytes) -> StageEvent | NoteEvent | ResultEvent | ErrorEven
     try:
         return _EVENT.validate_python(json.loads(line))
     except ValueError as error:
-        raise PipelineError(f"the job says what this version does not know: {error}") from error
+        raise PipelineError(f"the job sends an event unknown to this version: {error}") from error

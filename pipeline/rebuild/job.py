@@ -198,7 +198,7 @@ def planned(
     with watch.stage("plan", "looking at the topic") as stage:
         cluster, plan, goes_on = make_plan(wanted, former, still_there)
         if former is not None and not goes_on:
-            watch.context.note("what a former job has read is not what is to be read now: beginning anew")
+            watch.context.note("a former job has read another input: beginning anew")
         stage |= {"tasks": len(plan.tasks), "entries": plan.entries}
     if plan.entries > ENTRIES_HERE or not watch.context.spark_is_here:
         watch.context.start_spark()

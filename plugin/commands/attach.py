@@ -44,7 +44,7 @@ Home = Annotated[
         help="The directory Pulsar was unpacked into.",
     ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes, and make none.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 

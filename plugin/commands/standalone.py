@@ -183,4 +183,4 @@ def _say(shown: dict[str, str], *, json_output: bool) -> None:
         return
     for name, address in shown.items():
         print(f"{name:8}{address}")
-    print("Ctrl-C ends it, and removes what it has stored.", flush=True)
+    print("Ctrl-C ends it, and removes its data.", flush=True)

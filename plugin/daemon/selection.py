@@ -93,7 +93,7 @@ def of_topic(indexes: Iterable[DelayIndex], topic: str) -> list[DelayIndex]:
         or topic == scalable_of(index.name.topic)
     ]
     if not found:
-        raise UnknownNameError(f"no subscription of {topic!r}: tidegate status lists what there is")
+        raise UnknownNameError(f"no subscription of {topic!r}: tidegate status lists all")
     return sorted(found, key=lambda index: index.name)
 
 

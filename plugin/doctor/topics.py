@@ -257,7 +257,7 @@ def _unconsumed(facts: TopicFacts) -> list[Finding]:
                 check="unconsumed",
                 verdict=Verdict.WARNING if for_long else Verdict.NOTE,
                 says=says,
-                do="connect a consumer, or delete it if nobody needs it: pulsar-admin topics unsubscribe",
+                do="connect a consumer, or delete it if unused: pulsar-admin topics unsubscribe",
                 topic=facts.name,
                 subscription=one.name,
             )

@@ -195,7 +195,7 @@ class Course:
 
         began_us = self._now_us()
         advice = "stop what else keeps this machine busy, or ask for fewer"
-        self._stop.until("sending what is due tomorrow", stored, _FILL_TIMEOUT_S, advice)
+        self._stop.until("sending messages due tomorrow", stored, _FILL_TIMEOUT_S, advice)
         took_s = (self._now_us() - began_us) / 1e6
         self._event(f"{messages.before:,} messages that are due tomorrow were sent in {took_s:.1f} s")
 

@@ -209,7 +209,7 @@ def _dotted(version: Sequence[int]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print one line for each problem; the exit code is 1 if there is any."""
-    parser = argparse.ArgumentParser(description="check what this machine must have")
+    parser = argparse.ArgumentParser(description="check this machine's requirements")
     parser.add_argument("--need", nargs="+", choices=["python", "jdk", "maven"])
     parser.add_argument("--java-home", type=int, metavar="N", help="print the home of a JDK N or newer")
     parser.add_argument("--path", type=Path, help="where Pulsar will run")

@@ -302,7 +302,7 @@ class _GaugeCollector:
             labels=labels,
         )
         paused = GaugeMetricFamily(
-            "tidegate_subscription_paused", "1 if nothing leaves until somebody resumes it", labels=labels
+            "tidegate_subscription_paused", "1 while paused: nothing leaves until resumed", labels=labels
         )
         rate = GaugeMetricFamily(
             "tidegate_subscription_release_rate",
@@ -347,7 +347,7 @@ class Metrics:
         self.frames_sent = self._by_label("frames_sent", "Frames sent by type", "type")
         self.errors_sent = self._by_label("errors_sent", "ERROR frames sent by code", "code")
         self.messages_changed = self._by_label(
-            "messages_changed", "Messages that somebody asked to change, by outcome", "outcome"
+            "messages_changed", "Messages in requests to change them, by outcome", "outcome"
         )
         self.audit_failures = self._count(
             "audit_failures", "Changes that could not be written to the audit log"
@@ -442,6 +442,6 @@ class Metrics:
         ProcessCollector(registry=registry)
         for collector in self._collectors:
             registry.register(collector)
-        build = Info("tidegate_build", "What runs here; always 1", registry=registry)
+        build = Info("tidegate_build", "The daemon's version; always 1", registry=registry)
         build.info({"version": self._version(), "python": platform.python_version()})
         return registry

@@ -224,7 +224,7 @@ class ClusterStand:
         owner = self.owner(topic)
         others = [node for node in self._live() if node is not owner]
         if owner is None or not others:
-            raise FaultError(f"nobody could be found to move {topic} to")
+            raise FaultError(f"no other broker was found to move {topic} to")
         self._move_to(topic, others[0])
         return f"moved from {owner.name} to {others[0].name}"
 
