@@ -22,7 +22,7 @@ import tidegate.pulsar.timing.BackoffPoller;
  * If it comes too late, one batch is read.
  */
 final class EarlyTrackers implements TopicEventsListener {
-    /** No entry has this position: it asks the tracker factory for a tracker. */
+    /** No entry has this position: a tracker recognises a wish for a tracker by it. */
     private static final long NOWHERE = -1;
 
     private final BrokerService broker;

@@ -31,7 +31,7 @@ import tidegate.pulsar.wire.PositionBitmaps;
  */
 final class PeekOp {
     static final int AT_ONCE = 8;
-    /** Omits longer properties, in characters. */
+    /** The properties of a message are omitted if they have more characters. */
     static final int MAX_CONTENT = 1024 * 1024;
 
     private final ManagedLedger ledger;

@@ -173,7 +173,7 @@ final class Intake {
 
     /**
      * The time to judge an entry by. Reading the clock is a good part of an add's cost, and most entries are far away, so the
-     * last look's time will do, at most a second old: the daemon pushes an entry gated by an older time.
+     * last look's time will do, at most a second old. With an older one, the daemon would push the entry.
      */
     private long nowFor(long deliverAtMs) {
         if (deliverAtMs - lookedMs <= settings.horizonMs() + MAX_LOOK_AGE_MS) {

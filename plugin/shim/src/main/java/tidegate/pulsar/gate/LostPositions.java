@@ -47,7 +47,7 @@ final class LostPositions {
         readAhead = parts.readAhead;
     }
 
-    /** Seeks all of these positions but the acknowledged. */
+    /** Has these new sought positions read again, except acknowledged ones. */
     void readAgain(PositionSet lost) {
         if (lost.isEmpty()) {
             return;

@@ -24,7 +24,7 @@ public interface TopicReader {
         void close();
     }
 
-    /** True if there are consumers, and only the dispatcher's rules decide about entries of this topic. */
+    /** True if there are consumers, and entries of this topic may be decided without the dispatcher. */
     boolean isAllowed();
 
     Position readPosition();

@@ -19,7 +19,7 @@ import org.apache.bookkeeper.client.api.ReadHandle;
 final class LogReader {
     private static final int MAX_ANSWER_BYTES = 1 << 20;
     private static final int MAX_ENTRIES = 1024;
-    /** The largest growth of the number of requested entries. */
+    /** The largest growth factor of the number of requested entries. */
     private static final int GROWTH = 4;
 
     private final ReadHandle handle;

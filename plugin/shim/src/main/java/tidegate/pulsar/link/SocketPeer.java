@@ -51,7 +51,7 @@ public final class SocketPeer {
         return own.equals(root) ? Set.of(root) : Set.of(own, root);
     }
 
-    /** The effective user of a process on Linux, in the second column of "Uid:". The file may belong to another. */
+    /** The effective user of a process on Linux, in the second column of "Uid:". The file's owner may differ. */
     static String effectiveUid(List<String> status) throws IOException {
         for (String line : status) {
             String[] columns = line.split("\\s+");
