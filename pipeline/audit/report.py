@@ -23,6 +23,8 @@ _SHOWN_SUBSCRIPTIONS = 20
 _SHOWN_SLICES = 200
 _GAPS_SHOWN = 20
 _LINEAR_BELOW_MS = 10
+_UNITS = (("days", 86_400_000), ("hours", 3_600_000), ("minutes", 60_000))
+"""Of the axis of time."""
 EXAMPLES = 100
 EXAMPLE_COLUMNS = (
     "wrong",
@@ -165,12 +167,13 @@ def _gaps(page: Page, summary: Summary) -> None:
 
 def _lateness_plot(table: LateTable, silent: Gaps) -> str:
     first_ms = int(table.start_ms[0])
-    hours = (table.start_ms - first_ms) / 3.6e6
+    unit, unit_ms = _unit(int(table.start_ms[-1]) - first_ms)
+    since = (table.start_ms - first_ms) / unit_ms
 
     def draw(axes: Axes) -> None:
         for begin, end in zip(silent.begin, silent.end, strict=True):
             axes.axvspan(
-                (begin - first_ms) / 3.6e6, (end - first_ms) / 3.6e6, color="#d98a14", alpha=0.2, lw=0
+                (begin - first_ms) / unit_ms, (end - first_ms) / unit_ms, color="#d98a14", alpha=0.2, lw=0
             )
         for name, colour, values in (
             ("latest", COLOURS[2], [one.max_ms for one in table.lateness]),
@@ -178,14 +181,19 @@ def _lateness_plot(table: LateTable, silent: Gaps) -> str:
             ("p50", COLOURS[0], [one.p50_ms for one in table.lateness]),
         ):
             axes.plot(
-                hours, values, color=colour, label=name, linewidth=1.2, marker="." if len(hours) < 60 else ""
+                since, values, color=colour, label=name, linewidth=1.2, marker="." if len(since) < 60 else ""
             )
         axes.set_yscale("symlog", linthresh=_LINEAR_BELOW_MS)
         milliseconds_axis(axes.yaxis)
-        axes.set_xlabel(f"hours since {moment(first_ms)[:16]} UTC")
+        axes.set_xlabel(f"{unit} since {moment(first_ms)[:16]} UTC")
         axes.set_ylabel("late")
 
     return svg(draw)
+
+
+def _unit(span_ms: int) -> tuple[str, int]:
+    """The unit of an axis of such a length, and its ms."""
+    return next(((name, ms) for name, ms in _UNITS if span_ms >= 3 * ms), _UNITS[-1])
 
 
 def _shown(tables: Mapping[str, Value]) -> list[tuple[str, Value]]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from tidegate.plugin.shared.durations import in_words
 
@@ -111,8 +111,8 @@ def dress(axes: Axes) -> None:
 def milliseconds_axis(axis: Any) -> None:
     """Label a logarithmic axis of milliseconds in common units, at round ones: 10 s, 1 min, not 1.67 min."""
     times = round_times(*sorted(axis.get_view_interval()))
-    if len(times) > 1:
-        axis.set_major_locator(FixedLocator(times))
+    # Times of 24 to 50 ms: at most one round one.
+    axis.set_major_locator(FixedLocator(times) if len(times) > 1 else MaxNLocator(5, steps=[1, 2, 5, 10]))
     axis.set_major_formatter(FuncFormatter(lambda value, _: in_words(value)))
     axis.set_minor_locator(NullLocator())
 

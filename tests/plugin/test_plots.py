@@ -31,3 +31,12 @@ def test_an_axis_has_round_times() -> None:
     made = svg(draw)
     assert ">1 min<" in made and ">10 h<" in made
     assert "1.67" not in made
+
+
+def test_times_with_no_round_one_between_them_have_ticks_all_the_same() -> None:
+    def draw(axes: object) -> None:
+        axes.plot([1, 2], [24, 50])  # type: ignore[attr-defined]
+        axes.set_yscale("symlog", linthresh=10)  # type: ignore[attr-defined]
+        milliseconds_axis(axes.yaxis)  # type: ignore[attr-defined]
+
+    assert ">30 ms<" in svg(draw)

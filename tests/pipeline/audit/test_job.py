@@ -388,11 +388,13 @@ def test_small_records_are_judged_without_spark(tmp_path: Path) -> None:
     wanted = AuditOptions(
         sent=Record.of(write(sent, tmp_path / "s.csv"), None),
         received=Record.of(write(receipts(sent), tmp_path / "r.jsonl"), None),
+        report=str(tmp_path / "report"),
     )
     context = Notes(cast(SparkSession, None), wants_spark=False)
     result, exit_code = job.run(context, wanted.model_dump(mode="json"))
     assert (exit_code, result["engine"], result["delivered"]) == (0, "python", 30)
     assert context.told == ["60 rows: judging them here, without Spark"]
+    assert "minutes since " in (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_dry_run_judges_nothing(spark: SparkSession, tmp_path: Path) -> None:
