@@ -34,7 +34,7 @@ from tidegate.plugin.wire.messages import Decided, Message, Standing
 
 SCHEMA = 1
 PATIENCE_S = 10.0
-LOOK_PATIENCE_S = 1.0  # for a caller that only wants to know
+LOOK_PATIENCE_S = 1.0  # for a caller that only asks
 AGAIN_FIRST_S = 0.005
 AGAIN_S = 0.1
 LOG_AGAIN_S = 0.02

@@ -11,7 +11,7 @@ Invariants:
   memory is bounded by ``write_buffer_bytes`` and one answer;
 - it gathers frames that add few entries for each stream, and applies them together before any other frame, at
   the latest at the end of the read: the result is as if they had come one after another;
-- it applies everything that the peer had sent before its end, also when a failed write ends the connection:
+- it applies everything that the peer had sent before its end, even when a failed write ends the connection:
   that includes a killed broker's last acknowledgements;
 - it reads less at a time where that takes long, so that the others get their turn.
 """
@@ -260,7 +260,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         """Called by asyncio: the connection is over.
 
-        Wakes the waiters for that, whatever fails here: else a stop of the daemon would wait for ever.
+        Wakes all waiters for that, whatever fails here: else a stop of the daemon would wait for ever.
         """
         try:
             self._end()
@@ -285,7 +285,7 @@ class Connection(asyncio.BufferedProtocol):
         self.log_requests.close()
         self._streams.end_all()
         self._answers.stop()
-        self.writable = True  # later sends are dropped, and nobody may wait for room
+        self.writable = True  # later sends are dropped, and must not wait for room
         self._engine.gone(self, unclosed)
 
     def read_rest(self) -> None:
@@ -446,7 +446,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._pause is not None or not self.writable:
             self._transport.pause_reading()
         else:
-            self._silent_beats = 0  # silence while nobody listened does not count
+            self._silent_beats = 0  # silence during a standstill here does not count
             self._transport.resume_reading()
 
     def _beat(self) -> None:

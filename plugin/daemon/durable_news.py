@@ -1,7 +1,7 @@
 """The effects of a commit: DURABLE for the brokers, the end of closed streams, and the store's health.
 
-Invariants: a stream that cannot be told does not keep the others from being told; while the store fails,
-nothing counts as durable, and every stream with a failed frame is ended.
+Invariants: a stream that cannot be told keeps no other from its news; while the store fails, nothing counts
+as durable, and every stream with a failed frame is ended.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class DurableNews:
         try:
             self._tell(stream, durability)
         except Exception as error:
-            self._failures.end(stream, error)  # else the others would not be told
+            self._failures.end(stream, error)  # else the others would not hear
 
     def on_committed(self, seconds: float) -> None:
         """See ``committer.CommitListener``."""

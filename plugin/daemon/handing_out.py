@@ -4,7 +4,7 @@ Invariants:
 
 - a subscription is handed out to its current stream only, and prefetched only while that stream can take
   more;
-- a stream on a connection that takes no more for now gets its next look when the connection does again;
+- a stream on a busy connection gets its next look when the connection takes data again;
 - a stream whose next block is absent gets its next look when the block has come;
 - entries that a bug stops between the index and the wire are not lost: their stream ends, and is opened
   again;

@@ -1,7 +1,7 @@
 """News of held positions for a broker after the answer to its OPEN: positions added by others, lost
 positions.
 
-Invariants: nothing is told before the last HELD of the answer is written. Positions held since are told right
+Invariants: no news goes out before the last HELD of the answer is written. Positions held since follow right
 after it; lost ones wait, because a HELD from before the loss must not follow UNHELD. A lost position is told
 once, or its stream ends, and the answer to the next OPEN has it.
 """

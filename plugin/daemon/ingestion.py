@@ -1,14 +1,14 @@
-"""Entries that come from another source than a broker, as a rebuild; and questions that check an index.
+"""Entries from another source than a broker, as a rebuild; and questions that check an index.
 
-A client first takes the subscription (the query `take-in`) and has it while its connection lasts: a second
+A client first takes the subscription (the query `take-in`) and keeps it while its connection lasts: a second
 client is refused, and a killed one has released it. Invariants:
 
 - entries go the way of all others: through the journal, in pieces with a turn of the loop between them, and
   not while reading pauses;
 - a block is answered when it is durable, and only then does the broker hear that its positions are held; it
   hears of disowned positions at once;
-- positions that are held, known acknowledged or up to mark-delete stay as they are: the same block a second
-  time changes nothing.
+- positions that are held, known acknowledged or up to mark-delete stay: the same block a second time changes
+  nothing.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ Invariants:
 - while staging is over its budget, a persist begins as soon as the last one is done; otherwise upkeep takes
   only a small share of the time, because it looks at every subscription;
 - each part runs even if another fails; a failure is logged and stands in ``/readyz``;
-- changes that upkeep leaves for a commit are committed even in silence; upkeep alone also notices a store
-  that has lost data, as a commit would;
+- changes that upkeep leaves for a commit are committed even in silence; like a commit, upkeep notices a store
+  that has lost data;
 - a failing persist stands in ``/readyz`` until one has succeeded, not only at the instant of the failure.
 """
 
@@ -31,7 +31,7 @@ from tidegate.plugin.telemetry.health import Health
 if TYPE_CHECKING:
     from tidegate.plugin.daemon.logs import Logger
 
-LOOK_SHARE = 20  # upkeep that nobody waits for takes at most this part of the time
+LOOK_SHARE = 20  # unawaited upkeep takes at most this part of the time
 LOOK_GAP_MAX_S = 1.0
 BUG_STANDS_MS = 60_000  # a bug has no visible end: it stands for so long after its last occurrence
 

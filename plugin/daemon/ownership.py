@@ -1,7 +1,7 @@
 """The stream that serves each subscription, and the rule for taking one over.
 
 Invariants: a subscription has at most one stream that hands entries out; the epoch of one of its lives never
-falls while the daemon runs; a replaced stream can give up nothing but itself.
+falls while the daemon runs; a replaced stream can give up only itself.
 
 The epoch, counted in the cursor, orders owners of a subscription: a topic that has moved to another broker is
 opened there with a greater epoch, and the old owner, should it still believe in itself, is refused from then

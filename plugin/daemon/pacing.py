@@ -2,11 +2,11 @@
 
 Invariants:
 
-- the broker keeps the setting, and says which is in force; nothing is remembered here;
+- the broker keeps the setting, and says which is in force; the daemon remembers none;
 - a pace counts as set once the serving stream's broker has answered that it is in force and stored;
-- if a stream ends, or a broker cannot store it yet, the next one is asked again, for a while;
+- if a stream ends, or a broker cannot store it yet, the request goes to the next one, for a while;
 - an answer has the pace only if the last broker asked has told it: else it is unknown;
-- a partition's new pace is told though the next one's broker cannot be asked.
+- the answer tells a partition's new pace even if the next one's broker cannot answer.
 """
 
 from __future__ import annotations

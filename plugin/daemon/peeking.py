@@ -88,7 +88,7 @@ class Peeking:
         return {}  # an unreadable chunk may be one of the missing ones
 
     async def select(self, indexes: list[DelayIndex], sought: Sought, page: dict[str, Any]) -> dict[str, Any]:
-        """A page of the waiting messages that are sought. Raises ``UserError``.
+        """A page of the waiting messages that match. Raises ``UserError``.
 
         It has the number of messages `read` for it, and their bytes (`read_bytes`).
         """

@@ -1,7 +1,7 @@
 """The daemon's answer to a status query: one JSON object, the same over the socket and over HTTP.
 
 ``docs/operations.md`` has the schema. Invariant: within one ``schema`` number fields are only added, and the
-answer fits into a frame whatever the number of subscriptions.
+answer fits into a frame for any number of subscriptions.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Daemon(Protocol):
 
     @property
     def uptime_seconds(self) -> float:
-        """The time since its start, whatever the wall clock does."""
+        """The time since its start, by a clock that never goes back."""
         ...
 
     @property
@@ -271,7 +271,7 @@ async def with_subscriptions(
 
 
 def _next_due_ms(next_due_ms: int | None, now_ms: int) -> int | None:
-    """None for a released message: it is due, and nobody knows since when."""
+    """None for a released message: due, since an unknown time."""
     return now_ms if next_due_ms == AT_ONCE_MS else next_due_ms
 
 

@@ -1,8 +1,8 @@
-"""Forgets subscriptions that nobody needs any more: their index, their epoch, and the time since they wait.
+"""Forgets subscriptions no longer needed: their index, their epoch, and the time since they wait.
 
 Losing an index costs reading the topic again, never a message. Invariants: a subscription with a stream
-stays; so does, for a while, an empty index to whose log a pointer may still come: its data alone says that
-the log is its own.
+stays, as does, for a while, an empty index to whose log a pointer may still come: only its data says that the
+log is its own.
 """
 
 from __future__ import annotations

@@ -10,10 +10,9 @@ Invariants:
   stream has told a reset of the cursor since;
 - nothing is handed out before the last HELD frame was taken, nor without credit, nor after CLOSE or
   ``supersede``;
-- entries reported by the broker as in flight, or as near, are not handed out on this stream, whoever brings
-  them to the index;
-- nothing counts of a topic that was since put back to an earlier state, for instance from a backup: see
-  ``histories``.
+- entries that the broker has reported as in flight, or as near, are not handed out on this stream, whoever
+  brings them to the index;
+- nothing counts of a topic since put back to an earlier state, for instance from a backup: see ``histories``.
 """
 
 from __future__ import annotations
@@ -159,8 +158,8 @@ class Session:
                 token = index.mark_delete(*change.position)
                 self._in_flight_unheld.discard_up_to(*change.position)
             case Clear() if self.superseded:
-                # Its successor skips positions that it was told are held. Holding too many costs a look at
-                # the cursor.
+                # Its successor skips positions that it believes held. Holding too many costs a look at the
+                # cursor.
                 token = index.unacknowledge(index.state.acknowledged.snapshot())
             case Clear():
                 token = index.clear()

@@ -1,7 +1,7 @@
 """The opening of streams: an index brought here, a session begun, the former stream replaced.
 
-Invariants: a subscription has one stream, that of the owner admitted last; an exception of the index ends the
-opening, and nothing else.
+Invariants: a subscription has one stream, that of the owner admitted last; an exception of the index ends
+only the opening.
 """
 
 from __future__ import annotations

@@ -5,10 +5,9 @@ the log. An index takes the same way to another machine, so there is no second w
 
 Invariants:
 
-- an index without a log, or with one that cannot be written or has not caught up after such a failure, stays
-  as it is, and its block's positions are read from the topic; so does one read from its log a short while
-  ago, however many others were since: on a disk that loses all writes, due entries would never get out of
-  their block;
+- an index without a log, or with one that cannot be written or has not caught up after such a failure, stays,
+  and its block's positions are read from the topic; so does one read from its log a short while ago: on a
+  disk that loses all writes, due entries would never get out of their block;
 - for an index without a stream, the next OPEN is answered from the log;
 - no consequence of the damage gets into the log;
 - changes told between the damage and the end of the stream are in no log: the answer to the next OPEN lacks
