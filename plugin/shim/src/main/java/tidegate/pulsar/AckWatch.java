@@ -10,11 +10,9 @@ import tidegate.pulsar.gate.TrackerCore;
 import tidegate.pulsar.timing.Worker;
 
 /**
- * One thread looks at every tracker's cursor: at busy trackers' in each poll, at the others' once a second. It also looks at
- * the seals in each poll, or once a second where that would take more than a tenth of its time.
- *
- * <p>It polls because Pulsar announces no acknowledgements to a tracker. A look-up costs tens of ns; a crash of the broker
- * loses at most the acknowledgements of one poll interval.
+ * One thread polls every tracker's cursor, because Pulsar announces no acknowledgements: busy trackers' at each poll, the
+ * others once a second. It also checks the seals at each poll, or once a second where that would take more than a tenth of
+ * its time. A crash of the broker loses at most the acknowledgements of one poll interval.
  */
 final class AckWatch implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(AckWatch.class);

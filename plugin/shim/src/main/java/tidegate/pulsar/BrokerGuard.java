@@ -25,10 +25,9 @@ import tidegate.pulsar.web.Problem;
 /**
  * The broker's own checks, in the order of its admin interface: authentication, authorization, the topic, its owner.
  *
- * <p>Reading a topic needs permission for its stats, reading a subscription permission to consume from it. A change also
- * needs permission to produce to the topic, and reading a namespace permission to list its topics. Pulsar's provider grants a
- * tenant's administrators and superusers all of these; only superusers see the whole broker. No answer mentions a topic
- * before authorization.
+ * <p>Reading a topic needs permission for its stats, reading a subscription permission to consume from it, a change also
+ * permission to produce to the topic, and reading a namespace permission to list its topics. Only superusers see the whole
+ * broker. No answer mentions a topic before authorization.
  */
 final class BrokerGuard implements Guard {
     private static final Logger LOG = LoggerFactory.getLogger(BrokerGuard.class);

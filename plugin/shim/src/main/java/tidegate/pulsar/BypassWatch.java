@@ -19,8 +19,8 @@ import tidegate.pulsar.wire.Frame;
 /**
  * Looks for dispatchers with delayed messages and no tracker of ours: those bypass Tidegate.
  *
- * <p>One thread looks at a bounded number of dispatchers every few seconds, and continues there next time. A dispatcher
- * counts as bypassed only after two rounds: between two of Pulsar's steps a sound one may look bypassed.
+ * <p>One thread looks at a bounded number of them every few seconds. A dispatcher counts as bypassed only after two rounds:
+ * between two of Pulsar's steps a sound one may look so.
  */
 final class BypassWatch implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(BypassWatch.class);

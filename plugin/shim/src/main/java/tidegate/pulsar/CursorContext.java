@@ -129,8 +129,8 @@ class CursorContext implements TrackerContext {
     @Override
     public Position persistedMarkDelete() {
         Position persisted = position(cursor.getPersistentMarkDeletedPosition());
-        // Pulsar writes an acknowledgement made during a seek after the seek's record, with the position before the seek. It
-        // then takes that position for persisted, although the cursor itself has gone back.
+        // Pulsar writes an acknowledgement made during a seek with the position before the seek, after the seek's record, and
+        // takes that position for persisted.
         return persisted.compareTo(markDelete()) > 0 ? NOWHERE : persisted;
     }
 

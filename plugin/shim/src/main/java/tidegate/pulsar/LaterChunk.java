@@ -15,11 +15,11 @@ import org.apache.pulsar.common.protocol.Commands;
 import tidegate.pulsar.gate.TrackerContext.Readable;
 
 /**
- * The state of a later chunk of a message: looks back in the topic for the first chunk, entry by entry.
+ * The state of a later chunk of a message: looks back in the topic for the first chunk, entry by entry. A producer publishes
+ * chunks in order, so that one is before it, or acknowledged and trimmed.
  *
- * <p>A producer publishes chunks in order, so the first chunk is before it, or acknowledged and trimmed. Invariants: at most
- * one read is under way; at most {@link #MAX_ENTRIES} and about {@link #MAX_BYTES} are read; a first chunk not found within
- * these bounds counts as unacknowledged.
+ * <p>Invariants: at most one read is under way; at most {@link #MAX_ENTRIES} and about {@link #MAX_BYTES} are read; a first
+ * chunk not found within these bounds counts as unacknowledged.
  */
 final class LaterChunk {
     static final int MAX_ENTRIES = 1024;

@@ -13,11 +13,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The snapshot storage of a tracker without snapshots.
- *
- * <p>Snapshots of Pulsar's own Bucket tracker look empty here, so its recovery, which runs in the super constructor, discards
- * them at once; this class deletes their ledgers in the background. A broker that returns to the Bucket tracker reads its
- * topics again, as for any subscription without snapshots.
+ * The snapshot storage of a tracker without snapshots. Those of Pulsar's own Bucket tracker look empty here, so its recovery,
+ * which runs in the super constructor, discards them; this class deletes their ledgers in the background.
  */
 final class LeftoverSnapshots implements BucketSnapshotStorage {
     private static final Logger LOG = LoggerFactory.getLogger(LeftoverSnapshots.class);

@@ -21,8 +21,8 @@ import tidegate.pulsar.gate.DelayPolicy;
  * The {@link DelayPolicy} of a subscription, from the properties of its topic, of the partitioned topic, and of the
  * namespace.
  *
- * <p>Pulsar keeps the topic's in its managed ledger, in memory here; the others are in the metadata store's cache. A look
- * requests them and returns at once, with the former ones if the answer is late: a change counts within about two seconds.
+ * <p>The topic's are in memory, the others in the metadata store's cache. A look requests them and returns at once, with the
+ * former ones if the answer is late: a change counts within about two seconds.
  */
 final class PolicyProperties {
     private static final Logger LOG = LoggerFactory.getLogger(PolicyProperties.class);

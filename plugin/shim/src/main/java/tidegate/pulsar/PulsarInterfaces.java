@@ -11,9 +11,8 @@ import org.apache.pulsar.broker.delayed.bucket.BucketDelayedDeliveryTracker;
 
 /**
  * Compares the methods that the running Pulsar may call on a tracker and its factory with those that the shim implements.
- *
- * <p>An inherited method is Pulsar's: it may create Pulsar's own tracker, or answer from buckets that are empty here,
- * unnoticed. So each must be implemented, or be on the list of reviewed harmless ones.
+ * Each must be implemented, or be on the list of reviewed harmless ones: an inherited one may create Pulsar's own tracker, or
+ * answer from buckets that are empty here.
  */
 final class PulsarInterfaces {
     /**

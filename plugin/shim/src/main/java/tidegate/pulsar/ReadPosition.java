@@ -34,8 +34,7 @@ final class ReadPosition {
 
     /**
      * Passes held positions. Needs the dispatcher's lock and a connected consumer, so that nothing else, not even a reset,
-     * sets the position back. Skipping and clearing the backlog may move it forward meanwhile; positions left behind are then
-     * no longer held, and at most read in vain.
+     * sets the position back. Skipping and clearing the backlog may move it forward meanwhile.
      */
     void pass(PositionSet held) {
         if (reading.getAsBoolean()) {
@@ -103,10 +102,8 @@ final class ReadPosition {
     }
 
     /**
-     * As {@code TrackerContext.isAtTerminatedEnd}. Needs the dispatcher's lock.
-     *
-     * <p>Pulsar leaves the failed read at the end waiting, and the next one fails because of it: an error in the log and a
-     * retry 15 to 60 s later, which fails again, in each round of the dispatcher.
+     * As {@code TrackerContext.isAtTerminatedEnd}. Needs the dispatcher's lock. Pulsar leaves the failed read at the end
+     * waiting, and each later one fails because of it, with an error in the log and a retry 15 to 60 s later.
      */
     boolean isAtTerminatedEnd(boolean replaced) {
         if (!cursor.getManagedLedger().isTerminated() || reading.getAsBoolean()) {

@@ -13,11 +13,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Closes a topic with outdated cursor metadata; its clients reconnect and have it loaded anew.
- *
- * <p>Pulsar reads the metadata's version when it loads a cursor, and hardly ever again: after a late write by a paused former
- * owner, every write by this one is refused. The pause between two closings of a topic is long: if one does not help, another
- * only disturbs clients.
+ * Closes a topic with outdated cursor metadata; its clients reconnect and have it loaded anew. Pulsar reads the metadata's
+ * version when it loads a cursor, and hardly ever again: after a late write by a paused former owner, it refuses every write
+ * by this one. A topic is rarely closed twice in a row, because that disturbs its clients.
  */
 final class TopicUnloader {
     private static final Logger LOG = LoggerFactory.getLogger(TopicUnloader.class);

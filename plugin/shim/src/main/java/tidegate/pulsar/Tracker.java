@@ -22,11 +22,9 @@ import tidegate.pulsar.link.DaemonLink;
 import tidegate.pulsar.readahead.EntryPrefetch;
 
 /**
- * Pulsar's view of a {@link TrackerCore}.
- *
- * <p>It extends BucketDelayedDeliveryTracker because only for that class the dispatcher skips positions while reading, and
- * keeps the tracker over a rewind. It overrides every method that would touch the buckets, and uses neither Pulsar's timer
- * nor its tick.
+ * Pulsar's view of a {@link TrackerCore}. It extends BucketDelayedDeliveryTracker because only for that class the dispatcher
+ * skips positions while reading, and keeps the tracker over a rewind. It overrides every method that would touch the buckets,
+ * and uses neither Pulsar's timer nor its tick.
  */
 public final class Tracker extends BucketDelayedDeliveryTracker {
     private static final Logger LOG = LoggerFactory.getLogger(Tracker.class);

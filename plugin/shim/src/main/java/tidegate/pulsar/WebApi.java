@@ -15,8 +15,8 @@ import tidegate.pulsar.web.DaemonCalls;
  * The servlet named by {@code additionalServlets}: Tidegate's API on the broker's web port, with the port's TLS and
  * authentication.
  *
- * <p>Pulsar 4.0 calls {@link #getServletHolder}, later versions {@link #getServletInstance}. 5.0 serves Jakarta servlets and
- * wraps one of {@code javax}, which all versions have. No method may name another Jetty class: later versions moved them.
+ * <p>Pulsar 4.0 calls {@link #getServletHolder}, later versions {@link #getServletInstance}; 5.0 wraps a servlet of
+ * {@code javax}. No method may name another Jetty class: later versions moved them.
  */
 public final class WebApi implements AdditionalServletWithPulsarService {
     /** Longer than the daemon waits for a silent broker. */

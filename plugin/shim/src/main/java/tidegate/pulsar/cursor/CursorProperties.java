@@ -16,9 +16,9 @@ import tidegate.pulsar.wire.Ownership;
 /**
  * Writes our properties into the metadata of one cursor.
  *
- * <p>All metadata of a cursor share one version, so our write can make Pulsar refuse a concurrent reset, which does harm
- * ({@link RefusedResets}). So no write begins while a reset shows, and a look at the cursor follows each write. A new cursor
- * shows no reset, so it is stored first, as its first acknowledgement would do.
+ * <p>All metadata of a cursor share one version, so our write can make Pulsar refuse a concurrent reset
+ * ({@link RefusedResets}): no write begins while a reset shows, and a look at the cursor follows each write. A new cursor
+ * shows no reset, so it is stored first.
  */
 public final class CursorProperties {
     private static final Logger LOG = LoggerFactory.getLogger(CursorProperties.class);
@@ -81,8 +81,7 @@ public final class CursorProperties {
 
     /**
      * Puts a property at its {@link PropertyWrites turn}, unless the cursor is closed or being reset then. Pulsar would write
-     * properties of a closed cursor all the same, behind the next owner's back, and so make it refuse all of that owner's
-     * writes.
+     * to a closed cursor, too, and the next owner's writes would all be refused.
      */
     public CompletableFuture<Void> put(String key, String value) {
         return PropertyWrites.inTurn(cursor, background, () -> putNow(key, value));

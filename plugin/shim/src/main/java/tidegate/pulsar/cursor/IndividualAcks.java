@@ -16,8 +16,8 @@ public final class IndividualAcks {
     }
 
     /**
-     * Also true if unknown. The backlog cannot tell: it is 0 once all entries beyond the position are acknowledged. Takes the
-     * cursor's lock for a moment.
+     * Also true if unknown. The backlog, 0 once all entries beyond are acknowledged, cannot tell. Takes the cursor's lock for
+     * a moment.
      */
     boolean mayBeIn(ManagedCursor cursor) {
         if (cursor instanceof ManagedCursorImpl known) {

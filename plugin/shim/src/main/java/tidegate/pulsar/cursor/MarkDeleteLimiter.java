@@ -12,8 +12,8 @@ import org.slf4j.LoggerFactory;
  * Pulsar's limit of a cursor's records: one a second by default (managedLedgerDefaultMarkDeleteRateLimit), one in ten seconds
  * in a standalone broker. An acknowledgement stays in memory that long.
  *
- * <p>A new limiter of the same rate lets one record pass. Pulsar's method that sets the rate would not: a limiter keeps the
- * time of its next permit. Without the field, as perhaps in a later Pulsar, records wait for the limit.
+ * <p>A new limiter lets one record pass; Pulsar's method that sets the rate keeps the time of the next permit. Without the
+ * field, as perhaps in a later Pulsar, records wait.
  */
 final class MarkDeleteLimiter {
     private static final Logger LOG = LoggerFactory.getLogger(MarkDeleteLimiter.class);

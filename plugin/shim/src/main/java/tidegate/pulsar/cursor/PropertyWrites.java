@@ -9,10 +9,8 @@ import java.util.function.Supplier;
 import org.apache.bookkeeper.mledger.ManagedCursor;
 
 /**
- * Writes each cursor's properties one after the other, for all callers.
- *
- * <p>Pulsar 4.0 and 4.2 first build the new properties, then take the version of the metadata. If another write ends between
- * the two, the later write passes that version but lacks its property, and removes it. Pulsar 5.0 takes the version first.
+ * Writes each cursor's properties one after the other, for all callers: of two writes at once, Pulsar 4.0 and 4.2 may lose
+ * the property of one. (They build the new properties before they take the version of the metadata.)
  *
  * <p>The next write begins once the one before has been answered, or has timed out. Any thread may call.
  */

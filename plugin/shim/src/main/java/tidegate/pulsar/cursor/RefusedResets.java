@@ -90,8 +90,8 @@ public final class RefusedResets {
     }
 
     /**
-     * Undoes the reset. While it is still under way, Pulsar refuses this one as busy, without effect, and the attempt is
-     * repeated. {@code owed}: the end of a user's reset that this one has undone; null without one.
+     * Undoes the reset. While it is still under way, Pulsar refuses this one as busy, and the attempt is repeated.
+     * {@code owed}: the end of a user's reset that this one has undone; null without one.
      */
     private void undo(long pauseMs, Position owed) {
         Position position = owed == null ? cursor.getMarkDeletedPosition() : owed;

@@ -5,11 +5,9 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.bookkeeper.mledger.ManagedLedgerException.BadVersionException;
 
 /**
- * Counts refused writes of one cursor's metadata in a row, and asks to reopen the topic when no other writer explains them.
- *
- * <p>A metadata-store client that has lost its connection sends a write again, and the store refuses it because of the
- * client's own first one. The cursor then keeps the old version, and Pulsar refuses every property until the topic is loaded
- * anew.
+ * Counts refused writes of one cursor's metadata in a row, and asks to reopen the topic when no other writer explains them: a
+ * client that has lost its connection repeats a write, which its own first one makes the store refuse. The cursor then keeps
+ * the old version, and Pulsar refuses every property until the topic is loaded anew.
  */
 public final class WriteConflicts {
     private static final int MAX_IN_A_ROW = 4;

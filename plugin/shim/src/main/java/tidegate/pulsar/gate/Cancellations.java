@@ -13,8 +13,8 @@ import tidegate.pulsar.wire.Standing;
  * Cancels messages: takes back those that no consumer has, as if acknowledged before a failover.
  *
  * <p>This broker alone decides: under the tracker's lock a position is either handed out, or settling, and so skipped, from
- * then on. The outbox has the cancelled as acknowledged. But after a crash with the daemon away, the next owner decides by
- * the cursor's record, so the answer waits until the record has {@link #toStore}. Guarded by the tracker's lock.
+ * then on. After a crash with the daemon away, the next owner decides by the cursor's record, so the answer waits until the
+ * record has {@link #toStore}. Guarded by the tracker's lock.
  */
 final class Cancellations {
     private final TrackedPositions positions;

@@ -14,9 +14,8 @@ import tidegate.pulsar.wire.PositionBitmaps;
  * The delayed messages of a subscription as their dispatcher's queue: takes read messages, hands out due ones, and says
  * whether to read.
  *
- * <p>Called with the dispatcher's lock held, except {@link #contains}, for BookKeeper's threads, {@link #onWake},
- * {@link #clear} and the statistics. Takes the tracker's lock for a moment each time, except {@link #contains} and
- * {@link #delayedMessages}.
+ * <p>Needs the dispatcher's lock, except {@link #contains}, {@link #onWake}, {@link #clear} and the statistics. Takes the
+ * tracker's lock for a moment each time, except {@link #contains} and {@link #delayedMessages}.
  */
 public final class DeliveryQueue {
     private final Object lock;
@@ -75,10 +74,9 @@ public final class DeliveryQueue {
     // ---- read messages --------------------------------------------------------------------------------------------
 
     /**
-     * Takes a message that the dispatcher has read. {@code deliverAtMs} is negative without a delivery time.
-     *
-     * <p>Pulsar may replay a position twice, see {@link Intake}. Of messages without a delivery time only those refused by a
-     * consumer are checked: the others are many, and hardly ever replayed.
+     * Takes a message that the dispatcher has read. {@code deliverAtMs} is negative without a delivery time. Pulsar may
+     * replay a position twice, see {@link Intake}; of messages without a delivery time only those refused by a consumer are
+     * checked.
      *
      * @return false if the message must be delivered now
      */
@@ -166,8 +164,8 @@ public final class DeliveryQueue {
     }
 
     /**
-     * Notices resets and a replacement of all consumers; true if reading must pause. Called before every read; unless it
-     * pauses, the read begins behind the held positions. Also omits a read that could only fail.
+     * Notices resets and a replacement of all consumers; true if reading must pause. Called before every read, which
+     * otherwise begins behind the held positions. Also omits a read that could only fail.
      */
     public boolean shouldPause() {
         SeenConsumers.Change consumers = context.lookAtConsumers();
@@ -207,8 +205,7 @@ public final class DeliveryQueue {
 
     /**
      * Forgets a cleared backlog, or a subscription being deleted. With consumers it is the former, and mark-delete will show
-     * its extent: messages published and read since then stay. Without consumers the tracker forgets everything, because the
-     * next one rewinds.
+     * its extent. Without, the tracker forgets everything, because the next consumer rewinds.
      */
     public CompletableFuture<Void> clear() {
         if (context.hasConsumers()) {

@@ -7,11 +7,11 @@ import tidegate.pulsar.wire.Frame;
 import tidegate.pulsar.wire.Position;
 
 /**
- * The daemon's answer to OPEN: the positions that it holds, and those that it knows acknowledged under OPEN's seal.
+ * The daemon's answer to OPEN: the positions that it holds, and those that it knows acknowledged under OPEN's seal. It comes
+ * in parts, is corrected by news still unknown to the daemon, is acted on once, then dropped.
  *
- * <p>The answer comes in parts, is corrected by news still unknown to the daemon, is acted on once, then dropped. Invariant,
- * walked by {@link DaemonStream#check}: it is empty unless the stream is opening. While it arrives, it belongs to the link's
- * thread; the tracker's lock guards all else.
+ * <p>Invariant, walked by {@link DaemonStream#check}: it is empty unless the stream is opening. While it arrives, it belongs
+ * to the link's thread; the tracker's lock guards all else.
  */
 final class HeldAnswer {
     private final Outbox outbox;
@@ -81,7 +81,7 @@ final class HeldAnswer {
 
     /**
      * Positions that the broker need not gate any more: the daemon holds them, and OPEN did not tell them in flight. Without
-     * those about to be told again as near: after an outage only this broker has them, until the next one.
+     * those about to be told again as near.
      */
     PositionSet leftToDaemon() {
         PositionSet left = new PositionSet();

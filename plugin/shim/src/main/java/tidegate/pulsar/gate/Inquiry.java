@@ -43,8 +43,8 @@ final class Inquiry {
     }
 
     /**
-     * Sorts the positions. A message being read again waits like any other: the dispatcher asks the tracker before a consumer
-     * gets it, and the tracker keeps a cancelled or moving one.
+     * Sorts the positions. A message being read again waits like any other: the tracker keeps a cancelled or moving one from
+     * consumers.
      */
     Standing sort(PositionBitmaps asked, Look look) {
         PositionBitmaps waiting = new PositionBitmaps();

@@ -129,8 +129,8 @@ final class Intake {
         long deliverAtMs = overrides.timeOf(ledgerId, entryId, ownMs);
         long nowMs = clock.millis();
         if (deliverAtMs <= nowMs) {
-            // Pulsar may replay a position twice: its dispatcher takes the end of one batch for the end of another that still
-            // waits to be sent, and reads the latter's positions again. A true redelivery leaves its consumer first.
+            // Pulsar may replay a position twice, when its dispatcher takes the end of one batch for another's. A true
+            // redelivery leaves its consumer first.
             if (positions.isHandedOut(ledgerId, entryId)
                     && (context.isOutstanding(ledgerId, entryId) || context.isDeleted(ledgerId, entryId))) {
                 return true;
@@ -145,8 +145,8 @@ final class Intake {
             }
             int redeliveryCount = context.redeliveryCount(ledgerId, entryId);
             if (redeliveryCount == positions.redeliveryCount(ledgerId, entryId)) {
-                // No consumer has given it back, so its acknowledgement is under way: Pulsar takes all positions of one
-                // command from the consumer before the cursor hears of any. If not, the message only comes a little later.
+                // No consumer has given it back, so its acknowledgement is under way: Pulsar takes it from the consumer
+                // before the cursor hears of it. If not, the message only comes a little later.
                 positions.await(ledgerId, entryId);
                 return true;
             }
@@ -172,8 +172,8 @@ final class Intake {
     }
 
     /**
-     * The time to judge an entry by. Reading the clock is a good part of an add's cost, and most entries are far away, so the
-     * last look's time will do, at most a second old. With an older one, the daemon would push the entry.
+     * The time to judge an entry by: the last look's, at most a second old, because reading the clock is a good part of an
+     * add's cost. With an older one, the daemon would push the entry.
      */
     private long nowFor(long deliverAtMs) {
         if (deliverAtMs - lookedMs <= settings.horizonMs() + MAX_LOOK_AGE_MS) {

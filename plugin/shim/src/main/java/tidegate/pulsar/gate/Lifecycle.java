@@ -11,9 +11,7 @@ import tidegate.pulsar.wire.PositionBitmaps;
 /**
  * The life of a tracker, which ends in steps: its dispatcher lets go; it is finished once the cursor is closed, too, and the
  * outbox has its last acknowledgements; it is closed when the daemon has these on disk and in the index log, and answers
- * CLOSE.
- *
- * <p>It only moves forward. Changes take the tracker's lock; any thread may read the state.
+ * CLOSE. Changes take the tracker's lock; any thread may read the state.
  */
 final class Lifecycle {
     private static final long CLOSE_POLL_MS = 2000;

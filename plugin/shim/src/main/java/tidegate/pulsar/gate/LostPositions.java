@@ -12,11 +12,10 @@ import tidegate.pulsar.wire.PositionBitmaps;
 import tidegate.pulsar.wire.Records;
 
 /**
- * Makes the broker read positions without a holder again, and only those: consumers keep their messages, and their
+ * Makes the broker read positions without a holder again, and only those. Consumers keep their messages, and their
  * acknowledgements meanwhile count. A pass ahead or the dispatcher reads them.
  *
- * <p>Asking the cursor about each position may take long, so it happens without the tracker's lock, which the methods take
- * themselves.
+ * <p>Without the tracker's lock, because the questions to the cursor may take long; the methods take it themselves.
  */
 final class LostPositions {
     private static final Logger LOG = LoggerFactory.getLogger(LostPositions.class);

@@ -95,7 +95,7 @@ public final class Outbox {
 
     /**
      * A message is due at another time; {@code here}: this broker hands it out. The last word about a position counts, so it
-     * must not go out before an earlier one in another batch, of moves or of adds: nobody would hand the message out.
+     * must not overtake an earlier one in another batch, of moves or of adds.
      */
     void move(boolean here, long ledgerId, long entryId, long deliverAtMs) {
         if (inMoves.contains(ledgerId, entryId)) {
@@ -176,9 +176,9 @@ public final class Outbox {
     }
 
     /**
-     * Prepares for a stream opened anew. OPEN tells the mark-delete position, so older ones go. All moves follow its answer.
-     * A CLOSE for a new opening has had its effect; a finished tracker's CLOSE comes last. An add is near only while its
-     * position is in flight: a reset may have removed it meanwhile.
+     * Prepares for a stream opened anew. OPEN tells the mark-delete position, so older ones go; all moves follow its answer.
+     * A finished tracker's CLOSE comes last. An add is near only while its position is in flight: a reset may have removed it
+     * meanwhile.
      */
     void opened(PositionSet inFlight, boolean finished) {
         closeAdds();
@@ -294,8 +294,8 @@ public final class Outbox {
 
     /**
      * Takes over another tracker's remaining changes of the same subscription; they come first. Its near tier is gone, so its
-     * adds are ordinary now. The stored overrides tell its moves. Drops changes that take others back: the subscription still
-     * exists, another owner may have told its acknowledgements since, and the cursor will refuse a refused deletion again.
+     * adds are ordinary now; the stored overrides tell its moves. Drops changes that take others back: another owner may have
+     * told its acknowledgements since, and the cursor will refuse a refused deletion again.
      */
     void adopt(Outbox other) {
         other.closeAdds();

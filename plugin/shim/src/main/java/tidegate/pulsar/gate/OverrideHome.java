@@ -22,8 +22,8 @@ public interface OverrideHome {
     }
 
     /**
-     * The cursor's metadata have another version than this broker knows: another writer came first, or this very write was
-     * done, its answer was lost, and the client repeated it.
+     * The cursor's metadata have another version than this broker knows: another writer came first, or the client repeated
+     * this very write, whose answer was lost.
      */
     final class ConflictException extends Exception {
         private static final long serialVersionUID = 1;

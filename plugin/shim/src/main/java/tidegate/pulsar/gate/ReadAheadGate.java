@@ -6,9 +6,8 @@ import tidegate.pulsar.wire.Position;
 /**
  * The meeting point of reading ahead and a tracker: tickets to add entries, wishes to read, and the progress of a pass.
  *
- * <p>A pass works under a ticket. The tracker issues a new ticket whenever it forgets or replaces its contents, and refuses
- * entries under an old one: entries from a former life of the subscription never come in. The tracker's lock guards tickets
- * and wishes; any thread may read a pass's progress.
+ * <p>The tracker issues a new ticket whenever it forgets or replaces its contents, and refuses entries of a pass under an old
+ * one. Its lock guards tickets and wishes; any thread may read a pass's progress.
  */
 final class ReadAheadGate {
     /** The ticket of a pass that may add nothing. */
@@ -96,9 +95,8 @@ final class ReadAheadGate {
     }
 
     /**
-     * True if the dispatcher should not read now: it would read in vain the entries that a pass is about to add. Its read
-     * skips all contained positions, however many, and continues behind them, entry by entry. So it waits even when far
-     * behind the pass, unless the pass left it entries before that point.
+     * True if the dispatcher should not read now: it would read the entries that a pass is about to add. Its read skips all
+     * contained positions, so it waits even when far behind the pass, unless the pass left it entries before that point.
      */
     boolean isAwaited(long nowMs) {
         Advance last = advance;

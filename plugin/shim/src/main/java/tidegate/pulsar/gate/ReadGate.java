@@ -10,8 +10,8 @@ import tidegate.pulsar.timing.Wait;
  * Decides when a tracker's dispatcher may read: not while the daemon is about to answer OPEN, not where a pass ahead will
  * soon be, and not while too many of the broker's entries wait for the daemon.
  *
- * <p>Invariants, walked by {@link #check}: this tracker's part of the broker's budget is part of what waits there, and
- * nothing once the tracker has returned it. Guarded by the tracker's lock, except {@link #isPaused} and {@link #isAwaiting}.
+ * <p>Invariants, walked by {@link #check}: this tracker's share of the broker's budget is part of the total, and nothing once
+ * returned. Guarded by the tracker's lock, except {@link #isPaused} and {@link #isAwaiting}.
  */
 final class ReadGate {
     private static final Logger LOG = LoggerFactory.getLogger(ReadGate.class);
@@ -148,8 +148,8 @@ final class ReadGate {
     }
 
     /**
-     * Takes the tracker off the budget: it is forgotten, or another one tells the rest of its changes. Later calls, as of a
-     * closed dispatcher, put nothing there, because nothing would take it off again.
+     * Takes the tracker off the budget: it is forgotten, or another one tells the rest of its changes. Later calls put
+     * nothing there, because nothing would take it off again.
      */
     void giveBack() {
         over = true;

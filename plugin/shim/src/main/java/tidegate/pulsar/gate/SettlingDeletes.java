@@ -12,11 +12,11 @@ import tidegate.pulsar.wire.Position;
 import tidegate.pulsar.wire.PositionBitmaps;
 
 /**
- * Deletes settling positions in the cursor, a chunk at a time.
+ * Deletes settling positions in the cursor, a chunk at a time. The cursor's answer, which may come under its own lock or
+ * within the call, is only noted; its consequences follow before the next chunk.
  *
- * <p>The cursor's answer, which may come under the cursor's own lock or within the call, is only noted; its consequences
- * follow before the next chunk. Invariant, walked by {@link #check}: at most one chunk is under way, and its size is within
- * the limit. Takes the tracker's lock itself.
+ * <p>Invariant, walked by {@link #check}: at most one chunk is under way, and its size is within the limit. Takes the
+ * tracker's lock itself.
  */
 final class SettlingDeletes {
     private static final Logger LOG = LoggerFactory.getLogger(SettlingDeletes.class);
@@ -147,7 +147,7 @@ final class SettlingDeletes {
 
     /**
      * Settles the positions deleted in the cursor; true if all are. A cursor that could not write its record has them as
-     * deleted all the same, and writes them with a later record; after a crash before that, the daemon still has them.
+     * deleted all the same; after a crash before its next record, the daemon still has them.
      */
     @GuardedBy("lock")
     private boolean settleDeleted(List<Position> targets) {

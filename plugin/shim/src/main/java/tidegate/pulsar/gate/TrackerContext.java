@@ -13,7 +13,8 @@ import tidegate.pulsar.wire.ReleasePace;
  * The broker as a {@link TrackerCore} sees it: a cursor, a dispatcher and a timer, without Pulsar's types.
  *
  * <p>Every method returns at once and takes only, for a moment, the cursor's lock; so the core may call it under its own
- * lock. Any thread may call it, unless a method says that it needs the dispatcher's lock.
+ * lock. Any thread may call it, unless the dispatcher's lock is required. {@code done} is called on any thread, perhaps
+ * within the call.
  */
 public interface TrackerContext {
     /** The outcome of reading one position by itself. */
@@ -116,7 +117,7 @@ public interface TrackerContext {
 
     /**
      * Writes the ownership into the cursor's metadata unless another writer came there since this broker's last write.
-     * Returns at once; {@code done} is called on another thread.
+     * {@code done} is called on another thread.
      */
     void putOwnership(Ownership next, Consumer<Written> done);
 
@@ -129,15 +130,12 @@ public interface TrackerContext {
         return ReleasePace.NONE;
     }
 
-    /**
-     * Writes the pace into the cursor's metadata, as {@link #putOwnership}. Returns at once; {@code done} is called on any
-     * thread, perhaps within this call.
-     */
+    /** Writes the pace into the cursor's metadata, as {@link #putOwnership}. */
     void putPace(ReleasePace next, Consumer<Written> done);
 
     /**
-     * Closes the topic here, so that it is loaded anew with its cursor's current metadata. Returns at once. May be refused,
-     * because it disturbs the topic's clients.
+     * Closes the topic here, so that it is loaded anew with its cursor's current metadata. May be refused, because it
+     * disturbs the topic's clients.
      */
     default void reopenTopic() {
         // A subscription without a dispatcher disturbs nobody.
@@ -161,7 +159,7 @@ public interface TrackerContext {
 
     /**
      * The change of the consumers since the last call. Pulsar redelivers everything that a gone consumer held. If all were
-     * replaced, it has forgotten its hand-outs to them and has rewound its cursor. Needs the dispatcher's lock.
+     * replaced, it has forgotten its hand-outs and rewound its cursor. Needs the dispatcher's lock.
      */
     SeenConsumers.Change lookAtConsumers();
 
@@ -177,8 +175,8 @@ public interface TrackerContext {
     List<?> consumers();
 
     /**
-     * True if a seal may be put now: not without consumers, because a reset may be under way, nor before a reset undone by a
-     * crash is repeated.
+     * True if a seal may be put now: not without consumers (a reset may be under way), nor before a reset undone by a crash
+     * is repeated.
      */
     boolean maySeal();
 
@@ -206,7 +204,7 @@ public interface TrackerContext {
 
     /**
      * Deletes the positions in the cursor, unless it has another seal by now, decided in one step with the deletion.
-     * {@code done} gets true after that, false after a failure, perhaps within this call and under locks of the cursor.
+     * {@code done} gets true after that, false after a failure, perhaps under locks of the cursor.
      */
     void delete(List<Position> positions, long seal, Consumer<Boolean> done);
 
@@ -222,7 +220,7 @@ public interface TrackerContext {
 
     /**
      * Deletes the positions in the cursor, unless it has another seal by now, and stores the cursor, with earlier deletions.
-     * Needs no consumer. Returns at once; {@code done} is called on any thread, perhaps within this call.
+     * Needs no consumer.
      */
     void deleteAndStore(List<Position> positions, long seal, Consumer<Stored> done);
 

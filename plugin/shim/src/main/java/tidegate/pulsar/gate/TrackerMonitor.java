@@ -254,8 +254,8 @@ public final class TrackerMonitor {
     }
 
     /**
-     * True if the wait for the daemon was in vain: then entries already read are gated here. The daemon is not asked before
-     * the subscription is claimed, which may wait for a consumer. The wait for stored overrides has no end.
+     * True if the wait for the daemon was in vain: then entries already read are gated here. It begins with the claim, which
+     * may wait for a consumer. The wait for stored overrides has no end.
      */
     @GuardedBy("lock")
     private boolean decideAlone(long nowMs) {

@@ -9,12 +9,12 @@ import tidegate.pulsar.position.SoughtPositions;
 import tidegate.pulsar.position.TrackedPositions;
 
 /**
- * The parts of a tracker's state, and the one lock that guards them all.
+ * The parts of a tracker's state, and the one lock that guards them all. A part knows only the parts that its constructor
+ * got.
  *
- * <p>A part knows only the parts that its constructor got. Callers of a tracker use one of its sides ({@link DeliveryQueue},
- * {@link StreamHandler}, {@link Backlog}, {@link TrackerMonitor}): a side takes the lock, lets the parts decide, and acts
- * outside without it. The order of locks is dispatcher, then this one: code that takes the dispatcher's lock must not run
- * under this one.
+ * <p>Callers of a tracker use one of its sides ({@link DeliveryQueue}, {@link StreamHandler}, {@link Backlog},
+ * {@link TrackerMonitor}): a side takes the lock, lets the parts decide, and acts outside without it. The order of locks is
+ * dispatcher, then this one.
  */
 final class TrackerParts {
     final Object lock = new Object();

@@ -210,10 +210,7 @@ public final class LogLedgers implements LogHome {
         closeAll();
     }
 
-    /**
-     * Closes the handles at the end: one that BookKeeper brings later would stay open, and get notices of changes, as long as
-     * the broker lives.
-     */
+    /** Closes the handles at the end: one that BookKeeper brings later would stay open as long as the broker lives. */
     private void closeIfOver() {
         if (closed) {
             closeAll();

@@ -10,11 +10,9 @@ import org.apache.bookkeeper.client.api.LedgerEntry;
 import org.apache.bookkeeper.client.api.ReadHandle;
 
 /**
- * Reads one ledger of an index log from beginning to end, an answer at a time.
- *
- * <p>A topic waits for it. So it reads the next answer from the bookie while the daemon is still receiving the one before,
- * and asks for as many entries as fit into one answer: they may have a MiB each, or a few bytes. It releases entries read
- * ahead in vain. Takes no lock but its own.
+ * Reads one ledger of an index log from beginning to end, an answer at a time, while a topic waits: it reads the next answer
+ * from the bookie while the daemon receives the one before, and asks for as many entries as fit into one answer. It releases
+ * entries read ahead in vain. Takes no lock but its own.
  */
 final class LogReader {
     private static final int MAX_ANSWER_BYTES = 1 << 20;

@@ -24,10 +24,8 @@ import tidegate.pulsar.wire.ProtocolException;
 
 /**
  * The broker's one connection to the daemon: a thread that connects, reconnects with backoff and jitter, and moves bytes
- * between the socket and a {@link LinkSession}.
- *
- * <p>Dispatcher threads never touch the socket: they leave a note in a queue, and the link fetches the frames at most every
- * {@link #DRAIN_INTERVAL_NS}, so that one wake-up and one frame carry many entries.
+ * between the socket and a {@link LinkSession}. Dispatcher threads never touch the socket: they leave a note in a queue, and
+ * the link fetches the frames at most every {@link #DRAIN_INTERVAL_NS}, so that one frame carries many entries.
  */
 public final class DaemonLink implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(DaemonLink.class);

@@ -20,11 +20,9 @@ import tidegate.pulsar.wire.FrameReader;
 import tidegate.pulsar.wire.ProtocolException;
 
 /**
- * One connection to the daemon, without its socket: bytes and the time go in, bytes and calls of {@link TrackerCore} come
- * out. Times are of a monotonic clock. Greeting, heartbeats and the numbering of streams live here; the core knows the
- * meaning of a stream. A failing core loses its stream and is noted; the others go on.
- *
- * <p>Not thread-safe: only the link's thread drives it.
+ * One connection to the daemon, without its socket: bytes and the (monotonic) time go in, bytes and calls of
+ * {@link TrackerCore} come out. Greeting, heartbeats and the numbering of streams live here; the core knows the meaning of a
+ * stream. A failing core loses its stream and is noted; the others go on. Not thread-safe: only the link's thread drives it.
  */
 public final class LinkSession {
     /** Above this many unsent bytes the session fetches no frames from the cores. */

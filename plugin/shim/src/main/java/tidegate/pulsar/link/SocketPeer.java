@@ -12,10 +12,8 @@ import java.util.Set;
 import jdk.net.ExtendedSocketOptions;
 
 /**
- * Identifies the user whose process listens at a Unix domain socket.
- *
- * <p>In a directory open to everybody, as {@code /tmp}, anybody can listen at the daemon's path while the daemon does not.
- * Such a process would learn every position, and could answer that a due message is not due, or is acknowledged.
+ * Identifies the user whose process listens at a Unix domain socket. In a directory open to everybody, as {@code /tmp},
+ * anybody can listen at the daemon's path while the daemon does not, learn every position, and answer wrongly.
  */
 public final class SocketPeer {
     private static final String ROOT = "0";

@@ -16,10 +16,10 @@ import tidegate.pulsar.gate.TrackerCore;
 
 /**
  * The trackers of a broker and their shared connection, without the socket: the present trackers, their successors, and their
- * reactions to a new and to a lost connection.
+ * reactions to a new and to a lost connection. Not thread-safe.
  *
  * <p>At most one tracker of a subscription is current. A former one ends before it: over the open connection, or by leaving
- * its changes that are not on the daemon's disk to its successor. Not thread-safe.
+ * its unfinished changes to its successor.
  */
 public final class TrackerTable {
     private static final Logger LOG = LoggerFactory.getLogger(TrackerTable.class);
@@ -123,8 +123,8 @@ public final class TrackerTable {
 
     /**
      * Treats failed trackers, and no others, as if the connection had been lost: their streams end, and are opened again
-     * after a while. A former tracker and its successor restart together, to keep their changes in order; also when the
-     * daemon has dropped the former's stream: opened behind its successor's, it would end that.
+     * after a while. A former tracker and its successor restart together, in the order of their changes; also when the daemon
+     * has dropped only the former's stream.
      */
     public void restartFailed(long nowMs) {
         if (session == null) {

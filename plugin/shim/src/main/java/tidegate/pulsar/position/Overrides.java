@@ -116,8 +116,7 @@ public final class Overrides {
 
     /**
      * Takes the overrides read from the store: of acknowledged messages, which a crash may bring back once more, and the
-     * others. Leaving and returned overrides stay so. Owns both arguments from now on, and walks over neither: each may have
-     * a million.
+     * others. Leaving and returned overrides stay so. Owns both arguments from now on, without walking over them.
      */
     public void restore(MovedTimes stored, MovedTimes acknowledged) {
         MovedTimes gone = leaving;

@@ -373,7 +373,7 @@ public final class TrackedPositions implements PositionView {
 
     /**
      * Takes everything back that the dispatcher has forgotten: asked-for positions are sought again, handed out ones near and
-     * due by any clock, because a time from a clock set right meanwhile would be far. A later read brings the true time.
+     * due by any clock, until a later read brings the true time.
      */
     public void takeAllBack() {
         sought.takeBack();

@@ -24,12 +24,10 @@ import tidegate.pulsar.gate.TopicReader;
 import tidegate.pulsar.wire.Position;
 
 /**
- * A {@link TopicReader} on BookKeeper: opens a topic's ledgers beside the managed ledger.
- *
- * <p>It bypasses the managed ledger's cache, so it evicts nothing that live consumers need and does not count in the limit of
- * reads in flight. It opens ledgers without recovery, which fences nobody, and reads up to the entry confirmed by BookKeeper.
- * A ledger missing in BookKeeper (offloaded, trimmed) looks empty, and is requested only once. Why:
- * docs/decisions/read-ahead.md.
+ * A {@link TopicReader} on BookKeeper: opens a topic's ledgers beside the managed ledger, without recovery, which fences
+ * nobody, and reads up to the entry confirmed by BookKeeper. So it evicts nothing that live consumers need, and does not
+ * count in the limit of reads in flight. A ledger missing in BookKeeper (offloaded, trimmed) looks empty, and is requested
+ * only once. Why: docs/decisions/read-ahead.md.
  */
 public final class LedgerReader implements TopicReader {
     /** The most bytes of one read; BookKeeper answers with fewer entries if they are large. */

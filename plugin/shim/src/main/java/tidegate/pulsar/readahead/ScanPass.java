@@ -13,10 +13,11 @@ import tidegate.pulsar.wire.Records;
 
 /**
  * One pass over the entries that a subscription's dispatcher has not read yet, or must read again: finds the ranges without a
- * holder, has them read, and gives the delayed entries to the tracker, in order.
+ * holder, has them read, and gives the delayed entries to the tracker, in order. The dispatcher reads the unreadable entries,
+ * and everything after the pass's end.
  *
- * <p>It never waits: call {@link #step} again when a read has come. Reads run a few ranges ahead of the handled entries. The
- * dispatcher reads the unreadable entries, and everything after the pass's end. Not thread-safe.
+ * <p>It never waits: call {@link #step} again when a read has come. Reads run a few ranges ahead of the handled entries. Not
+ * thread-safe.
  */
 public final class ScanPass {
     private static final Logger LOG = LoggerFactory.getLogger(ScanPass.class);

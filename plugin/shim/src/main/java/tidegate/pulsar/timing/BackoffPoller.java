@@ -13,10 +13,10 @@ import org.slf4j.LoggerFactory;
 
 /**
  * One thread polls for events that nobody announces and that mostly come soon, if at all: often at first, then ever less
- * often, and not after {@link #PATIENCE_NS}. It sleeps while there is nothing to look for.
+ * often, and not after {@link #PATIENCE_NS}.
  *
- * <p>It rests for a thousandth of the time since the youngest look began, which bounds how late it notices; and for nine
- * times the duration of a round, so that it never takes more than a tenth of a processor.
+ * <p>It rests for a thousandth of the time since the youngest look began, and for nine times the duration of a round, so that
+ * it never takes more than a tenth of a processor.
  */
 public final class BackoffPoller implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(BackoffPoller.class);

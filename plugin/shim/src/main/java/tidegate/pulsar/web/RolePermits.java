@@ -5,10 +5,8 @@ import java.util.HashMap;
 import java.util.Map;
 
 /**
- * Limits each role's requests under way, so that none can take all places.
- *
- * <p>The empty role, without authentication, has no limit: clients look alike, and one bound for all would only lower their
- * total.
+ * Limits each role's requests under way, so that none can take all places. The empty role, without authentication, has no
+ * limit: one bound for all would only lower their total.
  */
 final class RolePermits {
     static final int MAX_PER_ROLE = 8;

@@ -5,10 +5,8 @@ import java.util.HexFormat;
 import java.util.random.RandomGenerator;
 
 /**
- * The life of a subscription: 16 random bytes in the cursor's properties.
- *
- * <p>A subscription that was deleted and made again has a cursor without the property, hence another incarnation, and the
- * daemon forgets the former one.
+ * The life of a subscription: 16 random bytes in the cursor's properties. One that was deleted and made again has another,
+ * and the daemon forgets the former.
  */
 public record Incarnation(byte[] bytes) {
     static final int SIZE = 16;
