@@ -126,7 +126,6 @@ async def test_a_message_is_cancelled_by_keyboard_after_a_question_that_names_th
             await press(page, "Enter")
             await shows(page, "document.activeElement.id", "token")
             await page.call("Input.insertText", text=TOKEN)
-            await page.evaluate("document.querySelector('#token-dialog button[value=yes]').focus()")
             await press(page, "Enter")
             await shows(page, "document.querySelectorAll('#subscriptions button.name').length", 1)
             await page.evaluate("document.querySelector('#subscriptions button.name').focus()")
@@ -147,6 +146,13 @@ async def test_a_message_is_cancelled_by_keyboard_after_a_question_that_names_th
             await press(page, "Enter")
             await shows(page, "document.getElementById('outcome').textContent", "2 done")
             assert held(daemon)[:2] == [(5, 1), (5, 3)]
+            await page.evaluate("document.querySelector('#messages input').click()")
+            await page.evaluate("document.querySelector('[data-change=reschedule]').focus()")
+            await press(page, "Enter")
+            await shows(page, "document.activeElement.id", "by")
+            await press(page, "Enter")
+            await shows(page, "document.getElementById('confirm').open", False)
+            assert await page.evaluate("document.getElementById('confirm').returnValue") == "yes"
             await page.evaluate("document.getElementById('one-close').click()")
             await shows(page, "document.getElementById('one').hidden", True)
 
