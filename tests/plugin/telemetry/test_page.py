@@ -99,14 +99,15 @@ async def test_names_are_text_and_the_first_to_hurt_is_at_the_top(
             assert await page.evaluate("document.querySelectorAll('#tide rect.overdue').length") == 1
             # Nothing sticks out at the side, on a desk and on a telephone.
             for width in (1200, 360):
-                await page.call(
-                    "Emulation.setDeviceMetricsOverride",
-                    width=width,
-                    height=800,
-                    deviceScaleFactor=1,
-                    mobile=False,
-                )
+                await set_width(page, width)
                 assert await page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+async def set_width(page: Page, width: int) -> None:
+    """Show the page on a screen of that width."""
+    await page.call(
+        "Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False
+    )
 
 
 @pytest.mark.browser
@@ -135,6 +136,9 @@ async def test_a_message_is_cancelled_by_keyboard_after_a_question_that_names_th
             await press(page, "Enter")
             await shows(page, "document.querySelectorAll('#messages input').length", 200)
             assert await page.evaluate("document.activeElement.id") == "one-title"
+            await set_width(page, 360)
+            table = "document.getElementById('messages').closest('.scroll')"
+            assert await page.evaluate(f"{table}.scrollWidth - {table}.clientWidth") == 0, "times are whole"
             for number in (0, 2):
                 await page.evaluate(f"document.querySelectorAll('#messages input')[{number}].focus()")
                 await press(page, " ")
