@@ -60,7 +60,7 @@ final class AckWatch implements AutoCloseable {
             if (sealsNs - nextSealsNs >= 0) {
                 lookAtSeals();
                 long nowNs = System.nanoTime();
-                // On a busy machine a look's duration says little, so the seals are checked once a second anyway.
+                // A busy machine stretches a look, so the seals are checked once a second anyway.
                 nextSealsNs = nowNs + Math.min(SLOW_NS, (nowNs - sealsNs) * SEALS_REST_PART);
             }
             try {

@@ -90,7 +90,7 @@ final class BrokerGuard implements Guard {
         return verdict.exceptionally(failure -> verdictOf(failure, target));
     }
 
-    /** Judges a request that concerns no single topic: this broker answers it, whatever it owns. */
+    /** Judges a request without a topic: this broker answers it, whatever it owns. */
     private CompletableFuture<Verdict> withoutTopic(Client client, ApiTarget target, boolean changes) {
         if (changes) {
             throw new Otherwise(405, "Method Not Allowed", "name the subscription that is to be changed");
@@ -181,7 +181,7 @@ final class BrokerGuard implements Guard {
         } catch (IllegalArgumentException e) {
             throw new Otherwise(400, "Bad Request", "no topic can have that name: " + e.getMessage());
         }
-        // Pulsar authorizes its own reading of the name, the daemon answers for the path's text: the two must agree.
+        // Pulsar authorizes its reading of the name, the daemon answers for the path's text: both must agree.
         if (!name.toString().equals(target.topicName()) || !name.getDomain().value().equals(target.domain())) {
             throw new Otherwise(400, "Bad Request", "no topic can have that name");
         }

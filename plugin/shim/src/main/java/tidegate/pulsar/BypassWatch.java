@@ -57,10 +57,7 @@ final class BypassWatch implements AutoCloseable {
     private Map<Name, Frame.Bypassed.Dispatcher> bypassed = new HashMap<>();
     private Frame.Bypassed told = Frame.Bypassed.NOTHING;
 
-    /**
-     * {@code dispatchers} lists the broker's dispatchers anew at each call. {@code tell} gets each report that differs from
-     * the last.
-     */
+    /** {@code dispatchers} lists the broker's dispatchers anew each time. {@code tell} gets each new report. */
     BypassWatch(Supplier<Iterator<? extends Watched>> dispatchers, Consumer<Frame.Bypassed> tell) {
         this.dispatchers = dispatchers;
         this.tell = tell;
@@ -86,7 +83,7 @@ final class BypassWatch implements AutoCloseable {
         }
     }
 
-    /** Looks at the next dispatchers, at most {@link #MOST_A_LOOK}; the last look of a round reports the findings. */
+    /** Looks at up to {@link #MOST_A_LOOK} dispatchers; a round's last look reports the findings. */
     void look() {
         if (!rest.hasNext()) {
             found = new IdentityHashMap<>();

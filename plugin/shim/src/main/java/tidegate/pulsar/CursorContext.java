@@ -110,7 +110,7 @@ class CursorContext implements TrackerContext {
         try {
             return config.isPersistIndividualAckAsLongArray();
         } catch (NoSuchMethodError e) {
-            // A Pulsar without the setting: more entries then count as beyond the limit, and fewer are forgotten.
+            // A Pulsar without the setting: more entries then count as beyond the limit.
             return true;
         }
     }

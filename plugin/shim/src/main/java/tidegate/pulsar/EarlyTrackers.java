@@ -22,7 +22,7 @@ import tidegate.pulsar.timing.BackoffPoller;
  * If it comes too late, one batch is read.
  */
 final class EarlyTrackers implements TopicEventsListener {
-    /** No entry has this position: a tracker recognises a wish for a tracker by it. */
+    /** No entry's position: the tracker recognises a wish by it. */
     private static final long NOWHERE = -1;
 
     private final BrokerService broker;
@@ -60,7 +60,7 @@ final class EarlyTrackers implements TopicEventsListener {
         }
     }
 
-    /** True if there are entries to read, and an earlier tracker has told a daemon of the subscription. */
+    /** True if there are entries to read, and a daemon knows the subscription from an earlier tracker. */
     private static boolean mayBeHeld(ManagedCursor cursor) {
         return CursorRecord.ownership(cursor) != null && cursor.getNumberOfEntriesInBacklog(false) > 0;
     }
@@ -75,7 +75,7 @@ final class EarlyTrackers implements TopicEventsListener {
 
     private static void make(AbstractPersistentDispatcherMultipleConsumers dispatcher) {
         synchronized (dispatcher) {
-            // Closing sets the flag, then takes the tracker under this lock, so no tracker is left unclosed.
+            // Closing sets the flag, then takes the tracker under this lock, so none is left unclosed.
             if (!dispatcher.isClosed()) {
                 dispatcher.trackDelayedDelivery(NOWHERE, NOWHERE, new MessageMetadata().setDeliverAtTime(Long.MAX_VALUE));
             }

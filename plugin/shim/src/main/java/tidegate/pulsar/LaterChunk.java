@@ -56,9 +56,7 @@ final class LaterChunk {
         return metadata != null && isChunk(metadata) && metadata.getChunkId() > 0 ? metadata.getUuid() : null;
     }
 
-    /**
-     * Calls {@code done} with LONE_CHUNK if the first chunk is acknowledged, with LATER_CHUNK if it is not, or is not found.
-     */
+    /** Calls {@code done} with LONE_CHUNK if the first chunk is acknowledged, else with LATER_CHUNK. */
     void lookBefore(Position later) {
         Position previous = ledger.getPreviousPosition(later);
         if (previous.getEntryId() < 0 || previous.compareTo(markDelete) <= 0 || previous.equals(lone) && isDeleted.test(lone)) {

@@ -166,7 +166,7 @@ final class PeekOp {
         return ("{" + content + told + "}").getBytes(StandardCharsets.UTF_8);
     }
 
-    /** Runs on a BookKeeper thread that others need: it writes no more text than the answer takes. */
+    /** On a BookKeeper thread that others need: writes no more text than the answer takes. */
     @GuardedBy("this")
     private String content(int sizeBytes) {
         StringBuilder text = new StringBuilder("\"size_bytes\":").append(sizeBytes);

@@ -25,10 +25,7 @@ final class PulsarInterfaces {
             "getCtx()", "getIndex()", "getBucketsCount()", "getTotalSnapshotLengthBytes()",
             "recoverBucketSnapshot()", "recoverBucketSnapshotAsync(ScheduledExecutorService)");
 
-    /**
-     * Foreign types, such as Netty's TimerTask: no dispatcher asks for a tracker by them, and they change in each patch
-     * release.
-     */
+    /** Foreign types, such as Netty's TimerTask, change in each patch release, and no dispatcher uses them. */
     private static final Set<String> OTHERS = Set.of("java.", "io.netty.");
 
     private PulsarInterfaces() {}

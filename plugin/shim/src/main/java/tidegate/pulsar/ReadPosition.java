@@ -18,7 +18,7 @@ import tidegate.pulsar.position.PositionSet;
 final class ReadPosition {
     /** A row that Pulsar skips in one step is not worth a seek. */
     private static final long WORTH = 100;
-    /** Acknowledged positions between held ones are checked one by one under the dispatcher's lock. */
+    /** Acknowledged positions between held ones are checked singly under the dispatcher's lock. */
     private static final int ACKNOWLEDGED_MAX = 10_000;
 
     private final ManagedCursor cursor;
@@ -26,7 +26,7 @@ final class ReadPosition {
     /** True if a read at the end of a terminated topic has failed. */
     private boolean hasFailedAtEnd;
 
-    /** {@code reading} tells if the dispatcher waits for a read, which sets the position. Needs the dispatcher's lock. */
+    /** {@code reading} tells, under the dispatcher's lock, if a read that sets the position is under way. */
     ReadPosition(ManagedCursor cursor, BooleanSupplier reading) {
         this.cursor = cursor;
         this.reading = reading;

@@ -10,7 +10,7 @@ import java.util.jar.JarFile;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** Loads the shim's classes when the broker starts: otherwise the first topic after a failover waits for them. */
+/** Loads the shim's classes at the broker's start, so that a topic after a failover need not wait for them. */
 final class ShimClasses {
     private static final Logger LOG = LoggerFactory.getLogger(ShimClasses.class);
     private static final String SUFFIX = ".class";

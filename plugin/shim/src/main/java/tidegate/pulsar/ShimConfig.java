@@ -101,10 +101,7 @@ record ShimConfig(Path socket, Optional<String> brokerName, int horizonMs, int c
         }
     }
 
-    /**
-     * The broker's name for the daemon: as configured, else its listening address; empty until it listens, because the system
-     * may choose the port.
-     */
+    /** The broker's name for the daemon: as configured, else its listening address; empty until it listens. */
     Optional<String> brokerName(String address, Optional<Integer> listenPort, Optional<Integer> listenPortTls) {
         return brokerName.or(() -> listenPort.or(() -> listenPortTls).map(port -> address + ":" + port));
     }

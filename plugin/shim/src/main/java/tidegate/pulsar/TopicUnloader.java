@@ -34,7 +34,7 @@ final class TopicUnloader {
         this.nanoTime = nanoTime;
     }
 
-    /** Closes the topic with {@code close} in the background, unless it was closed a short while ago. */
+    /** Closes the topic with {@code close} in the background, unless that happened a short while ago. */
     void unload(String topic, Supplier<CompletableFuture<Void>> close) {
         if (!mayClose(topic)) {
             return;

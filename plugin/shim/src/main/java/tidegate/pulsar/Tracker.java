@@ -120,8 +120,7 @@ public final class Tracker extends BucketDelayedDeliveryTracker {
     }
 
     /**
-     * Does not call the super class: from 4.2 on its close() calls closeAsync(), overridden here. Frees everything that the
-     * super class would free.
+     * The super class's close() would call closeAsync(), overridden here, from 4.2 on. Frees everything that it would free.
      */
     @Override
     public void close() {

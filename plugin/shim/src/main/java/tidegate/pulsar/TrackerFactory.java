@@ -87,7 +87,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
     private StoredSeals seals;
     private ExecutorService background;
     private LogLedgers.Shared logs;
-    /** The trackers' super class needs one. It has no thread until something is scheduled, which never happens. */
+    /** The trackers' super class needs one. Nothing is ever scheduled on it, so it has no thread. */
     private Timer unusedTimer;
 
     @Override
@@ -146,14 +146,14 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         deletions.look();
     }
 
-    /** The broker's name; empty until the broker listens, unless one is configured: Pulsar makes this factory earlier. */
+    /** The broker's name; empty until the broker listens, which may be later, unless one is configured. */
     private Optional<String> brokerName(PulsarService pulsar) {
         Optional<BrokerService> service = Optional.ofNullable(pulsar.getBrokerService());
         return config.brokerName(pulsar.getAdvertisedAddress(), service.flatMap(BrokerService::getListenPort),
                 service.flatMap(BrokerService::getListenPortTls));
     }
 
-    /** The client that reads the topics' ledgers; null if the dispatcher sees other entries than those stored. */
+    /** Reads the topics' ledgers; null if the dispatcher sees other entries than those stored. */
     private static BookKeeper readableLedgers(PulsarService pulsar) {
         if (!pulsar.getConfig().getBrokerEntryPayloadProcessors().isEmpty()) {
             LOG.info("Nothing is read ahead of the dispatchers: brokerEntryPayloadProcessors change the stored entries");
@@ -251,7 +251,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
         return core;
     }
 
-    /** Clears a subscription without a tracker that is being deleted, or whose backlog is cleared. */
+    /** Clears a subscription without a tracker: it is being deleted, or its backlog cleared. */
     @Override
     public CompletableFuture<Void> cleanResidualSnapshots(ManagedCursor cursor) {
         Map<String, String> properties = cursor.getCursorProperties();
@@ -281,7 +281,7 @@ public final class TrackerFactory extends BucketDelayedDeliveryTrackerFactory {
                 : CompletableFuture.completedFuture(null);
     }
 
-    /** Tells the daemon to forget the subscription, through a stream of its own; completes with true if it has. */
+    /** Tells the daemon, through its own stream, to forget the subscription; true once it has. */
     private CompletableFuture<Boolean> clear(ManagedCursor cursor, CursorProperties properties, Ownership ownership) {
         String topic = TopicName.fromPersistenceNamingEncoding(cursor.getManagedLedger().getName());
         String subscription = Codec.decode(cursor.getName());

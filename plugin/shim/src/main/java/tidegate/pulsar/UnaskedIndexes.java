@@ -56,7 +56,7 @@ final class UnaskedIndexes {
 
     private final Map<Object, Watched> watched = new ConcurrentHashMap<>();
 
-    /** Watches a subscription from now on, in place of the former subject of that {@code key}. Any thread may call it. */
+    /** Watches a subscription, in place of the former subject of that {@code key}. Any thread may call it. */
     void watch(Object key, Subject subject, Forgetter forgetter) {
         watched.put(key, new Watched(subject, forgetter));
     }

@@ -24,7 +24,7 @@ public final class CursorProperties {
     private static final Logger LOG = LoggerFactory.getLogger(CursorProperties.class);
     private static final long ANSWER_TIMEOUT_MS = 60_000;
 
-    /** Without consumers a cursor that shows no resets may be in one: try again with a consumer. */
+    /** Without consumers a reset may not show: try again with one. */
     public static final class UnattendedException extends ManagedLedgerException {
         private static final long serialVersionUID = 1;
 
@@ -115,7 +115,7 @@ public final class CursorProperties {
                 .thenCompose(answer -> answer);
     }
 
-    /** True if {@link #put} is worth trying: a new cursor must be stored first, and only while a consumer is connected. */
+    /** True if {@link #put} is worth trying: a new cursor must be stored first, while a consumer is connected. */
     public boolean mayPut() {
         return needsNoStore() || subscription.hasConsumers();
     }
@@ -150,7 +150,7 @@ public final class CursorProperties {
         return stored.orTimeout(answerTimeoutMs, TimeUnit.MILLISECONDS);
     }
 
-    /** Records in the ownership, if present, that the cursor stores its acknowledgements with a seal. */
+    /** Records in the ownership, if present, that acknowledgements are stored with a seal. */
     void noteSealed() {
         PropertyWrites.inTurn(cursor, background, () -> {
             Ownership there = CursorRecord.ownership(cursor);

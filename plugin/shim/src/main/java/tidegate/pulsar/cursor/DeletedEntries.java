@@ -52,9 +52,7 @@ public final class DeletedEntries implements LongPairRangeSet.RangeProcessor<Pos
         return true;
     }
 
-    /**
-     * Adds a range. One from an earlier ledger begins with that ledger's last entry, so only the last ledger has any of it.
-     */
+    /** Adds a range. One from an earlier ledger begins with that ledger's last entry: only the last ledger has any of it. */
     private void add(Position lowerOpen, Position upper) {
         long from = lowerOpen.getLedgerId() == upper.getLedgerId() ? lowerOpen.getEntryId() + 1 : 0;
         ranges.computeIfAbsent(upper.getLedgerId(), id -> new BitSet()).set((int) from, (int) upper.getEntryId() + 1);

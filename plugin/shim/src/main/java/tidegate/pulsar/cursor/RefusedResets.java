@@ -20,7 +20,7 @@ import org.slf4j.LoggerFactory;
  */
 public final class RefusedResets {
     private static final Logger LOG = LoggerFactory.getLogger(RefusedResets.class);
-    /** A consumer may wait for the reset's end, and its first acknowledgements would be stored. */
+    /** A consumer may wait for the reset's end. */
     private static final long BUSY_PAUSE_MS = 5;
     private static final long FIRST_PAUSE_MS = 100;
     private static final long MAX_PAUSE_MS = 60_000;
@@ -100,7 +100,7 @@ public final class RefusedResets {
             return;
         }
         CompletableFuture<Void> undone = reset(position);
-        // Once this one is done, no other can end any more. Restores the position of one that ended just before.
+        // No other can end any more. Restores the position of one that ended just before.
         Position there = owed == null ? cursor.getMarkDeletedPosition() : owed;
         undone.whenComplete((done, error) -> {
             if (error == null && there.equals(position)) {

@@ -131,7 +131,7 @@ public final class StoredDeletions {
         }
         Position persisted = cursor.getPersistentMarkDeletedPosition();
         if (persisted == null) {
-            // A new cursor does not show a reset, but refuses to be stored amid one: deletions come once it is stored.
+            // A new cursor does not show a reset, but refuses to be stored amid one.
             store(written, false);
             return;
         }

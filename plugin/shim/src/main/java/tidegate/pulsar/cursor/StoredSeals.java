@@ -141,7 +141,7 @@ public final class StoredSeals {
         private void store() {
             Position there = cursor.getMarkDeletedPosition();
             Position persisted = cursor.getPersistentMarkDeletedPosition();
-            // None: a reset is under way or was refused, or the cursor is new. Ahead: Pulsar stores nothing before that.
+            // None: a reset is under way or was refused, or the cursor is new. Ahead: Pulsar stores nothing now.
             if (cursor.isClosed() || persisted == null || persisted.compareTo(there) > 0) {
                 pause(WRITE_PAUSE_NS);
                 return;
@@ -173,7 +173,7 @@ public final class StoredSeals {
             @Override
             public void markDeleteComplete(Object ctx) {
                 if (!isOver) {
-                    // Within the call: it is in memory only, because Pulsar limits its writes. An orderly close writes it.
+                    // Within the call: in memory only, because Pulsar limits its writes. An orderly close writes it.
                     pause(0);
                 } else if (CursorRecord.seal(cursor) == seal) {
                     stored = seal;

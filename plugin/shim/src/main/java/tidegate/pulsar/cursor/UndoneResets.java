@@ -52,14 +52,14 @@ public final class UndoneResets {
     private final Executor background;
     private final Map<ManagedCursor, Found> found = Collections.synchronizedMap(new WeakHashMap<>());
 
-    /** {@code seals} keeps the seals of cursors that had a tracker before, but not while one must be reset once more. */
+    /** {@code seals} keeps the seals of cursors with an earlier tracker, except one still to be reset. */
     public UndoneResets(IndividualAcks individual, StoredSeals seals, Executor background) {
         this.individual = individual;
         this.seals = seals;
         this.background = background;
     }
 
-    /** True if the cursor had a seal when loaded, so that all later records except a reset's have one. */
+    /** True if the cursor had a seal when loaded, so that only a reset's later record lacks one. */
     public boolean wasLoadedSealed(ManagedCursor cursor) {
         return found.get(cursor) == Found.SEALED;
     }
@@ -153,7 +153,7 @@ public final class UndoneResets {
         if (one.cursor().isClosed()) {
             return;
         }
-        // Also before the first try, which may have had to wait: a reset to the loaded position would undo that one.
+        // Also before the first try, which may have waited: a reset to the loaded position would undo a newer one.
         if (isDone(one)) {
             done(one.cursor());
             return;

@@ -30,7 +30,7 @@ final class Alarm {
         this.stuckDetector = stuckDetector;
     }
 
-    /** Wakes the dispatcher when the next entry is due, and checks when it may overlook entries that are due already. */
+    /** Wakes the dispatcher when the next entry is due, and checks when it may overlook due ones. */
     void arm(long nowMs) {
         long headMs = pacer.headMs(nowMs);
         if (stopped || headMs == NearTier.NONE && stuckDetector.lookMs() == NearTier.NONE) {

@@ -23,9 +23,7 @@ public final class Claim {
     private static final Logger LOG = LoggerFactory.getLogger(Claim.class);
     private static final long FIRST_PAUSE_MS = 100;
     private static final long MAX_PAUSE_MS = 10_000;
-    /**
-     * No other writer explains so many refusals in a row: a cursor with a wrong metadata version never learns the right one.
-     */
+    /** No other writer explains so many refusals in a row: the metadata version must be wrong. */
     private static final int MAX_CONFLICTS = 4;
     private static final Position NOT_KNOWN = new Position(-1, -1);
 
@@ -73,7 +71,7 @@ public final class Claim {
         end = NOT_KNOWN;
     }
 
-    /** Claims anew after another broker claimed a greater epoch. That succeeds only if this broker is the owner after all. */
+    /** Claims anew after another broker claimed a greater epoch: works only if this one is the owner after all. */
     public void lost() {
         owned = false;
     }

@@ -81,10 +81,7 @@ final class CursorWatch {
         }
     }
 
-    /**
-     * Handles a reset of the cursor, whatever its seal: checks every known acknowledgement again before anything relies on
-     * it.
-     */
+    /** Handles a reset of the cursor, whatever its seal: checks every known acknowledgement before anything relies on it. */
     void onReset() {
         LOG.info("[{}] The cursor was reset: known acknowledgements are checked again", context.name());
         seal.renew();

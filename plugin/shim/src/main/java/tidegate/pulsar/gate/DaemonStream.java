@@ -113,12 +113,12 @@ final class DaemonStream {
         paceUpdates.opened(version);
         ends = last;
         Ownership owner = claim.ownership();
-        // Without entries that are due later and that this broker gated for lack of a daemon: the daemon hands those out.
+        // Without later entries gated here for lack of a daemon, which hands those out.
         PositionSet inFlight = positions.inFlight(nowMs + settings.horizonMs());
         answer.expect(inFlight);
-        // Positions that do not fit may come as DUE although they are here already; the tracker then ignores them.
+        // Positions that do not fit may come as DUE all the same; the tracker ignores them.
         List<PositionBitmaps> parts = inFlight.toPositions().cut(FrameCodec.MAX_SET_BYTES);
-        // Otherwise a daemon that returns again and again would send all its credit each time, while nothing leaves.
+        // Otherwise a daemon that keeps returning would send all its credit each time, while nothing leaves.
         int credit = settings.credit() - near.holdCredit(nowMs, settings.credit());
         markDeleteTold = context.persistedMarkDelete();
         outbox.opened(inFlight, last);
@@ -189,7 +189,7 @@ final class DaemonStream {
         return near.creditBack() >= Math.max(1, settings.credit() / 8) || near.creditBack() > 0 && near.isAllCreditFree();
     }
 
-    /** Tells a persisted mark-delete position that has moved forward. OPEN tells one that has gone back. */
+    /** Tells a persisted mark-delete position that has moved forward; OPEN tells one that went back. */
     void tellMarkDelete() {
         Position persisted = context.persistedMarkDelete();
         if (persisted.compareTo(markDeleteTold) > 0) {
@@ -229,7 +229,7 @@ final class DaemonStream {
         signal();
     }
 
-    /** Ends the stream: CLOSE follows the remaining frames, unless the daemon has never heard of the stream. */
+    /** Ends the stream: CLOSE follows the remaining frames, if the daemon knows the stream. */
     void end() {
         ends = true;
         if (state == State.OPEN || state == State.OPENING || !outbox.isEmpty()) {

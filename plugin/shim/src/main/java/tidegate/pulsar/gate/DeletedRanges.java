@@ -31,7 +31,7 @@ final class DeletedRanges {
     /** The cursor's use of the limit at that state. */
     private record Taken(State state, long ranges) {}
 
-    /** The findings of one look, in parts. The look read the state first, so nothing later counts as seen. */
+    /** The findings of one look, in parts. It read the state first, so nothing later counts as seen. */
     static final class Look {
         private final State state;
         private final List<PositionBitmaps> parts = new ArrayList<>();
@@ -118,7 +118,7 @@ final class DeletedRanges {
         }
     }
 
-    /** False if the cursor surely stores all deletions: each since the last look has taken at most one range. */
+    /** False if the cursor surely stores all deletions: each takes at most one range. */
     private boolean mayExceed(State state) {
         Taken before = taken;
         return before == null || before.state.generation() != state.generation()

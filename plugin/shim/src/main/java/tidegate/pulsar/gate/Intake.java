@@ -100,7 +100,7 @@ final class Intake {
         boolean isDoubtful = positions.isDoubtful(ledgerId, entryId);
         boolean mayBeDeleted = wasReported || isDoubtful || deliverAtMs <= nowMs || cursor.hasPassed(ledgerId, entryId);
         if (mayBeDeleted && context.isDeleted(ledgerId, entryId)) {
-            // Read before it was skipped or acknowledged: the second of two overlapping replay reads, see takeAgain.
+            // The second of two overlapping replay reads, see takeAgain: read before it was skipped or acknowledged.
             positions.leave(ledgerId, entryId);
             return true;
         }
@@ -117,7 +117,7 @@ final class Intake {
         return true;
     }
 
-    /** Takes a contained position that was read all the same: a redelivery, or a read begun before it was contained. */
+    /** Takes a contained position read all the same: a redelivery, or a read begun earlier. */
     private boolean takeAgain(long ledgerId, long entryId, long ownMs) {
         if (!positions.isDecided() || positions.isSettling(ledgerId, entryId) || overrides.isMoving(ledgerId, entryId)) {
             return true;
@@ -248,7 +248,7 @@ final class Intake {
 
     private void track(long ledgerId, long entryId, long deliverAtMs, long nowMs) {
         boolean undone = overrides.takeUndone(ledgerId, entryId);
-        // A daemon that takes no MOVE cannot learn that it must hand out an undone one after all.
+        // A daemon without MOVE cannot learn that it must hand out an undone one after all.
         boolean gateHere = !stream.isOpen() || undone && !stream.takesMoves()
                 || deliverAtMs <= nowMs + settings.horizonMs() && near.size() < settings.nearMaxEntries();
         if (gateHere) {

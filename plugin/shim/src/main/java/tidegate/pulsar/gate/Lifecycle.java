@@ -82,7 +82,7 @@ final class Lifecycle {
     void finishIfOver(long nowMs) {
         boolean over;
         synchronized (lock) {
-            // The cursor alone may show the end: Pulsar can make a tracker for a closed dispatcher, and never close it.
+            // Pulsar can make a tracker for a closed dispatcher and never close it: then only the cursor shows the end.
             over = !isFinished() && (context.isClosed() || isEnding() && sinceClosing.isOver(nowMs, CLOSE_POLL_MS));
         }
         if (over) {

@@ -104,10 +104,7 @@ final class LostPositions {
         context.readMore();
     }
 
-    /**
-     * Handles forgotten positions: a consumer that came just before has rewound already, so the positions that it skipped or
-     * read have no holder.
-     */
+    /** Handles forgotten positions: a consumer that has just come has rewound already, so they have no holder. */
     void onForgotten(PositionSet forgotten) {
         PositionSet lost = new PositionSet();
         forgotten.forEach((ledgerId, entryId) -> {

@@ -65,7 +65,7 @@ final class Moves {
         return asked;
     }
 
-    /** Decides. Unless the frame only asks, its waiting messages move from now on: the caller stores the records. */
+    /** Decides. Unless the frame only asks, its waiting messages move from now on; the caller stores the records. */
     Decision decide(Frame.Reschedule reschedule, Inquiry.Look look) {
         cursor.noticeReset();
         if (!inquiry.holds(look) || !reschedule.ask() && !log.takes()) {
@@ -86,7 +86,7 @@ final class Moves {
                 new Frame.Rescheduled(answer, standing.waiting(), standing.tooLate(), standing.acknowledged()), changes);
     }
 
-    /** Adds the changes, without messages at their new times already. Of two records of a position the last counts. */
+    /** Adds the changes, without messages already at their new times. The last record of a position counts. */
     private void addChanges(Records asked, PositionBitmaps waiting, Records changes) {
         PositionSet set = new PositionSet();
         set.addAll(waiting);

@@ -138,7 +138,7 @@ public final class Outbox {
     }
 
     void unacknowledge(PositionBitmaps positions) {
-        // An add must stay before the UNACK of an acknowledgement that it came before.
+        // An add must stay before the UNACK of a later acknowledgement.
         closeAdds();
         for (PositionBitmaps part : positions.cut(FrameCodec.MAX_SET_BYTES)) {
             unsent.add(new Change(new Frame.Unack(part)));
@@ -188,7 +188,7 @@ public final class Outbox {
             if (change.frame instanceof Frame.Add add && add.near()) {
                 split(add.records(), inFlight);
             } else if (change.frame instanceof Frame.Ack ack) {
-                // Joins the last: otherwise each connection that ends before any DURABLE would leave an ACK behind.
+                // Joins the last: otherwise each vain connection would leave an ACK behind.
                 acknowledge(ack.positions());
             } else if (!(change.frame instanceof Frame.MarkDelete || change.frame instanceof Frame.Close
                     || change.frame instanceof Frame.Move)) {
@@ -272,9 +272,7 @@ public final class Outbox {
         }
     }
 
-    /**
-     * Marks every pending add as near and visits those that were not, and every pending move. For the time without a daemon.
-     */
+    /** Marks every pending add as near, and visits the new ones and every pending move. For the time without a daemon. */
     void gateHere(EntryVisitor visitor) {
         closeAdds();
         gateHere(sent, visitor);

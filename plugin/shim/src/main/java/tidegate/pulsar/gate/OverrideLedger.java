@@ -24,7 +24,7 @@ import tidegate.pulsar.wire.Records;
 final class OverrideLedger {
     /** Most entries of a write under way at a time. */
     static final int APPENDS_MAX = 8;
-    /** A ledger is written anew at twice as many records as are stored, and so many more. */
+    /** A new ledger is due at twice as many records as are stored, and so many more. */
     private static final long SLACK_RECORDS = 1000;
     private static final long NONE = -1;
 
@@ -83,14 +83,12 @@ final class OverrideLedger {
         return appendAll(ledger, records, left);
     }
 
-    /** True if a new ledger or pointer must be written to have former trackers' ledgers deleted. */
+    /** True if a write is due to have former trackers' ledgers deleted. */
     boolean hasLeftBehind() {
         return !OverrideHome.ledgersOf(pointer).containsAll(home.leftBehind());
     }
 
-    /**
-     * Begins a new ledger, or reuses a ledger in doubt with the same records: attempts would otherwise leave ledgers behind.
-     */
+    /** Begins a new ledger, or reuses one in doubt with the same records, so that attempts leave none behind. */
     Rewriting rewrite(Records all) {
         if (doubtful != null && doubtful.all.equals(all)) {
             return doubtful;

@@ -144,7 +144,7 @@ final class OverrideLog {
             }
             unreadable = false;
             if (!home.pointer().equals(text)) {
-                // An ending tracker of the same cursor has written it meanwhile, and deletes the ledgers named before.
+                // Another, ending tracker of the same cursor has written it meanwhile.
                 phase = Phase.UNREAD;
                 return;
             }
@@ -323,7 +323,7 @@ final class OverrideLog {
             }
         }
 
-        /** Ends the write, and begins the next one; gives up changes that wait behind one in doubt. */
+        /** Ends the write, and begins the next; gives up changes behind one in doubt. */
         void end(Stored fate) {
             List<Change> given = List.of();
             synchronized (lock) {

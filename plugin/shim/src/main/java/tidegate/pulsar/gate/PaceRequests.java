@@ -142,7 +142,7 @@ public final class PaceRequests {
         }
     }
 
-    /** True if the next owner may be here already, and may have read the cursor's record before a write here. */
+    /** True if the next owner may be here already, and have read the record before a write here. */
     private boolean isLettingGo() {
         return lifecycle.isEnding() || context.isClosed();
     }

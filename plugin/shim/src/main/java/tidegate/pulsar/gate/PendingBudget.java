@@ -2,7 +2,7 @@ package tidegate.pulsar.gate;
 
 import java.util.concurrent.atomic.AtomicLong;
 
-/** The number of this broker's entries, of all subscriptions, that may wait for the daemon before reading pauses. */
+/** The number of this broker's entries that may wait for the daemon before reading pauses. */
 public final class PendingBudget {
     private static final int SHARE_PART = 10;
 

@@ -43,8 +43,7 @@ final class ReadAheadGate {
     }
 
     /**
-     * Renews the ticket after the tracker has forgotten everything: the reader stops, and no pass begins before {@link #open}
-     * or a wish.
+     * Renews the ticket after the tracker has forgotten everything: no pass goes on or begins before {@link #open} or a wish.
      */
     void renew() {
         if (ticket != NO_TICKET) {

@@ -93,7 +93,7 @@ final class ReadGate {
         return awaiting;
     }
 
-    /** True if the dispatcher may read the entries without a holder: unless a pass ahead progresses, or too much waits. */
+    /** True if the dispatcher may read the entries without a holder: no pass ahead progresses, and not too much waits. */
     boolean mayAsk(long nowMs) {
         return sought.size() > 0 && positions.isDecided() && hasRoom() && !readAhead.isAwaited(nowMs);
     }
@@ -128,7 +128,7 @@ final class ReadGate {
         return budget.isExceeded() && budgeted > 0 || isStuck();
     }
 
-    /** True if its entries wait for an answer that may never come, and would take the other subscriptions' room. */
+    /** True if its entries wait for an answer that may never come, in the other subscriptions' room. */
     private boolean isStuck() {
         return overrides.isUnreadable() && budget.isShareExceeded(budgeted);
     }

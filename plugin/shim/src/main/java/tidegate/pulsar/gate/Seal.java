@@ -28,7 +28,7 @@ public final class Seal {
     private final TrackerContext context;
     private final RandomGenerator random;
     private volatile long generation;
-    /** An ignored seal, though the cursor may have it: it was put amid a seek, or its acknowledgements are in doubt. */
+    /** A seal to ignore in the cursor: put amid a seek, or with acknowledgements in doubt. */
     private volatile long voided = NONE;
     private boolean refused;
     /** The consumers connected before the cursor was last seen with the seal. */

@@ -93,7 +93,7 @@ public final class StreamHandler {
 
     // ---- frames to the daemon ---------------------------------------------------------------------------------------
 
-    /** The OPEN that (re)starts the stream, or null if the stream must stay closed for now. {@code version}: the daemon's. */
+    /** The OPEN that (re)starts the stream, or null while it must stay closed. {@code version}: the daemon's. */
     public Frame.Open open(int version) {
         synchronized (lock) {
             long nowMs = clock.millis();
@@ -366,7 +366,7 @@ public final class StreamHandler {
 
     // ---- the stream's end -----------------------------------------------------------------------------------------
 
-    /** Handles a stream given up by the daemon (disk full, stale epoch, …): like a lost connection, for this stream alone. */
+    /** Handles a stream given up by the daemon (disk full, stale epoch, …) like a lost connection of its own. */
     public void onStreamError(int code, String message) {
         synchronized (lock) {
             stream.refused(code, message, clock.millis());
@@ -385,7 +385,7 @@ public final class StreamHandler {
         lifecycle.noticeClosed();
     }
 
-    /** Handles a lost connection: this broker gates all known entries that are not durable until the daemon is back. */
+    /** Handles a lost connection: this broker gates all known entries that are not durable until the daemon returns. */
     public void onDisconnected() {
         CompletableFuture<Void> cleared;
         synchronized (lock) {

@@ -89,7 +89,7 @@ final class StuckDetector {
         lookSoon(nowMs);
     }
 
-    /** Plans a look at waiting entries if none is planned: after a lost wake-up they must not wait for the next message. */
+    /** Plans a look at waiting entries if none is planned: a lost wake-up must not keep them. */
     void remind(long nowMs) {
         if (lookMs == NearTier.NONE) {
             asked = false;

@@ -22,7 +22,7 @@ public interface TrackerContext {
         YES("it can be read"),
         /** It can be read, and is a later chunk of a message. */
         LATER_CHUNK("it is a later chunk of a message"),
-        /** It can be read, and is a later chunk; the first one is acknowledged, so no consumer can assemble the message. */
+        /** A later chunk whose first one is acknowledged: no consumer can assemble the message. */
         LONE_CHUNK("it is a later chunk of a message, and the first one is acknowledged"),
         /** Perhaps later: a server is away, or overloaded. */
         NOT_NOW("not now"),
@@ -168,10 +168,7 @@ public interface TrackerContext {
 
     boolean hasConsumers();
 
-    /**
-     * The consumers connected now, each the same object while connected. A reset disconnects all of them before it touches
-     * the cursor.
-     */
+    /** The consumers connected now, each the same object while connected. A reset disconnects all first. */
     List<?> consumers();
 
     /**
@@ -189,9 +186,7 @@ public interface TrackerContext {
     /** For a broker that does not count redeliveries. */
     int UNCOUNTED = -1;
 
-    /**
-     * How often a consumer has given the position back, by a negative acknowledgement or a time-out; or {@link #UNCOUNTED}.
-     */
+    /** How often consumers have given the position back (negative acknowledgement, time-out); or {@link #UNCOUNTED}. */
     int redeliveryCount(long ledgerId, long entryId);
 
     /** The number of positions that the dispatcher itself has queued for redelivery. */
@@ -210,7 +205,7 @@ public interface TrackerContext {
 
     /** The outcome of {@link #deleteAndStore}. */
     enum Stored {
-        /** The cursor's record, which survives a crash of the broker, has all of the positions as deleted. */
+        /** The cursor's record, which survives a crash, has all of the positions as deleted. */
         YES,
         /** The record may lack some: ask again. */
         NOT_NOW,
@@ -224,16 +219,16 @@ public interface TrackerContext {
      */
     void deleteAndStore(List<Position> positions, long seal, Consumer<Stored> done);
 
-    /** Reads the position by itself. {@code done} is called on any thread, perhaps within this call. */
+    /** Reads the position by itself. */
     void read(Position position, Consumer<Readable> done);
 
-    /** Reads the messages of a PEEK, a few at a time. {@code done} is called on any thread, perhaps within this call. */
+    /** Reads the messages of a PEEK, a few at a time. */
     void peek(Frame.Peek peek, Consumer<Frame.Peeked> done);
 
     /** True if the broker skips lost data at present (autoSkipNonRecoverableData). */
     boolean skipsLost();
 
-    /** Acknowledges all of a lost ledger in every subscription of the topic, as the broker does after a normal read of it. */
+    /** Acknowledges all of a lost ledger for every subscription of the topic, as after a normal read of it. */
     void skipLedger(long ledgerId);
 
     /**
@@ -261,7 +256,7 @@ public interface TrackerContext {
         return false;
     }
 
-    /** True if the dispatcher waits for no replay, and some consumer seems to have permits and to take messages. */
+    /** True if the dispatcher waits for no replay, and some consumer seems to take messages. */
     boolean mayDeliver();
 
     /** Makes the dispatcher look for messages to deliver soon. */
@@ -272,6 +267,6 @@ public interface TrackerContext {
 
     void cancelWake();
 
-    /** Notes that the core has frames to send; the link's thread fetches them soon, with {@link StreamHandler#takeFrames}. */
+    /** Notes that the core has frames to send, which the link's thread fetches soon ({@link StreamHandler#takeFrames}). */
     void framesWaiting();
 }

@@ -172,12 +172,12 @@ public final class TrackerCore {
         }
     }
 
-    /** True if this thread holds the tracker's lock. For tests: slow work and calls of others must run without it. */
+    /** True if this thread holds the tracker's lock. For tests of slow work and foreign calls. */
     boolean holdsLock() {
         return Thread.holdsLock(parts.lock);
     }
 
-    /** Runs the action under the tracker's lock. For tests: work that must not wait for the lock ends meanwhile. */
+    /** Runs the action under the tracker's lock. For tests of work that must not wait for it. */
     public void holdingLock(Runnable action) {
         synchronized (parts.lock) {
             action.run();

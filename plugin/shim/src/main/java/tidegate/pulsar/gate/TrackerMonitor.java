@@ -24,7 +24,7 @@ import tidegate.pulsar.wire.ReleasePace;
 public final class TrackerMonitor {
     private static final Logger LOG = LoggerFactory.getLogger(TrackerMonitor.class);
     private static final long LOOK_INTERVAL_MS = 1000;
-    /** Longer than an acknowledgement takes from its consumer to the cursor: the same thread does both. */
+    /** Longer than an acknowledgement's way to the cursor, on the same thread. */
     private static final long ACK_UNDER_WAY_MS = 20;
     /** The largest difference between the daemon's clock and this one. */
     private static final long SKEW_MS = 2000;

@@ -102,7 +102,7 @@ final class UnreadableEntries {
         }
     }
 
-    /** The lowest position given to the dispatcher, or redelivered by itself, that no consumer has. */
+    /** The lowest position with the dispatcher, or redelivered by itself, and no consumer. */
     private Position lowest() {
         Position given = positions.lowestUnseen(this::isWithNobody);
         Position first = context.firstRedelivery();
@@ -206,7 +206,7 @@ final class UnreadableEntries {
         return position.ledgerId() + ":" + position.entryId();
     }
 
-    /** Checks the entries behind a lost one, before all of them have come up one by one. */
+    /** Checks the entries behind a lost one before they come up one by one. */
     private void sweep(Position last, Readable how, long nowMs) {
         List<Position> behind = new ArrayList<>();
         if (how == Readable.ENTRY_LOST) {

@@ -194,7 +194,7 @@ public final class LogLedgers implements LogHome {
         if (error == null) {
             return Frame.LogAnswer.ok(-1);
         }
-        // Another owner wrote, or the cursor itself, whose writes share the version: then another try may succeed.
+        // Another owner wrote, or the cursor, whose writes share the version: then another try may succeed.
         return Frame.LogAnswer.failed(cursor.isClosed() ? Frame.LogAnswer.STALE : Frame.LogAnswer.AWAY,
                 "the cursor's metadata was written by somebody else at the same time");
     }

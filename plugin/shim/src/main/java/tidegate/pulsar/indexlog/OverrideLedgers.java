@@ -197,7 +197,7 @@ public final class OverrideLedgers implements OverrideHome {
         });
     }
 
-    /** Deletes every ledger that the cursor's pointer names, or may have named. The cursor and the pointer are gone. */
+    /** Deletes every ledger that the cursor's pointer names or may have named. Cursor and pointer are gone. */
     CompletableFuture<Void> deleteAll() {
         CompletableFuture<Void> all = CompletableFuture.completedFuture(null);
         Set<Long> ledgers = new LinkedHashSet<>(OverrideHome.ledgersOf(pointer()));

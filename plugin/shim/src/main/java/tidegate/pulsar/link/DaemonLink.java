@@ -105,7 +105,7 @@ public final class DaemonLink implements AutoCloseable {
         wake();
     }
 
-    /** Reports the dispatchers that bypass the shim, to the daemon at once and after each connection. Any thread. */
+    /** Reports the dispatchers that bypass the shim, now and after each connection. Any thread. */
     public void bypassed(Frame.Bypassed now) {
         submit(() -> {
             bypassed = now;
@@ -130,7 +130,7 @@ public final class DaemonLink implements AutoCloseable {
         }
     }
 
-    /** Ends every tracker, waits at most that long until the daemon has everything on disk, and stops the thread. */
+    /** Ends every tracker, waits that long until the daemon has everything on disk, and stops the thread. */
     public void close(long timeoutMs) {
         submit(() -> {
             draining = true;
@@ -259,7 +259,7 @@ public final class DaemonLink implements AutoCloseable {
         }
         channel = SocketChannel.open(StandardProtocolFamily.UNIX);
         channel.configureBlocking(false);
-        // A blocking connect would wait as long as a frozen process does not accept, and hold up the commands.
+        // A blocking connect would wait for a frozen process, and hold up the commands.
         if (!channel.connect(UnixDomainSocketAddress.of(socket))) {
             throw new IOException("the daemon accepts no connection");
         }

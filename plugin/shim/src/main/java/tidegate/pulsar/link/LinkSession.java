@@ -29,10 +29,7 @@ public final class LinkSession {
     private static final long MAX_OUTPUT_BYTES = 8 * 1024 * 1024;
 
     private static final long GREETING_TIMEOUT_MS = 5000;
-    /**
-     * The interval at which cores with unopened streams are asked again; one refused by the daemon becomes ready only after a
-     * while.
-     */
+    /** How often cores with unopened streams are asked again: one refused by the daemon is not ready at once. */
     private static final long ASK_AGAIN_MS = 100;
 
     private interface Work<E extends Exception> {
@@ -44,7 +41,7 @@ public final class LinkSession {
     private final Map<Integer, TrackerCore> streams = new HashMap<>();
     private final Map<TrackerCore, Integer> ids = new LinkedHashMap<>();
     private final Set<TrackerCore> unopened = new LinkedHashSet<>();
-    /** The unopened cores that may have become ready. Each step asks only these, because asking takes their lock. */
+    /** Unopened cores that may have become ready: only they are asked, because that takes their lock. */
     private final Set<TrackerCore> toAsk = new LinkedHashSet<>();
     private long askedAllMs;
     private final Set<TrackerCore> undrained = new HashSet<>();
@@ -134,7 +131,7 @@ public final class LinkSession {
         }
     }
 
-    /** Reports the dispatchers that bypass the shim, once the daemon has greeted; an older daemon takes no report. */
+    /** Reports the dispatchers that bypass the shim, to a new enough daemon that has greeted. */
     void tell(Frame.Bypassed bypassed) {
         if (welcome != null && welcome.version() >= FrameCodec.VERSION_WITH_BYPASSED) {
             send(0, 0, bypassed);
@@ -159,7 +156,7 @@ public final class LinkSession {
             }
             return;
         }
-        // While this process stood still, or handled a long frame, nobody listened: that counts as one beat at most.
+        // A standstill of this process, or a long frame, counts as one beat at most.
         silentMs += Math.min(nowMs - lastTickMs, welcome.heartbeatMs());
         lastTickMs = nowMs;
         if (silentMs > 3L * welcome.heartbeatMs()) {
@@ -279,7 +276,7 @@ public final class LinkSession {
         }
     }
 
-    /** Works for one core. If it fails, only that core's stream is no longer reliable. */
+    /** Works for one core. If it fails, only its stream becomes unreliable. */
     private <E extends Exception> void contained(TrackerCore core, Work<E> work) throws E {
         if (failed.containsKey(core)) {
             return;

@@ -42,14 +42,14 @@ public final class SocketPeer {
 
     /** This process's own user, as the daemon itself demands of brokers, and root who may do anything. */
     public static Set<UserPrincipal> ownUserAndRoot() throws IOException {
-        // In a container the user often has a number and no name. Looking up a number gives that user.
+        // In a container the user often has a number and no name; looking it up gives that user.
         UserPrincipalLookupService lookup = FileSystems.getDefault().getUserPrincipalLookupService();
         UserPrincipal own = lookup.lookupPrincipalByName(effectiveUid(Files.readAllLines(STATUS)));
         UserPrincipal root = lookup.lookupPrincipalByName(ROOT);
         return own.equals(root) ? Set.of(root) : Set.of(own, root);
     }
 
-    /** The effective user of a process on Linux, in the second column of "Uid:". The file's owner may differ. */
+    /** The effective user of a process on Linux, in the second column of "Uid:"; the file's owner may differ. */
     static String effectiveUid(List<String> status) throws IOException {
         for (String line : status) {
             String[] columns = line.split("\\s+");

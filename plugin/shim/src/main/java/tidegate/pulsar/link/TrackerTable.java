@@ -112,7 +112,7 @@ public final class TrackerTable {
         each(cores, this::leaveToSuccessor);
     }
 
-    /** Leaves the rest to a successor; without one the core stays until its last word is durable, or its time is over. */
+    /** Leaves the rest to a successor; without one the core stays until its last word is durable or its time over. */
     private void leaveToSuccessor(TrackerCore core) {
         TrackerCore current = byKey.get(core.key());
         if (current != null && current != core) {

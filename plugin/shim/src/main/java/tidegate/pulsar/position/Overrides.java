@@ -26,10 +26,7 @@ public final class Overrides {
     private MovedTimes live = new MovedTimes();
     private MovedTimes leaving = new MovedTimes();
     private final MovedTimes taken = new MovedTimes();
-    /**
-     * No leaving one may be taken before this time, or before the persisted mark-delete position changes from
-     * {@link #passed}.
-     */
+    /** None leaves before this time, or before the persisted mark-delete position changes from {@link #passed}. */
     private long nextLeftMs = Long.MAX_VALUE;
     private Position passed = new Position(-1, -1);
     /** Positions that did not move after all, until read again. */
@@ -136,7 +133,7 @@ public final class Overrides {
         moving.put(ledgerId, entryId, timeMs);
     }
 
-    /** Notes that an override is stored: true if its message now waits for that time, false if it left, or moves on. */
+    /** Notes that an override is stored: true if its message now waits for that time, false if it left or moves on. */
     boolean settle(long ledgerId, long entryId, long timeMs) {
         long movingMs = moving.get(ledgerId, entryId);
         boolean movesOn = movingMs != timeMs;
@@ -165,7 +162,7 @@ public final class Overrides {
         return was;
     }
 
-    /** True if a move of the message failed: the daemon may have pushed it before, and would not push it again. */
+    /** True if a move of the message failed: the daemon would not push it again. */
     public boolean takeUndone(long ledgerId, long entryId) {
         return !undone.isEmpty() && undone.remove(ledgerId, entryId);
     }

@@ -35,7 +35,7 @@ public final class PositionSet {
     /** Ascending by id; replaced, never changed. */
     private volatile LedgerPages[] ledgers = NO_LEDGERS;
 
-    /** The last look-up's index: reads come in ascending order, so the next look-up mostly ends there too. A hint only. */
+    /** The last look-up's index, a hint: reads come in ascending order. */
     private int lastIndex;
 
     private long size;

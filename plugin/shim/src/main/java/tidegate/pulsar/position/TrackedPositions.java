@@ -155,7 +155,7 @@ public final class TrackedPositions implements PositionView {
         return Math.max(0, contained.size() - handedOut.members().size() - settling.size());
     }
 
-    /** The last {@code max} positions before that one that wait for their time, here or with the daemon. */
+    /** The last {@code max} positions before that one that wait, here or with the daemon. */
     public PositionSet waitingBefore(Position before, int max) {
         PositionSet waiting = new PositionSet();
         contained.forWhileBefore(before.ledgerId(), before.entryId(), (ledgerId, entryId) -> {
@@ -391,7 +391,7 @@ public final class TrackedPositions implements PositionView {
 
     // ---- moves ----------------------------------------------------------------------------------------------------
 
-    /** Begins moves: the dispatcher skips these messages until the move is settled or undone, or they are acknowledged. */
+    /** Begins moves: the dispatcher skips these messages until their move ends, or they are acknowledged. */
     public void move(Records records) {
         for (int i = 0; i < records.size(); i++) {
             near.remove(records.ledgerId(i), records.entryId(i));
@@ -407,7 +407,7 @@ public final class TrackedPositions implements PositionView {
         return overrides.settle(ledgerId, entryId, deliverAtMs);
     }
 
-    /** Notes that these moves are surely not stored: the messages are read again, because their times may be unknown. */
+    /** Notes that these moves are surely not stored: the messages are read again, for their times. */
     public PositionSet undoMove(Records records) {
         PositionSet undone = new PositionSet();
         for (int i = 0; i < records.size(); i++) {
@@ -437,10 +437,7 @@ public final class TrackedPositions implements PositionView {
         reported.add(ledgerId, entryId);
     }
 
-    /**
-     * Notes that the cursor has everything up to there as deleted; returns the contained positions that leave, for the
-     * daemon.
-     */
+    /** Notes that the cursor has everything up to there as deleted; returns the contained positions that leave. */
     public PositionBitmaps passUpTo(Position markDelete) {
         PositionBitmaps passed = contained.upTo(markDelete.ledgerId(), markDelete.entryId());
         passed.forEach(overrides::leave);
@@ -454,10 +451,7 @@ public final class TrackedPositions implements PositionView {
         reported.addAll(acknowledged);
     }
 
-    /**
-     * Settles a position acknowledged before a failover, and unknown to the cursor: the dispatcher skips it until it is
-     * deleted there again.
-     */
+    /** Settles a position acknowledged before a failover and unknown to the cursor, until it is deleted there again. */
     public void settle(long ledgerId, long entryId) {
         near.remove(ledgerId, entryId);
         sought.find(ledgerId, entryId);
@@ -483,7 +477,7 @@ public final class TrackedPositions implements PositionView {
         }
     }
 
-    /** Notes that a settling position is not acknowledged after all. The dispatcher may have passed it, so it is sought. */
+    /** Notes that a settling position is not acknowledged after all: sought, because the dispatcher may have passed it. */
     public void unreport(long ledgerId, long entryId) {
         reported.remove(ledgerId, entryId);
         if (settling.remove(ledgerId, entryId)) {

@@ -71,7 +71,7 @@ public final class ReadAhead implements AutoCloseable {
             return progress;
         }
 
-        /** The number of its reads under way; none if they hang, so that others do not wait for them. */
+        /** The number of its reads under way; none if they hang, to spare the others. */
         int reads(long nowMs) {
             return sinceAdvance.isOver(nowMs, HANGS_MS) ? 0 : pass.underWay();
         }
@@ -184,7 +184,7 @@ public final class ReadAhead implements AutoCloseable {
         }
     }
 
-    /** Starts waiting passes while there is room. There may be thousands, so a look does not disturb the running ones. */
+    /** Starts waiting passes while there is room: there may be thousands, and the running ones go on. */
     private void admit() {
         if (active.size() >= MAX_PASSES && !isLongestOver()) {
             return;

@@ -27,7 +27,7 @@ public final class ReadAheadLimiter {
     static final long LOWEST_PER_SECOND = 50_000;
     /** The most entries that may be read in a hurry at once. */
     static final long MOST_HURRIED = 120_000;
-    /** Entries a second that may be read in a hurry in the long run: in 100 seconds a fifth of {@link #MOST_HURRIED}. */
+    /** Entries a second that may be read in a hurry in the long run: in 100 s a fifth of {@link #MOST_HURRIED}. */
     private static final double HURRIED_PER_SECOND = MOST_HURRIED / 500.0;
     /** The first speed where somebody publishes. */
     private static final long FIRST_PER_SECOND = 100_000;
@@ -50,7 +50,7 @@ public final class ReadAheadLimiter {
     /** How long a pass may still use unused speed. */
     private static final long BURST_NS = TimeUnit.MILLISECONDS.toNanos(20);
 
-    /** One kind of latency: now, and without reading ahead; both are means, since a single look may be chance. */
+    /** One kind of latency, now and without reading ahead: means, since a single look may be chance. */
     private static final class Latency {
         private static final double UNKNOWN_LIMIT_MS = 10;
         private static final double FACTOR = 2;
@@ -125,7 +125,7 @@ public final class ReadAheadLimiter {
         return (long) perSecond;
     }
 
-    /** Takes the number of entries left to all passes: they are read in a hurry if the allowance covers them. */
+    /** Takes the number of entries left to all passes: a hurry if the allowance covers them. */
     void want(long entries, long nowNs) {
         hurriesLeft = Math.min(MOST_HURRIED, hurriesLeft + (nowNs - hurriesLeftAtNs) / 1e9 * HURRIED_PER_SECOND);
         hurriesLeftAtNs = nowNs;

@@ -90,7 +90,7 @@ public final class ScanPass {
         return sought != null && sought.compareTo(reads) < 0 ? sought : reads;
     }
 
-    /** Progresses as far as possible, with at most {@code window} reads under way, each of so many entries; of none if 0. */
+    /** Progresses as far as possible, with up to {@code window} reads under way, each of so many entries; none if 0. */
     Progress step(int window, int entries) {
         batch = entries;
         stepRead = 0;
@@ -299,7 +299,7 @@ public final class ScanPass {
         return told;
     }
 
-    /** True if enough of the entries read were new to the tracker: otherwise the topic is read twice for little. */
+    /** True if enough of the entries read were new: otherwise the topic is read twice for little. */
     private boolean isUseful() {
         if (entriesRead - sampleRead < stride.sample()) {
             return true;

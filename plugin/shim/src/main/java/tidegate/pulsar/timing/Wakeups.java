@@ -10,7 +10,7 @@ import org.slf4j.LoggerFactory;
 /** The broker's millisecond timer: one thread for the wake-ups of all trackers. */
 public final class Wakeups implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(Wakeups.class);
-    /** The longest sleep: the wall clock may be set, the timer's clock runs on, and due messages would wait for it. */
+    /** The longest sleep: the wall clock may be set while the timer's runs on. */
     private static final long MAX_DELAY_MS = 1000;
 
     private final Clock clock;

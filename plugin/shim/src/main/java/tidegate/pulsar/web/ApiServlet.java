@@ -206,13 +206,13 @@ public final class ApiServlet extends HttpServlet {
             giveBack = place;
         }
 
-        /** Keeps the role's place until the daemon has answered, too: a client that has gone leaves a call under way. */
+        /** Keeps the role's place until the daemon has answered: a gone client leaves a call under way. */
         synchronized <T> CompletableFuture<T> until(CompletableFuture<T> begun) {
             call = begun;
             return begun;
         }
 
-        /** Does a part of the work, unless the answer is sent: after it the container reuses the request. */
+        /** Does a part of the work, unless the answer is sent: the container then reuses the request. */
         synchronized <T> CompletionStage<T> unlessAnswered(Supplier<CompletionStage<T>> part) {
             return answered ? CompletableFuture.failedFuture(new ProblemException(504, "Gateway Timeout", "it was not begun"))
                     : part.get();

@@ -26,9 +26,7 @@ import java.util.stream.Collectors;
  */
 public record ApiTarget(Scope scope, String domain, String tenant, String namespace, String topic, Optional<String> subscription,
                         List<String> action, String query, boolean authoritative) {
-    /**
-     * The subject of a request: nobody (the page and the description have no data), this broker, or the names in the path.
-     */
+    /** The subject of a request: nobody (page, description), this broker, or the names in the path. */
     public enum Scope { NOBODY, BROKER, NAMESPACE, TOPIC, SUBSCRIPTION }
 
     /** The path of the servlet's context. */

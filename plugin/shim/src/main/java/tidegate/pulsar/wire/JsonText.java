@@ -6,7 +6,7 @@ public final class JsonText {
 
     private JsonText() {}
 
-    /** Appends a text with its quotes, in ASCII: half a surrogate pair, which a client may send in a name, has no UTF-8. */
+    /** Appends a text with its quotes, in ASCII: half a surrogate pair, as a name may have, has no UTF-8. */
     public static void quote(String value, StringBuilder out) {
         out.append('"');
         for (int i = 0; i < value.length(); i++) {
