@@ -95,16 +95,19 @@ def _jar(facts: HomeFacts, wheel_version: str) -> Finding:
 
 
 def _acks(facts: HomeFacts) -> list[Finding]:
-    lines = [(name, line) for name, each in facts.advice.items() for line in each]
-    if not lines:
+    names_of: dict[str, list[str]] = {}
+    for name, each in facts.advice.items():
+        for line in each:
+            names_of.setdefault(line, []).append(name)
+    if not names_of:
         says = "Pulsar stores the acknowledgements of many delayed messages"
         return [Finding(check="ack-settings", verdict=Verdict.OK, says=says)]
     return [
         Finding(
             check="ack-settings",
             verdict=Verdict.WARNING,
-            says=f"{name}: advice of attach: {line}",
+            says=f"{', '.join(names)}: advice of attach: {line}",
             do="correct the conf file, then restart the broker",
         )
-        for name, line in lines
+        for line, names in names_of.items()
     ]

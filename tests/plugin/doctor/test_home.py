@@ -72,6 +72,15 @@ def test_the_advice_of_attach_is_a_warning() -> None:
     assert (verdict, says) == (Verdict.WARNING, "broker.conf: advice of attach: set a=1")
 
 
+def test_the_same_advice_for_two_conf_files_is_one_warning() -> None:
+    advice = {"broker.conf": ("set a=1", "set b=2"), "standalone.conf": ("set a=1",)}
+    found = home_findings(replace(FACTS, advice=advice), "0.1.0")
+    assert [one.says for one in found if one.check == "ack-settings"] == [
+        "broker.conf, standalone.conf: advice of attach: set a=1",
+        "broker.conf: advice of attach: set b=2",
+    ]
+
+
 @pytest.mark.parametrize(
     ("version", "connected_ms", "said"),
     [
