@@ -22,6 +22,8 @@ description: Looks at delayed messages, and changes them
 additionalServletClass: {SERVLET_CLASS}
 """
 UNPACKING_KEY = "narExtractionDirectory"
+JAVAS_FOLDER = "/tmp"  # noqa: S108
+"""Its value if it has none."""
 _ENTRIES = {
     "META-INF/": "",
     "META-INF/MANIFEST.MF": "Manifest-Version: 1.0\r\nNar-Id: tidegate-pulsar-servlet\r\n\r\n",
@@ -51,7 +53,7 @@ def closed_folder(values: Mapping[str, str], owner: int) -> Path | None:
 
     values: of its conf file. A broker that cannot unpack a servlet does not start.
     """
-    folder = Path(values.get(UNPACKING_KEY, "").strip() or "/tmp") / "pulsar-nar"  # noqa: S108 Java's own
+    folder = Path(values.get(UNPACKING_KEY, "").strip() or JAVAS_FOLDER) / "pulsar-nar"
     for path in (folder / f"{NAME}-unpacked", folder):
         try:
             status = path.lstat()
