@@ -38,17 +38,13 @@ class Admission:
             )
         self._soft_bytes = spill_bytes + (hard_bytes - spill_bytes) // 4
         self._hard_bytes = hard_bytes
+        self.level_bytes = 0
+        """Bytes in memory: the level last told, and the bytes taken in since."""
         self._told_bytes = 0
         self._told_ns: int | None = None
-        self._taken_bytes = 0
         self._credit_bytes = 0.0
         self._asked_ns = 0
         self.drain_bytes_per_s = DRAIN_FIRST_BYTES_PER_S
-
-    @property
-    def level_bytes(self) -> int:
-        """Bytes in memory: the level last told, and the bytes taken in since."""
-        return self._told_bytes + self._taken_bytes
 
     @property
     def stopped(self) -> bool:
@@ -63,12 +59,12 @@ class Admission:
             weight = 1.0 - math.exp(-passed_s / SMOOTHING_S)
             drain = self.drain_bytes_per_s + weight * (drained - self.drain_bytes_per_s)
             self.drain_bytes_per_s = max(drain, DRAIN_MIN_BYTES_PER_S)
-        self._told_bytes, self._told_ns = level_bytes, now_ns
-        self._taken_bytes = 0
+        self.level_bytes = self._told_bytes = level_bytes
+        self._told_ns = now_ns
 
     def count_read(self, size_bytes: int) -> None:
         """Count ``size_bytes`` as read."""
-        self._taken_bytes += size_bytes
+        self.level_bytes += size_bytes
         self._credit_bytes -= size_bytes
 
     def pause_s(self, now_ns: int) -> float:
@@ -87,8 +83,7 @@ class Admission:
 
     def _bytes_per_s(self) -> float | None:
         """The rate of reading allowed at this level; None: no limit."""
-        level = self.level_bytes
-        if level < self._soft_bytes:
+        if self.level_bytes < self._soft_bytes:
             return None
-        room = max(0, self._hard_bytes - level) / (self._hard_bytes - self._soft_bytes)
+        room = max(0, self._hard_bytes - self.level_bytes) / (self._hard_bytes - self._soft_bytes)
         return 2.0 * self.drain_bytes_per_s * room

@@ -207,7 +207,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             try:
                 for frame in self._decoder.feed(memoryview(self._read_buffer)[:nbytes]):
-                    if not self._small_adds.gather(frame, self._streams.get(frame.stream)):
+                    if not self._small_adds.gather(frame, self._streams.by_number.get(frame.stream)):
                         self._apply_gathered()
                         self._on_frame(frame)
                     if self._closing:
@@ -368,9 +368,7 @@ class Connection(asyncio.BufferedProtocol):
         self._added = True
         for (stream, frames), add in zip(by_stream.items(), adds, strict=True):
             self._metrics.frames_received.inc(FrameType.ADD.name, len(frames))
-            self._streams.apply_change(
-                stream, frames[-1].seq, add, self._received_ns, first_seq=frames[0].seq
-            )
+            self._engine.apply_change(stream, frames[-1].seq, add, self._received_ns, first_seq=frames[0].seq)
 
     def _on_frame(self, frame: Frame) -> None:
         message = decode(frame)

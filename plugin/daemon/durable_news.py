@@ -56,7 +56,13 @@ class DurableNews:
     def on_durable(self, stream: Stream, durability: Durability) -> None:
         """See ``committer.CommitListener``."""
         try:
-            self._tell(stream, durability)
+            stream.send(Durable(), durability.seq)
+            self._metrics.durable_lag.observe((self._clock.monotonic_ns() - durability.received_ns) / 1e9)
+            if stream.session.closing and not stream.session.undurable_frames:
+                if self._logs is None:
+                    self._close(stream)
+                else:
+                    self._logs.after_last_words(stream, lambda: self._close(stream))
         except Exception as error:
             self._failures.end(stream, error)  # else the others would not hear
 
@@ -83,15 +89,6 @@ class DurableNews:
         for stream in waiting:
             if stream.session.undurable_frames:
                 stream.connection.end_stream(stream, ErrorCode.STORAGE, str(error))
-
-    def _tell(self, stream: Stream, durability: Durability) -> None:
-        stream.send(Durable(), durability.seq)
-        self._metrics.durable_lag.observe((self._clock.monotonic_ns() - durability.received_ns) / 1e9)
-        if stream.session.closing and not stream.session.undurable_frames:
-            if self._logs is None:
-                self._close(stream)
-            else:
-                self._logs.after_last_words(stream, lambda: self._close(stream))
 
     def _close(self, stream: Stream) -> None:
         if self._logs is not None and stream.session.cleared:

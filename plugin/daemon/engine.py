@@ -376,32 +376,34 @@ class DaemonEngine:
     ) -> None:
         """Apply a frame that changes the index, or those from ``first_seq`` on together.
 
-        Raises ``StreamError`` or ``ProtocolError``; then nothing has changed.
+        A refused one ends its stream. Raises ``ProtocolError`` if it is out of order. Either changes nothing.
         """
-        if self._durable_news.failing and not isinstance(change, Close):
-            raise StreamError(
-                ErrorCode.STORAGE, "the store is failing, nothing can be made durable: try again later"
-            )
-        if isinstance(change, Add | Move) and self._reading_pace.memory_full:
-            raise StreamError(
-                ErrorCode.STORAGE, "memory is full of entries that cannot be spilled: try again later"
-            )
         session = stream.session
-        session.follow(self.catalog.get(session.name))
         try:
+            if self._durable_news.failing and not isinstance(change, Close):
+                raise StreamError(
+                    ErrorCode.STORAGE, "the store is failing, nothing can be made durable: try again later"
+                )
+            if isinstance(change, Add | Move) and self._reading_pace.memory_full:
+                raise StreamError(
+                    ErrorCode.STORAGE, "memory is full of entries that cannot be spilled: try again later"
+                )
+            session.follow(self.catalog.get(session.name))
             entries = session.apply_frame(seq, change, received_ns, first_seq=first_seq)
-        except TidegateIndexError as error:
-            raise self._failures.refused(error) from error
-        except (ProtocolError, StreamError):
+        except ProtocolError:
             raise
+        except (StreamError, TidegateIndexError) as error:
+            refusal = error if isinstance(error, StreamError) else self._failures.refused(error)
+            stream.connection.end_stream(stream, refusal.code, refusal.message)
+            return
         except Exception as error:
-            raise self._failures.bug(session.index, repr(session), error) from error
+            self._failures.end(stream, error)
+            return
         if isinstance(change, Add | Move):
             self._reading_pace.count_read(entries * ENTRY_BYTES)
         if isinstance(change, Add):
             self._metrics.entries_added.inc(entries)
-            if self.queries.recorder.active:
-                self.queries.recorder.record_arrivals(session.name, change.entries.deliver_at_ms)
+            self.queries.recorder.record_arrivals(session.name, change.entries.deliver_at_ms)
         self._committer.note_change(stream, entries)
         # Entries added by a former stream of the connection go out on its successor.
         current = self.ownership.get(session.name) or stream

@@ -32,11 +32,6 @@ class Recorder:
         self._of: SubscriptionName | None = None
         self._begin()
 
-    @property
-    def active(self) -> bool:
-        """True while a client records."""
-        return self._holder is not None
-
     def ask(self, holder: object, request: dict[str, object]) -> dict[str, Any]:
         """The query `record`: begins a recording, or tells its state.
 
@@ -63,7 +58,7 @@ class Recorder:
             self._begin()
 
     def record_arrivals(self, name: SubscriptionName, deliver_at_ms: Int64Array) -> None:
-        """Note arrivals of now. O(kept) of a frame's entries."""
+        """Note arrivals of now, if a client records. O(kept) of a frame's entries."""
         if self._holder is None or (self._of is not None and self._of != name):
             return
         left = deliver_at_ms

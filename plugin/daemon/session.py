@@ -43,9 +43,10 @@ class Session:
     """The stream ``stream_id`` of a connection, which serves ``index``.
 
     ``credit``: number of entries that may still be handed out; ``credit_max`` bounds it. ``cleared``:
-    everything was cleared, and nothing was added since. ``answer_begun``: the contents of the answer to OPEN
-    are fixed; ``answer_made``: its last HELD was taken. ``found_break``: the sign that the index was of
-    another history than the cursor, and was therefore emptied.
+    everything was cleared, and nothing was added since. ``next_seq``: the number that the next change must
+    have. ``answer_begun``: the contents of the answer to OPEN are fixed; ``answer_made``: its last HELD was
+    taken. ``found_break``: the sign that the index was of another history than the cursor, and was therefore
+    emptied.
     """
 
     def __init__(self, stream_id: int, index: DelayIndex, request: Open, credit_max: int) -> None:
@@ -62,7 +63,7 @@ class Session:
         self.superseded = False
         self.cleared = False
         self._credit_max = credit_max
-        self._seq = 0
+        self.next_seq = 1
         self.found_break = find_break(index.state, request)
         if self.found_break is not None:
             index.clear()
@@ -81,11 +82,6 @@ class Session:
 
     def __repr__(self) -> str:
         return f"Session({self.name.topic!r}, {self.name.subscription!r}, stream {self.stream_id})"
-
-    @property
-    def next_seq(self) -> int:
-        """The number that the next change must have."""
-        return self._seq + 1
 
     @property
     def undurable_frames(self) -> int:
@@ -118,13 +114,13 @@ class Session:
         if self.closing:
             raise StreamError(ErrorCode.UNKNOWN_STREAM, "the stream is closed")
         first_seq = seq if first_seq is None else first_seq
-        if first_seq != self._seq + 1:
+        if first_seq != self.next_seq:
             raise ProtocolError(
                 ErrorCode.OUT_OF_ORDER,
-                f"stream {self.stream_id}: {change.type.name} with seq {first_seq}, expected {self._seq + 1}",
+                f"stream {self.stream_id}: {change.type.name} with seq {first_seq}, expected {self.next_seq}",
             )
         weight = self._change(change)
-        self._seq = seq
+        self.next_seq = seq + 1
         self._pending.append((seq, self._token, received_ns))
         return weight
 

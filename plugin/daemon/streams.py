@@ -13,7 +13,7 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -67,29 +67,21 @@ class Streams:
         self._log = log
         self._opened = opened
         self._is_closing = is_closing
-        self._open: dict[int, Stream] = {}
+        self.by_number: dict[int, Stream] = {}
+        """The open streams. Ask it, do not change it."""
         self._opening: dict[int, Opening] = {}
         self._opening_by_name: dict[tuple[str, str], int] = {}
         self._ended: dict[int, None] = {}  # in the order in which they ended
 
-    @property
-    def by_number(self) -> Mapping[int, Stream]:
-        """The open streams."""
-        return self._open
-
-    def get(self, stream_id: int) -> Stream | None:
-        """The open stream of that number."""
-        return self._open.get(stream_id)
-
     def is_open(self, stream: Stream) -> bool:
         """True if the stream is open on this connection."""
-        return self._open.get(stream.session.stream_id) is stream
+        return self.by_number.get(stream.session.stream_id) is stream
 
     # --- opening ----------------------------------------------------------------------------------
 
     def open_stream(self, stream_id: int, request: Open) -> None:
         """Open a stream, after its index was brought here if necessary. Raises ``ProtocolError``."""
-        if stream_id in self._open or stream_id in self._opening:
+        if stream_id in self.by_number or stream_id in self._opening:
             raise ProtocolError(ErrorCode.ALREADY_OPEN, f"stream {stream_id} is open already")
         try:
             restoring = self._engine.opener.restoring(self._connection, stream_id, request)
@@ -154,7 +146,7 @@ class Streams:
             self._refuse(stream_id, error)
             return
         self._ended.pop(stream_id, None)
-        self._open[stream_id] = stream
+        self.by_number[stream_id] = stream
         self._opened(stream)
 
     def _refuse(self, stream_id: int, error: StreamError) -> None:
@@ -173,7 +165,7 @@ class Streams:
             if opening.size_bytes > LATER_BYTES:
                 opening.task.cancel()  # the broker has read so far that it needs no log any more
             return
-        stream = self._open.get(stream_id)
+        stream = self.by_number.get(stream_id)
         if isinstance(message, Paced):
             if stream is not None:  # else it has crossed CLOSE or ERROR, and nobody waits for it
                 self._engine.paced(stream, frame.seq, message)
@@ -183,22 +175,13 @@ class Streams:
         elif isinstance(message, Credit):
             self._engine.credit(stream, message.more)
         else:
-            self.apply_change(stream, frame.seq, message, received_ns)
+            self._engine.apply_change(stream, frame.seq, message, received_ns)
 
     def decided(self, stream_id: int, seq: int, answer: Cancelled | Rescheduled | Peeked) -> None:
         """Note the broker's answer to a CANCEL, RESCHEDULE or PEEK; on an ended stream nobody waits."""
-        stream = self._open.get(stream_id)
+        stream = self.by_number.get(stream_id)
         if stream is not None:
             self._engine.decided(stream, seq, answer)
-
-    def apply_change(
-        self, stream: Stream, seq: int, change: Change, received_ns: int, *, first_seq: int | None = None
-    ) -> None:
-        """Apply a change, or those from ``first_seq`` on together; a failed one ends its stream."""
-        try:
-            self._engine.apply_change(stream, seq, change, received_ns, first_seq=first_seq)
-        except StreamError as error:
-            self.end(stream, error.code, error.message)
 
     # --- ending -----------------------------------------------------------------------------------
 
@@ -222,14 +205,14 @@ class Streams:
             del self._ended[next(iter(self._ended))]
 
     def _forget(self, stream: Stream) -> None:
-        del self._open[stream.session.stream_id]
+        del self.by_number[stream.session.stream_id]
         self._connection.log_requests.end_stream(stream.session.stream_id)
         self._engine.ended(stream)
 
     def given_up(self, stream_id: int) -> None:
         """Note that the broker has ended a stream with ERROR."""
         self._stop_opening(stream_id)
-        stream = self._open.get(stream_id)
+        stream = self.by_number.get(stream_id)
         if stream is not None:
             self._forget(stream)
 
@@ -239,6 +222,6 @@ class Streams:
             opening.task.cancel()
         self._opening.clear()
         self._opening_by_name.clear()
-        for stream in list(self._open.values()):
+        for stream in list(self.by_number.values()):
             self._engine.ended(stream)
-        self._open.clear()
+        self.by_number.clear()
