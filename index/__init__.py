@@ -27,7 +27,7 @@ from tidegate.index.errors import (
 )
 from tidegate.index.format.chain import Chain
 from tidegate.index.format.manifest import Identity
-from tidegate.index.journal.journal import Commit
+from tidegate.index.journal.journal import Commit, Journal
 from tidegate.index.log.tap import TappedStore
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
@@ -72,6 +72,7 @@ __all__ = [
     "IndexOptions",
     "IndexStats",
     "Int64Array",
+    "Journal",
     "LostCommitsError",
     "ManualClock",
     "MemoryStore",

@@ -198,7 +198,7 @@ class IndexDriver:
 
     def _begin_commit(self) -> None:
         with self.pauses.timed("begin commit"):
-            self._commit = self.catalog.begin_commit()
+            self._commit = self.catalog.journal.begin_commit()
         self._committing, self._uncommitted = self._uncommitted, 0
         if self._commit is None:
             self._committing = 0
@@ -209,7 +209,7 @@ class IndexDriver:
         assert self._commit is not None and self._writing is not None
         self._writing.result()
         with self.pauses.timed("finish commit"):
-            self.catalog.finish_commit(self._commit)
+            self.catalog.journal.finish_commit(self._commit)
         self.commits += 1
         self._commit, self._writing, self._committing = None, None, 0
         self._commit_at_s = time.perf_counter() + self.settings.commit_interval_ms / 1e3

@@ -108,7 +108,7 @@ class TidegatePeer(Peer):
             if not self._in_flight[1].done():
                 return True
             self._finish_commit()
-        commit = self._catalog.begin_commit()
+        commit = self._catalog.journal.begin_commit()
         if commit is not None:
             self._in_flight = (commit, self._committing.submit(commit.run))
         return commit is not None
@@ -118,4 +118,4 @@ class TidegatePeer(Peer):
             commit, written = self._in_flight
             self._in_flight = None
             written.result()
-            self._catalog.finish_commit(commit)
+            self._catalog.journal.finish_commit(commit)

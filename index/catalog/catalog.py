@@ -24,7 +24,7 @@ from tidegate.index.format import keys
 from tidegate.index.format.manifest import Identity
 from tidegate.index.journal.damage import Damage
 from tidegate.index.journal.damaged_values import set_aside
-from tidegate.index.journal.journal import Commit, Journal
+from tidegate.index.journal.journal import Journal
 from tidegate.index.journal.recovery import check_format, recover, recover_one
 from tidegate.index.names import SubscriptionName
 from tidegate.index.options import IndexOptions
@@ -46,12 +46,13 @@ class Catalog:
         self._store = store
         self._clock = clock
         self._options = options
-        self._journal = Journal(store, clock, options.write_piece_bytes)
+        self.journal = Journal(store, clock, options.write_piece_bytes)
+        """The changes of all subscriptions. Commit through it, and ask it; an index appends to it."""
         self._indexes: dict[SubscriptionName, DelayIndex] = {}
-        self.chains = Chains(store, self._journal, self._is_here)
+        self.chains = Chains(store, self.journal, self._is_here)
         self.ahead = LoadingAhead(clock, options.prefetch_ms, self._is_here)
         self._context: Context[DelayIndex] = Context(
-            store, clock, options, self._journal, self.ahead.next_load_changed, self._crowding_changed
+            store, clock, options, self.journal, self.ahead.next_load_changed, self._crowding_changed
         )
         self._next_subscription_id = 1
         self.background = Background(
@@ -143,7 +144,7 @@ class Catalog:
         identity = Identity(name, incarnation)
         batch = Batch()
         batch.put(keys.subscription_key(keys.IDENTITY, subscription_id), identity.encode())
-        own_journal = self._journal.new_subscription(subscription_id, batch)
+        own_journal = self.journal.new_subscription(subscription_id, batch)
         width = SliceWidth(self._options.slice_width_ms, self._options.slice_width_auto)
         index = DelayIndex(self._context, identity, own_journal, width)
         self._indexes[name] = index
@@ -185,7 +186,7 @@ class Catalog:
         batch = Batch()
         identity = Identity(index.name, index.incarnation)
         batch.put(keys.subscription_key(keys.IDENTITY, index.own_journal.subscription_id), identity.encode())
-        self._journal.identify(index.own_journal, batch)
+        self.journal.identify(index.own_journal, batch)
         self._indexes[index.name] = index
         self.ahead.next_load_changed(index)
         self._crowding_changed(index)
@@ -206,7 +207,7 @@ class Catalog:
         key = keys.subscription_key(keys.IDENTITY, index.own_journal.subscription_id)
         batch = Batch()
         batch.put(key, Identity(index.name, incarnation).encode())
-        self._journal.also(batch)
+        self.journal.also(batch)
 
     def get(self, name: SubscriptionName) -> DelayIndex | None:
         """The index of a subscription, None if there is none."""
@@ -244,19 +245,9 @@ class Catalog:
 
     # ---- durability
 
-    @property
-    def durable_token(self) -> int:
-        """The highest durable token: changes with this token or a lower one are durable."""
-        return self._journal.durable_token
-
-    @property
-    def uncommitted(self) -> bool:
-        """True if changes wait for a commit to begin. O(1)."""
-        return self._journal.pending
-
     def is_durable(self, index: DelayIndex) -> bool:
         """True if all changes of an index are durable."""
-        return self._journal.is_durable(index.own_journal)
+        return self.journal.is_durable(index.own_journal)
 
     def commit(self) -> int:
         """Group commit: one synced write of everything appended since the last; returns the durable token.
@@ -264,16 +255,7 @@ class Catalog:
         Raises StorageError; the appended records are kept and go with the next commit.
         """
         self._require_open()
-        return self._journal.commit()
-
-    def begin_commit(self) -> Commit | None:
-        """Take the appended records, for `Commit.run` in any thread; None without any or during a commit."""
-        self._require_open()
-        return self._journal.begin_commit()
-
-    def finish_commit(self, commit: Commit) -> int:
-        """Account for a finished commit; returns the durable token. Raises StorageError as `commit` does."""
-        return self._journal.finish_commit(commit)
+        return self.journal.commit()
 
     # ---- background work
 
@@ -281,7 +263,7 @@ class Catalog:
         """Apply finished work, start the most wanted, prefetch the blocks due next. Call often.
 
         A call as soon as `Background.running` is done starts the next work without a pause. The next commit
-        deletes blocks written for a subscription removed meanwhile: look at `uncommitted`.
+        deletes blocks written for a subscription removed meanwhile: look at `Journal.pending`.
 
         Raises StorageError if a persist or compaction has failed: its changes are undone, and it is tried
         again after `retry_ms`; until it succeeds `Background.failure` has the reason. Also raised if a block
@@ -329,7 +311,7 @@ class Catalog:
         batch.delete(keys.subscription_key(keys.IDENTITY, subscription_id))
         for kind in keys.SUBSCRIPTION_KINDS:
             batch.delete_range(*keys.subscription_range(kind, subscription_id))
-        self._journal.also(batch)
+        self.journal.also(batch)
 
     # ---- telling
 
@@ -361,9 +343,9 @@ class Catalog:
             lost_commits=self._context.lost_commits,
             memory_bytes=sum(one.memory_bytes for one in each),
             disk_bytes=self.disk_bytes() if disk_bytes is None else disk_bytes,
-            journal_bytes=self._journal.size_bytes,
-            durable_token=self._journal.durable_token,
-            appended_token=self._journal.appended_token,
+            journal_bytes=self.journal.size_bytes,
+            durable_token=self.journal.durable_token,
+            appended_token=self.journal.appended_token,
             persists=self.background.persists,
             persist_failures=self.background.failures,
             compactions=self.background.compactions,

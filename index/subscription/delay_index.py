@@ -110,7 +110,7 @@ class DelayIndex:
     def add(self, entries: Entries) -> int:
         """Stage entries; ignore those held, acknowledged or up to the mark-delete position.
 
-        Returns a token: the entries are durable when `Catalog.durable_token` has reached it.
+        Returns a token: the entries are durable when `Journal.durable_token` has reached it.
         Raises InvalidEntriesError if an id is out of range; nothing is added then.
         """
         fresh = self._changes.stage_new(entries.validated())

@@ -108,7 +108,7 @@ class BrokerChanges(ABC, Generic[WantedT]):
     WHY_UNSTORED: ClassVar[str]
     WHY_NO_ROOM: ClassVar[str]
 
-    def __init__(self, catalog: Catalog, clock: Clock, ownership: Ownership[Stream], owner: Owner) -> None:
+    def __init__(self, catalog: Catalog, clock: Clock, ownership: Ownership, owner: Owner) -> None:
         self._catalog = catalog
         self._clock = clock
         self._ownership = ownership

@@ -2,11 +2,11 @@
 
 Invariants:
 
-- a frame is reported durable only after a commit of the catalog has returned a token that covers it;
+- a frame is reported durable only after a commit of the journal has returned a token that covers it;
 - commits begin at least ``interval_s`` apart, sooner once ``entries_max`` have come together; so a change
   waits no longer, and not at all after an interval without one;
-- a failed commit is retried until it succeeds, and nothing is reported durable meanwhile; the owner hears of
-  every failure and of the first success after it.
+- a failed commit is retried until it succeeds, and nothing is reported durable meanwhile; ``DurableNews``
+  hears of every failure and every success.
 
 The next commit gathers while one is being written, so a slow disk makes groups larger, not more numerous.
 """
@@ -14,46 +14,17 @@ The next commit gathers while one is being written, so a slow disk makes groups 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Generic, Protocol, TypeVar
 
-from tidegate.index import Catalog, Clock, Commit, StorageError
-from tidegate.plugin.daemon.session import Durability, Session
+from tidegate.index import Clock, Commit, Journal, StorageError
+from tidegate.plugin.daemon.durable_news import DurableNews
+from tidegate.plugin.daemon.stream import Stream
 
 NS_PER_SECOND = 1_000_000_000
 
 
-class Committed(Protocol):
-    """A stream with frames that wait for a commit."""
-
-    @property
-    def session(self) -> Session:
-        """Its session."""
-        ...
-
-
-StreamT = TypeVar("StreamT", bound=Committed)
-HeardT_contra = TypeVar("HeardT_contra", bound=Committed, contravariant=True)
-
-
-class CommitListener(Protocol[HeardT_contra]):
-    """The listener to commits."""
-
-    def on_durable(self, stream: HeardT_contra, durability: Durability) -> None:
-        """Frames of ``stream`` are on disk."""
-        ...
-
-    def on_committed(self, seconds: float) -> None:
-        """A commit succeeded, and took ``seconds``."""
-        ...
-
-    def on_commit_failed(self, waiting: Iterable[HeardT_contra], error: StorageError) -> None:
-        """A commit failed; the frames of ``waiting`` are not durable."""
-        ...
-
-
-class Committer(Generic[StreamT]):
+class Committer:
     """Gathers changes and commits them together.
 
     ``executor`` writes, so that a slow disk delays nobody's due entries; None writes on the loop.
@@ -61,31 +32,31 @@ class Committer(Generic[StreamT]):
 
     def __init__(
         self,
-        catalog: Catalog,
+        journal: Journal,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
-        listener: CommitListener[StreamT],
+        news: DurableNews,
         *,
         executor: Executor | None,
         interval_s: float,
         entries_max: int,
         retry_s: float,
     ) -> None:
-        self._catalog = catalog
+        self._journal = journal
         self._clock = clock
         self._loop = loop
-        self._listener = listener
+        self._news = news
         self._executor = executor
         self._interval_s = interval_s
         self._entries_max = entries_max
         self._retry_s = retry_s
-        self._waiting: dict[StreamT, None] = {}
+        self._waiting: dict[Stream, None] = {}
         self._told_after: list[tuple[int, Callable[[StorageError | None], None]]] = []
         self._entries = 0
         self._wanted = False
         self._writing: Commit | None = None
         self._begin_ns = 0
-        self._committing: dict[StreamT, None] = {}
+        self._committing: dict[Stream, None] = {}
         self._entries_committing = 0
         self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
         self._retrying = False
@@ -95,7 +66,7 @@ class Committer(Generic[StreamT]):
         """Entries and positions of the changes that no commit covers yet."""
         return self._entries + self._entries_committing
 
-    def note_change(self, stream: StreamT, entries: int) -> None:
+    def note_change(self, stream: Stream, entries: int) -> None:
         """``stream`` has made a change worth ``entries`` journal entries."""
         self._waiting[stream] = None
         full_before = self._entries >= self._entries_max
@@ -108,7 +79,7 @@ class Committer(Generic[StreamT]):
 
         A failed change is still committed once the store works again.
         """
-        if token <= self._catalog.durable_token:
+        if token <= self._journal.durable_token:
             self._loop.call_soon(self._tell_one, tell, None)
             return
         self._told_after.append((token, tell))
@@ -126,7 +97,7 @@ class Committer(Generic[StreamT]):
             since_s = (self._clock.monotonic_ns() - self._begin_ns) / NS_PER_SECOND
             self._timer = self._loop.call_later(max(0.0, self._interval_s - since_s), self._begin)
 
-    def forget(self, stream: StreamT) -> None:
+    def forget(self, stream: Stream) -> None:
         """Forget a stream that has ended; its changes are still committed, but nobody tells it."""
         self._waiting.pop(stream, None)
         self._committing.pop(stream, None)
@@ -137,7 +108,7 @@ class Committer(Generic[StreamT]):
         self._take()
         self._writing = None
         try:
-            durable_token = self._catalog.commit()
+            durable_token = self._journal.commit()
         except StorageError as error:
             self._failed(error)
             self._cancel()
@@ -147,9 +118,9 @@ class Committer(Generic[StreamT]):
     def _begin(self) -> None:
         self._timer = None
         self._take()
-        commit = self._catalog.begin_commit()
+        commit = self._journal.begin_commit()
         if commit is None:  # frames that changed nothing, after everything else was durable
-            self._succeeded(self._catalog.durable_token)
+            self._succeeded(self._journal.durable_token)
             if self._wanted:
                 self.wake()
             return
@@ -174,7 +145,7 @@ class Committer(Generic[StreamT]):
             return  # `commit_now` has waited for it
         self._writing = None
         try:
-            durable_token = self._catalog.finish_commit(commit)
+            durable_token = self._journal.finish_commit(commit)
         except StorageError as error:
             self._failed(error)
             return
@@ -185,18 +156,18 @@ class Committer(Generic[StreamT]):
     def _failed(self, error: StorageError) -> None:
         self._retrying = True
         self._timer = self._loop.call_later(self._retry_s, self._begin)
-        self._listener.on_commit_failed([*self._committing, *self._waiting], error)
+        self._news.on_commit_failed([*self._committing, *self._waiting], error)
         self._tell(None, error)
 
     def _succeeded(self, durable_token: int) -> None:
         self._retrying = False
         self._entries_committing = 0
         committed, self._committing = self._committing, {}
-        self._listener.on_committed((self._clock.monotonic_ns() - self._begin_ns) / NS_PER_SECOND)
+        self._news.on_committed((self._clock.monotonic_ns() - self._begin_ns) / NS_PER_SECOND)
         for stream in committed:
             durability = stream.session.durable(durable_token)
             if durability is not None:
-                self._listener.on_durable(stream, durability)
+                self._news.on_durable(stream, durability)
             if stream.session.undurable_frames:  # came while the commit was being written
                 self._waiting[stream] = None
                 self._wanted = True

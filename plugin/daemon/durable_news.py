@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class DurableNews:
-    """Implements ``committer.CommitListener``.
+    """Tells the effects of commits.
 
     failing: the latest commit has failed.
     lost: set when the store has lost durable data, so that the caller ends this engine and starts a new one.
@@ -54,7 +54,7 @@ class DurableNews:
         self._log = log
 
     def on_durable(self, stream: Stream, durability: Durability) -> None:
-        """See ``committer.CommitListener``."""
+        """Tell that frames of ``stream`` are on disk."""
         try:
             stream.send(Durable(), durability.seq)
             self._metrics.durable_lag.observe((self._clock.monotonic_ns() - durability.received_ns) / 1e9)
@@ -67,7 +67,7 @@ class DurableNews:
             self._failures.end(stream, error)  # else the others would not hear
 
     def on_committed(self, seconds: float) -> None:
-        """See ``committer.CommitListener``."""
+        """Note that a commit succeeded, and took ``seconds``."""
         self._metrics.commit_duration.observe(seconds)
         self._metrics.commits.inc("ok")
         if self.failing:
@@ -76,7 +76,7 @@ class DurableNews:
             self._log.info("the store works again")
 
     def on_commit_failed(self, waiting: Iterable[Stream], error: StorageError) -> None:
-        """See ``committer.CommitListener``."""
+        """Note that a commit failed; the frames of ``waiting`` are not durable."""
         self._metrics.commits.inc("failed")
         if not self.failing:
             self._log.error("frames cannot be made durable, trying again", error=str(error))

@@ -109,7 +109,7 @@ class DaemonEngine:
         self._started_ns = clock.monotonic_ns()
         self._brokers = Brokers(metrics, log)
         self.bypasses = Bypasses(health, log)
-        self.ownership: Ownership[Stream] = Ownership()
+        self.ownership = Ownership()
         self._loop = loop
         self._metrics = metrics
         self._logs = logs
@@ -172,8 +172,8 @@ class DaemonEngine:
         self._durable_news = DurableNews(
             clock, self._retention, failures, metrics=metrics, health=health, logs=logs, log=log
         )
-        self._committer: Committer[Stream] = Committer(
-            catalog,
+        self._committer = Committer(
+            catalog.journal,
             clock,
             loop,
             self._durable_news,

@@ -48,7 +48,7 @@ class HandingOut:
         catalog: Catalog,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
-        ownership: Ownership[Stream],
+        ownership: Ownership,
         *,
         settings: Settings,
         metrics: Metrics,

@@ -30,7 +30,7 @@ class HeldNews:
     def __init__(
         self,
         catalog: Catalog,
-        ownership: Ownership[Stream],
+        ownership: Ownership,
         log: structlog.typing.FilteringBoundLogger,
         *,
         on_bug: Callable[[Stream, Exception], None],

@@ -25,7 +25,6 @@ from tidegate.plugin.daemon.held_news import HeldNews
 from tidegate.plugin.daemon.reading_pace import ReadingPace
 from tidegate.plugin.daemon.retention import Retention
 from tidegate.plugin.daemon.settings import Settings
-from tidegate.plugin.daemon.stream import Stream
 from tidegate.plugin.telemetry.health import Health
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ class Maintenance:
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         *,
-        committer: Committer[Stream],
+        committer: Committer,
         durable_news: DurableNews,
         held_news: HeldNews,
         reading_pace: ReadingPace,
@@ -157,7 +156,7 @@ class Maintenance:
             if isinstance(error, LostCommitsError):
                 self._durable_news.lost.set()
         finally:
-            if self._catalog.uncommitted:
+            if self._catalog.journal.pending:
                 self._committer.wake()
         failure = failure or self._catalog.background.failure
         if failure is None:

@@ -15,48 +15,26 @@ Example: broker A opens with epoch 4, the topic moves, broker B opens with 5: B 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Generic, Protocol, TypeVar
 
 from tidegate.index import SubscriptionName
+from tidegate.plugin.daemon.stream import Stream
 from tidegate.plugin.errors import ErrorCode, StreamError
 
 
-class Owned(Protocol):
-    """A stream, as ownership sees it."""
-
-    @property
-    def name(self) -> SubscriptionName:
-        """The subscription it serves."""
-        ...
-
-    @property
-    def incarnation(self) -> bytes:
-        """The life of the subscription that the owner serves."""
-        ...
-
-    @property
-    def epoch(self) -> int:
-        """The owner's epoch."""
-        ...
-
-
-StreamT = TypeVar("StreamT", bound=Owned)
-
-
-class Ownership(Generic[StreamT]):
+class Ownership:
     """The current stream of every subscription."""
 
     def __init__(self) -> None:
-        self._current: dict[SubscriptionName, StreamT] = {}
+        self._current: dict[SubscriptionName, Stream] = {}
         self._epochs: dict[SubscriptionName, tuple[bytes, int]] = {}
 
     def __len__(self) -> int:
         return len(self._current)
 
-    def __iter__(self) -> Iterator[StreamT]:
+    def __iter__(self) -> Iterator[Stream]:
         return iter(list(self._current.values()))
 
-    def get(self, name: SubscriptionName) -> StreamT | None:
+    def get(self, name: SubscriptionName) -> Stream | None:
         """The stream that serves ``name`` now."""
         return self._current.get(name)
 
@@ -78,13 +56,13 @@ class Ownership(Generic[StreamT]):
         life, newest = self._epochs.get(name, (incarnation, 0))
         return life != incarnation or epoch >= newest
 
-    def take_over(self, stream: StreamT) -> StreamT | None:
+    def take_over(self, stream: Stream) -> Stream | None:
         """Make ``stream`` the current one; returns the replaced one. ``admit`` must have passed."""
         previous = self._current.get(stream.name)
         self._current[stream.name] = stream
         return previous
 
-    def release(self, stream: StreamT) -> None:
+    def release(self, stream: Stream) -> None:
         """Release the subscription of a stream that has ended, if it is the current one."""
         if self._current.get(stream.name) is stream:
             del self._current[stream.name]

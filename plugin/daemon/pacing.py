@@ -43,7 +43,7 @@ class Pacing:
         self,
         catalog: Catalog,
         clock: Clock,
-        ownership: Ownership[Stream],
+        ownership: Ownership,
         count_due: Callable[[DelayIndex], Awaitable[int]],
     ) -> None:
         self._catalog = catalog

@@ -51,7 +51,7 @@ class Chunk:
 class Peeking:
     """The reads that are under way."""
 
-    def __init__(self, clock: Clock, ownership: Ownership[Stream]) -> None:
+    def __init__(self, clock: Clock, ownership: Ownership) -> None:
         self._clock = clock
         self._ownership = ownership
         self._turns: WeakKeyDictionary[Link, asyncio.Lock] = WeakKeyDictionary()

@@ -113,7 +113,7 @@ class Daemon(Protocol):
         ...
 
     @property
-    def ownership(self) -> Ownership[Stream]:
+    def ownership(self) -> Ownership:
         """The stream that serves each subscription."""
         ...
 

@@ -51,7 +51,7 @@ class Rescheduling(BrokerChanges[Entries]):
         self,
         catalog: Catalog,
         clock: Clock,
-        ownership: Ownership[Stream],
+        ownership: Ownership,
         owner: Owner,
         find: Find,
         chunks: Chunks,

@@ -15,7 +15,6 @@ from tidegate.index import Catalog, Clock, DelayIndex, SubscriptionName
 from tidegate.plugin.daemon import width
 from tidegate.plugin.daemon.ownership import Ownership
 from tidegate.plugin.daemon.settings import Settings
-from tidegate.plugin.daemon.stream import Stream
 from tidegate.plugin.daemon.unserved import Unserved
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ class Retention:
         self,
         catalog: Catalog,
         clock: Clock,
-        ownership: Ownership[Stream],
+        ownership: Ownership,
         *,
         settings: Settings,
         commit_soon: Callable[[], None],

@@ -58,11 +58,6 @@ class Stream:
         """The life of the subscription that it serves."""
         return self.session.index.incarnation
 
-    @property
-    def epoch(self) -> int:
-        """The owner's epoch."""
-        return self.session.epoch
-
     def send(self, message: Message, seq: int = 0) -> None:
         """Send a frame on this stream."""
         self.connection.send(message, self.session.stream_id, seq)

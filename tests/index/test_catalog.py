@@ -68,10 +68,10 @@ def test_what_was_not_committed_is_not_there_after_a_crash() -> None:
     store = MemoryStore()
     catalog, index = opened(store)
     token = index.add(spread(10, 100))
-    assert catalog.durable_token < token
+    assert catalog.journal.durable_token < token
     assert catalog.commit() >= token
     later = index.add(spread(10, 100, ledger_id=6))
-    assert catalog.durable_token < later
+    assert catalog.journal.durable_token < later
     _, index = reopened(store)
     assert len(index.state.held) == 10
 
@@ -80,34 +80,34 @@ def test_a_repeated_add_is_durable_when_the_first_is() -> None:
     catalog, index = opened(MemoryStore())
     first = index.add(spread(10, 100))
     again = index.add(spread(10, 100))
-    assert again >= first > catalog.durable_token
+    assert again >= first > catalog.journal.durable_token
     catalog.commit()
-    assert catalog.durable_token >= again
-    assert catalog.begin_commit() is None
+    assert catalog.journal.durable_token >= again
+    assert catalog.journal.begin_commit() is None
 
 
 def test_a_commit_may_be_written_by_another_thread() -> None:
     catalog, index = opened(MemoryStore())
     first = index.add(spread(10, 100))
-    commit = catalog.begin_commit()
+    commit = catalog.journal.begin_commit()
     assert commit is not None
-    assert catalog.begin_commit() is None, "one at a time"
+    assert catalog.journal.begin_commit() is None, "one at a time"
     second = index.add(spread(10, 100, ledger_id=6))
     commit.run()
-    assert catalog.finish_commit(commit) >= first
-    assert catalog.durable_token < second
+    assert catalog.journal.finish_commit(commit) >= first
+    assert catalog.journal.durable_token < second
     assert catalog.commit() >= second
 
 
 def test_commit_waits_for_the_one_on_its_way() -> None:
     catalog, index = opened(MemoryStore())
     index.add(spread(10, 100))
-    commit = catalog.begin_commit()
+    commit = catalog.journal.begin_commit()
     assert commit is not None
     commit.run()
     second = index.add(spread(10, 100, ledger_id=6))
     assert catalog.commit() >= second
-    assert catalog.finish_commit(commit) >= second
+    assert catalog.journal.finish_commit(commit) >= second
 
 
 def test_a_failed_commit_is_complete_the_next_time() -> None:
@@ -115,13 +115,13 @@ def test_a_failed_commit_is_complete_the_next_time() -> None:
     catalog, index = opened(store)
     store.writes_left = 0
     first = index.add(spread(10, 100))
-    commit = catalog.begin_commit()
+    commit = catalog.journal.begin_commit()
     assert commit is not None
     commit.run()
     index.acknowledge(PositionSet.of([(5, 0)]))
     with pytest.raises(StorageError):
-        catalog.finish_commit(commit)
-    assert catalog.durable_token < first
+        catalog.journal.finish_commit(commit)
+    assert catalog.journal.durable_token < first
     store.writes_left = None
     catalog.commit()
     _, index = reopened(store.memory)

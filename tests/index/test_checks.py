@@ -28,7 +28,7 @@ def index() -> DelayIndex:
     assert len(index.timeline.pop_due(START_MS + 5_000, 10)) == 10
     index.add(spread(10, 10_000, ledger_id=6))
     catalog.subscription(OTHER, bytes(16)).add(spread(10, 10_000))
-    assert catalog.begin_commit() is not None
+    assert catalog.journal.begin_commit() is not None
     index.add(spread(10, 10_000, ledger_id=7))
     index.check()
     return index

@@ -30,7 +30,7 @@ def acknowledged_under(seal: int, *, persisted: bool) -> MemoryStore:
 def test_the_same_seal_keeps_what_is_acknowledged(persisted: bool) -> None:
     catalog, index = reopened(acknowledged_under(SEAL, persisted=persisted))
     assert index.state.generation == SEAL
-    assert index.begin_generation(SEAL) <= catalog.durable_token, "nothing has changed"
+    assert index.begin_generation(SEAL) <= catalog.journal.durable_token, "nothing has changed"
     assert index.state.acknowledged == KNOWN
 
 

@@ -263,10 +263,10 @@ def test_a_full_disk_loses_nothing_at_whatever_write_it_comes() -> None:
         with pytest.raises(StorageError):
             index.add(spread(10, 1_000, ledger_id=9))
             catalog.commit()
-        assert catalog.durable_token < catalog.stats().appended_token
+        assert catalog.journal.durable_token < catalog.stats().appended_token
         store.writes_left = None
         catalog.commit()
-        assert catalog.durable_token == catalog.stats().appended_token
+        assert catalog.journal.durable_token == catalog.stats().appended_token
         catalog.persist(NAME)
         index.check()
         assert len(stored(store, keys.BLOCK)) == index.stats().blocks, "blocks that nobody knows are left"

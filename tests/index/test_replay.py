@@ -128,4 +128,4 @@ def test_records_of_a_removed_subscription_do_not_count() -> None:
     catalog.remove(index.name)
     index.mark_delete(20, 0)
     catalog.commit()
-    assert catalog._journal.records == 0
+    assert catalog.journal.records == 0

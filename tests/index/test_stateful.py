@@ -233,7 +233,7 @@ class IndexMachine(RuleBasedStateMachine):
     @rule()
     def commit(self) -> None:
         assert self.catalog.commit() >= self.token
-        assert self.catalog.durable_token >= self.token
+        assert self.catalog.journal.durable_token >= self.token
         self.states = [self.oracle.snapshot()]
 
     @rule()

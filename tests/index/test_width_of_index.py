@@ -133,7 +133,7 @@ def test_a_width_counts_after_kill_9_if_it_was_committed(committed: bool) -> Non
 def test_setting_the_same_again_writes_nothing() -> None:
     catalog, index = automatic(MemoryStore())
     before = index.own_journal.last_sequence
-    assert index.set_slice_width(1_000, auto=True) == catalog.durable_token
+    assert index.set_slice_width(1_000, auto=True) == catalog.journal.durable_token
     assert index.own_journal.last_sequence == before
     index.set_slice_width(1_000)
     assert index.own_journal.last_sequence == before + 1

@@ -576,7 +576,7 @@ class DaemonHost:
     def durable_token(self) -> int:
         """Grows with each commit of the living daemon; 0 without one."""
         return (
-            0 if self.life is None or self.life.catalog is None else self.life.catalog._journal.durable_token
+            0 if self.life is None or self.life.catalog is None else self.life.catalog.journal.durable_token
         )
 
     @property
@@ -584,7 +584,7 @@ class DaemonHost:
         """True while changes of the living daemon are not in its store."""
         if self.life is None or self.life.catalog is None:
             return False
-        return self.life.catalog._journal.appended_token != self.durable_token
+        return self.life.catalog.journal.appended_token != self.durable_token
 
     def check_stored(self) -> None:
         """Nothing is stored that is of no subscription: when the daemon has begun, or is at rest. Raises

@@ -82,7 +82,7 @@ def durable_too_early() -> Iterator[None]:
             for stream in list(self._committing):
                 durability = stream.session.durable(self._writing.token)
                 if durability is not None:
-                    self._listener.on_durable(stream, durability)
+                    self._news.on_durable(stream, durability)
 
     original = Committer._begin
     with replaced(Committer, "_begin", begin):

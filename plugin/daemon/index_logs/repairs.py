@@ -65,7 +65,7 @@ class Repairs:
         self,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
-        ownership: Ownership[Stream],
+        ownership: Ownership,
         logs: IndexLogs,
         *,
         log: Logger,

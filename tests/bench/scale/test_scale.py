@@ -150,7 +150,7 @@ def test_the_driver_makes_durable_what_it_adds_and_gives_it_back(tmp_path: Path)
     with IndexDriver.opened(tmp_path, clock) as driver:
         index = driver.subscription()
         figures = fill(driver, [index], SOURCE, 50_000)
-        assert driver.catalog.durable_token == driver.catalog.stats().appended_token
+        assert driver.catalog.journal.durable_token == driver.catalog.stats().appended_token
         assert driver.commits >= 1
         assert figures["adds_per_s"] > 0
         driver.settle()
@@ -176,7 +176,7 @@ def test_the_driver_waits_before_too_much_is_not_durable(tmp_path: Path) -> None
         driver.wait_for_room()
         assert driver.commits >= 1
         driver.commit_all()
-        assert driver.catalog.durable_token == driver.catalog.stats().appended_token
+        assert driver.catalog.journal.durable_token == driver.catalog.stats().appended_token
         driver.catalog.close()
 
 

@@ -18,6 +18,7 @@ from tidegate.index import (
     SubscriptionName,
 )
 from tidegate.plugin.daemon.committer import Committer
+from tidegate.plugin.daemon.durable_news import DurableNews
 
 NAME = SubscriptionName("persistent://public/default/orders", "sub")
 INTERVAL_S = 0.002
@@ -63,12 +64,12 @@ def catalog(clock: ManualClock) -> Catalog:
     return Catalog.open(MemoryStore(), clock, IndexOptions())
 
 
-def committer_of(catalog: Catalog, clock: ManualClock, loop: Loop) -> Committer[Any]:
+def committer_of(catalog: Catalog, clock: ManualClock, loop: Loop) -> Committer:
     return Committer(
-        catalog,
+        catalog.journal,
         clock,
         cast(asyncio.AbstractEventLoop, loop),
-        Nobody(),
+        cast(DurableNews, Nobody()),
         executor=None,
         interval_s=INTERVAL_S,
         entries_max=1_000,

@@ -200,7 +200,7 @@ async def test_what_a_persist_writes_of_a_subscription_that_is_gone_is_deleted_a
             stream.clear()
             await stream.close()
             await until(lambda: catalog.get(ORDERS) is None)
-            await until(lambda: catalog.durable_token == catalog.stats().appended_token)
+            await until(lambda: catalog.journal.durable_token == catalog.stats().appended_token)
             assert not is_stored()
         finally:
             store.release()

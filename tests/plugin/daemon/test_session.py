@@ -235,7 +235,7 @@ def test_a_frame_is_durable_only_after_a_commit_that_covers_it(catalog: Catalog)
     news = session.durable(catalog.commit())
     assert news is not None
     assert (news.seq, news.received_ns) == (2, 100)
-    assert session.durable(catalog.durable_token) is None
+    assert session.durable(catalog.journal.durable_token) is None
 
 
 def test_adding_again_what_is_not_durable_yet_is_not_durable_either(catalog: Catalog) -> None:

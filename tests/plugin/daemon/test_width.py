@@ -79,7 +79,7 @@ async def test_a_width_is_answered_when_it_is_durable(start: StartDaemon, socket
         store.release()
         (changed,) = (await asked)["subscriptions"]
         assert changed["slice_width_ms"] == 7_200_000
-        assert daemon.engine.catalog.durable_token == daemon.engine.catalog.stats().appended_token
+        assert daemon.engine.catalog.journal.durable_token == daemon.engine.catalog.stats().appended_token
         # A request that changes nothing has an answer, too.
         assert (await ask(socket_path, "orders:late", width_ms=7_200_000))["changed"]
 
@@ -100,7 +100,7 @@ async def test_a_failing_store_is_not_taken_for_done(start: StartDaemon, socket_
         await until(lambda: daemon.health.ready)
         (index,) = daemon.engine.catalog
         assert index.stats().slice_width_ms == 7_200_000
-        assert daemon.engine.catalog.durable_token == daemon.engine.catalog.stats().appended_token
+        assert daemon.engine.catalog.journal.durable_token == daemon.engine.catalog.stats().appended_token
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ async def test_a_broker_that_opens_again_while_a_log_is_read_waits_for_no_former
         await newer.durable()
         served = daemon.engine.ownership.get(NAME)
         assert served is not None
-        assert served.epoch == 3
+        assert served.session.epoch == 3
     assert "the index log cannot be read" not in log.getvalue()
 
 
