@@ -108,15 +108,13 @@ class Record:
 
     def put_into(self, batch: Batch) -> None:
         """Encode the record and add it to `batch`."""
-        key = keys.journal_key(self.subscription.subscription_id, self.sequence, self.record_type)
-        batch.put(key, self._encoded())
-
-    def _encoded(self) -> bytes:
         if self.record_type in (RecordType.ADD, RecordType.MOVE):
-            return encode_entries(Entries.concat(self.parts))
-        if self.positions is not None:
-            return encode_positions(self.positions)
-        return encode_numbers(*self.numbers)
+            value = encode_entries(Entries.concat(self.parts))
+        elif self.positions is not None:
+            value = encode_positions(self.positions)
+        else:
+            value = encode_numbers(*self.numbers)
+        batch.put(keys.journal_key(self.subscription.subscription_id, self.sequence, self.record_type), value)
 
 
 class Commit:

@@ -106,7 +106,9 @@ class TappedStore:
         noted: list[Noted] = []
         try:
             self.untapped.write(batch, sync=sync)
-            noted = list(_of_subscriptions(batch, self._watched, self._clock.monotonic_ns()))
+            watched = self._watched
+            if watched:
+                noted = list(_of_subscriptions(batch, watched, self._clock.monotonic_ns()))
         finally:
             with self._changed:
                 first = bool(noted) and not self._noted
@@ -147,7 +149,7 @@ class TappedStore:
 
 def _of_subscriptions(batch: Batch, watched: set[int], now_ns: int) -> Iterator[Noted]:
     by_id: dict[int, list[Operation]] = {}
-    for kind, key, value in batch.operations if watched else ():
+    for kind, key, value in batch.operations:
         if key[0] not in _LOGGED:
             continue
         subscription_id = keys.subscription_id_of(key)

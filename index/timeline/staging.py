@@ -72,10 +72,6 @@ class Chunk:
         deliver_at_ms, ledger_id, entry_id = self._buffer[:, : self._buffered]
         return [*self._parts, Entries(deliver_at_ms, ledger_id, entry_id)]
 
-    def key(self) -> EntryKey:
-        """A lower bound of the first entry's key."""
-        return (self.first_ms, -1, -1)
-
     def open_item(self) -> Iterable[tuple[EntryKey, Item]]:
         """Sort the chunk into a run."""
         run = self._staging.sorted_run(self)
@@ -112,7 +108,7 @@ class Staging:
             before = chunk.first_ms if chunk.count else None
             chunk.append(part)
             if chunk.first_ms != before:
-                self._heap.push(chunk.key(), chunk)
+                self._heap.push((chunk.first_ms, -1, -1), chunk)  # a lower bound of its first key
             self._waiting += len(part)
 
     def add_run(self, entries: Entries) -> None:

@@ -71,19 +71,13 @@ class Admission:
         """The wait before the next read, 0 for none. Then ask again."""
         passed_s = max(0, now_ns - self._asked_ns) / _NS
         self._asked_ns = now_ns
-        rate = self._bytes_per_s()
-        if rate is None:
+        if self.level_bytes < self._soft_bytes:
             self._credit_bytes = 0.0
             return 0.0
+        room = max(0, self._hard_bytes - self.level_bytes) / (self._hard_bytes - self._soft_bytes)
+        rate = 2.0 * self.drain_bytes_per_s * room  # in bytes a second
         if not rate:
             return PAUSE_MAX_S
         self._credit_bytes = min(self._credit_bytes + rate * passed_s, rate * SLACK_S)
         wait_s = -self._credit_bytes / rate
         return 0.0 if wait_s < PAUSE_MIN_S else min(wait_s, PAUSE_MAX_S)
-
-    def _bytes_per_s(self) -> float | None:
-        """The rate of reading allowed at this level; None: no limit."""
-        if self.level_bytes < self._soft_bytes:
-            return None
-        room = max(0, self._hard_bytes - self.level_bytes) / (self._hard_bytes - self._soft_bytes)
-        return 2.0 * self.drain_bytes_per_s * room

@@ -134,7 +134,7 @@ class Connection(asyncio.BufferedProtocol):
             may_write=lambda: self.writable and not self._closing,
             is_open=self._streams.is_open,
             sent=engine.answer_sent,
-            failed=engine.answer_failed,
+            failed=engine.failures.end,
         )
         self._heartbeat: asyncio.TimerHandle | None = None
         self._received_ns = clock.monotonic_ns()
@@ -250,7 +250,7 @@ class Connection(asyncio.BufferedProtocol):
             self._pause = self._loop.call_later(pause_s, self._pace)
         else:
             self._pause = None
-            self._engine.paused((now_ns - self._paused_ns) / 1e9)
+            self._metrics.read_pause_seconds.inc((now_ns - self._paused_ns) / 1e9)
         self._set_reading()
 
     def eof_received(self) -> bool:

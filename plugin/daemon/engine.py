@@ -69,7 +69,6 @@ from tidegate.plugin.wire.messages import (
     Close,
     Hello,
     Move,
-    Paced,
     Peeked,
     Rescheduled,
     Role,
@@ -118,7 +117,7 @@ class DaemonEngine:
             catalog, partial(report.look_at_disk, settings.data), partial(report.worst_of, self)
         )
         self._reading_pace = ReadingPace(catalog, clock, settings=settings, log=log)
-        self._failures = failures = Failures(clock, log)
+        self.failures = failures = Failures(clock, log)
         self._held_news = HeldNews(catalog, self.ownership, log, on_bug=failures.end)
         self._stopping = False
         self._cancelling = Cancelling(catalog, clock, self.ownership, self)
@@ -129,7 +128,7 @@ class DaemonEngine:
             catalog, clock, self.ownership, self, looking.find_entries, self._peeking.chunks
         )
         self.count_due = looking.count_due
-        self._pacing = Pacing(catalog, clock, self.ownership, looking.count_due)
+        self.pacing = Pacing(catalog, clock, self.ownership, looking.count_due)
         ingestion = Ingestion(catalog, self, executor=commit_executor, log=log)
         self.queries = Queries(
             self,
@@ -146,7 +145,7 @@ class DaemonEngine:
                 metrics=metrics,
                 log=log,
             ),
-            pacing=self._pacing,
+            pacing=self.pacing,
             peeking=self._peeking,
             log=log,
         )
@@ -263,7 +262,7 @@ class DaemonEngine:
         if self._logs is not None:
             self._logs.stop()
         self.queries.stop()
-        self._pacing.stop()
+        self.pacing.stop()
 
     # --- connections ------------------------------------------------------------------------------
 
@@ -353,16 +352,12 @@ class DaemonEngine:
         self._held_news.answer_sent(stream)
         self._handing_out.schedule_look(stream)
 
-    def answer_failed(self, stream: Stream, error: Exception) -> None:
-        """Note that a bug prevents the answer to OPEN."""
-        self._failures.end(stream, error)
-
     def ended(self, stream: Stream) -> None:
         """Note the end of the stream."""
         self._handing_out.end(stream)
         self._cancelling.questions.ended(stream)
         self._rescheduling.questions.ended(stream)
-        self._pacing.ended(stream)
+        self.pacing.ended(stream)
         self._peeking.questions.ended(stream)
         self._committer.forget(stream)
         if self._logs is not None:
@@ -393,11 +388,11 @@ class DaemonEngine:
         except ProtocolError:
             raise
         except (StreamError, TidegateIndexError) as error:
-            refusal = error if isinstance(error, StreamError) else self._failures.refused(error)
+            refusal = error if isinstance(error, StreamError) else self.failures.refused(error)
             stream.connection.end_stream(stream, refusal.code, refusal.message)
             return
         except Exception as error:
-            self._failures.end(stream, error)
+            self.failures.end(stream, error)
             return
         if isinstance(change, Add | Move):
             self._reading_pace.count_read(entries * ENTRY_BYTES)
@@ -417,10 +412,6 @@ class DaemonEngine:
             return 0.0  # entries are refused: a pause would keep credit and acknowledgements away
         return self._reading_pace.pause_s(self.clock.monotonic_ns())
 
-    def paused(self, seconds: float) -> None:
-        """Note that a connection was not read for ``seconds``, as the engine wished."""
-        self._metrics.read_pause_seconds.inc(seconds)
-
     def decided(self, stream: Stream, seq: int, answer: Cancelled | Rescheduled | Peeked) -> None:
         """Note the broker's answer to a CANCEL, RESCHEDULE or PEEK."""
         if isinstance(answer, Peeked):
@@ -429,10 +420,6 @@ class DaemonEngine:
             self._cancelling.questions.answered(stream, seq, answer)
         else:
             self._rescheduling.questions.answered(stream, seq, answer)
-
-    def paced(self, stream: Stream, seq: int, told: Paced) -> None:
-        """Note the pace of release in force at the broker, told as an answer to a PACE or unasked."""
-        self._pacing.told(stream, seq, told)
 
     # --- decisions of the broker -------------------------------------------------------------------
 
@@ -448,7 +435,7 @@ class DaemonEngine:
         try:
             token = learn()
         except Exception as error:
-            self._failures.end(stream, error)
+            self.failures.end(stream, error)
             return None
         if token is not None:
             self._committer.note_change(stream, entries)

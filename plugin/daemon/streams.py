@@ -168,7 +168,7 @@ class Streams:
         stream = self.by_number.get(stream_id)
         if isinstance(message, Paced):
             if stream is not None:  # else it has crossed CLOSE or ERROR, and nobody waits for it
-                self._engine.paced(stream, frame.seq, message)
+                self._engine.pacing.told(stream, frame.seq, message)
         elif stream is None:
             if stream_id not in self._ended:
                 self._connection.send(Error(ErrorCode.UNKNOWN_STREAM, "the stream is not open"), stream_id)

@@ -297,7 +297,7 @@ async def test_a_spread_that_follows_another_hears_its_own_number(
         await stream.take_due(10)
         await stream.until(lambda: stream.behind[-1:] == [15])
         await ask(socket_path, kind="none")
-        await until(lambda: not daemon.engine._pacing._counting)
+        await until(lambda: not daemon.engine.pacing._counting)
         stream.give_credit(100)
         await stream.take_due(15)
         await ask(socket_path, kind="spread", amount=600_000)
@@ -311,7 +311,7 @@ async def test_a_spread_that_is_told_just_as_the_counting_for_another_ends_is_co
         await client.open(TOPIC, "sub", credit=10)
         stream = daemon.engine.ownership.get(SubscriptionName(TOPIC, "sub"))
         assert stream is not None
-        spread, told = Paced(ReleasePace(PaceKind.SPREAD, 600_000)), daemon.engine._pacing.told
+        spread, told = Paced(ReleasePace(PaceKind.SPREAD, 600_000)), daemon.engine.pacing.told
         with patch.object(pacing, "COUNT_S", 0):
             told(stream, 0, spread)
             await asyncio.sleep(0)
@@ -320,7 +320,7 @@ async def test_a_spread_that_is_told_just_as_the_counting_for_another_ends_is_co
             told(stream, 0, spread)
             for _ in range(5):
                 await asyncio.sleep(0)
-            assert stream in daemon.engine._pacing._counting
+            assert stream in daemon.engine.pacing._counting
 
 
 async def test_a_pace_that_changes_elsewhere_is_shown_and_a_spread_is_told(
