@@ -17,13 +17,14 @@ import asyncio
 import base64
 import binascii
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from tidegate.index import Catalog, Clock, DelayIndex, Entries, PositionSet, StorageError, TidegateIndexError
 from tidegate.plugin.api.changes import NAMED_MAX, OUTCOMES, POSITIONS_MAX
+from tidegate.plugin.daemon.committer import Committer
+from tidegate.plugin.daemon.index_logs.index_logs import IndexLogs
 from tidegate.plugin.daemon.ownership import Ownership
 from tidegate.plugin.daemon.questions import Questions
 from tidegate.plugin.daemon.selection import message_id, name_of, named, of_partition, partition_of
@@ -56,10 +57,6 @@ class Owner(Protocol):
         """True while nothing can be made durable."""
         ...
 
-    def when_durable(self, token: int, tell: Callable[[StorageError | None], None]) -> None:
-        """Call `tell` once everything up to `token` is durable, or with the error of an earlier failure."""
-        ...
-
     def acknowledge_cancelled(self, stream: Stream, positions: PositionSet) -> int | None:
         """Note that the broker has cancelled these; returns the token of that.
 
@@ -69,14 +66,6 @@ class Owner(Protocol):
 
     def moved(self, stream: Stream, entries: Entries) -> int | None:
         """Note that the broker has moved these; a token as of ``acknowledge_cancelled``."""
-        ...
-
-    def after_last_words(self, stream: Stream, then: Callable[[], None]) -> None:
-        """Call `then` once the subscription's log has all its news, or soon."""
-        ...
-
-    def is_logged(self, stream: Stream, at_ns: int) -> bool:
-        """True if the subscription's log has everything written up to then, or there is none."""
         ...
 
 
@@ -108,11 +97,22 @@ class BrokerChanges(ABC, Generic[WantedT]):
     WHY_UNSTORED: ClassVar[str]
     WHY_NO_ROOM: ClassVar[str]
 
-    def __init__(self, catalog: Catalog, clock: Clock, ownership: Ownership, owner: Owner) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        clock: Clock,
+        ownership: Ownership,
+        owner: Owner,
+        *,
+        committer: Committer,
+        logs: IndexLogs | None,
+    ) -> None:
         self._catalog = catalog
         self._clock = clock
         self._ownership = ownership
         self._owner = owner
+        self._committer = committer
+        self._logs = logs
         self.questions: Questions[Decided] = Questions()
 
     # ---- differences of the kinds
@@ -337,22 +337,25 @@ class BrokerChanges(ABC, Generic[WantedT]):
         return await self._in_log(stream, self._clock.monotonic_ns())
 
     async def _durable(self, token: int) -> None:
-        error = await told(partial(self._owner.when_durable, token))
+        error = await told(partial(self._committer.after, token))
         if error is not None:
             raise error
 
     async def _in_log(self, stream: Stream, durable_ns: int) -> bool:
         """True once the index log, read by the next owner, has everything durable at `durable_ns`."""
+        logs = self._logs
+        if logs is None:
+            return self._ownership.get(stream.name) is stream
         shipped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def then() -> None:
             if not shipped.done():
                 shipped.set_result(None)
 
-        self._owner.after_last_words(stream, then)
+        logs.after_last_words(stream, then)
         await shipped
         until_ns = durable_ns + int(PATIENCE_S * NS_PER_SECOND)
-        while not self._owner.is_logged(stream, durable_ns):
+        while not logs.is_logged(stream, durable_ns):
             if self._ownership.get(stream.name) is not stream or self._clock.monotonic_ns() >= until_ns:
                 return False
             await asyncio.sleep(LOG_AGAIN_S)

@@ -26,7 +26,6 @@ from tidegate.index import (
     DelayIndex,
     Entries,
     PositionSet,
-    StorageError,
     SubscriptionName,
     TidegateIndexError,
 )
@@ -118,37 +117,8 @@ class DaemonEngine:
         )
         self._reading_pace = ReadingPace(catalog, clock, settings=settings, log=log)
         self.failures = failures = Failures(clock, log)
-        self._held_news = HeldNews(catalog, self.ownership, log, on_bug=failures.end)
         self._stopping = False
-        self._cancelling = Cancelling(catalog, clock, self.ownership, self)
-        drain_rates = DrainRates(clock)
-        looking = Looking(catalog, clock, look_executor, drain_rates)
-        self._peeking = Peeking(clock, self.ownership)
-        self._rescheduling = Rescheduling(
-            catalog, clock, self.ownership, self, looking.find_entries, self._peeking.chunks
-        )
-        self.count_due = looking.count_due
-        self.pacing = Pacing(catalog, clock, self.ownership, looking.count_due)
-        ingestion = Ingestion(catalog, self, executor=commit_executor, log=log)
-        self.queries = Queries(
-            self,
-            ingestion,
-            looking,
-            self._cancelling,
-            self._rescheduling,
-            loop,
-            audit_log=AuditLog(
-                settings.data,
-                settings.audit_bytes,
-                clock,
-                executor=look_executor,
-                metrics=metrics,
-                log=log,
-            ),
-            pacing=self.pacing,
-            peeking=self._peeking,
-            log=log,
-        )
+        self._held_news = HeldNews(catalog, self.ownership, log, on_bug=failures.end)
         self._handing_out = HandingOut(
             catalog,
             clock,
@@ -171,7 +141,7 @@ class DaemonEngine:
         self._durable_news = DurableNews(
             clock, self._retention, failures, metrics=metrics, health=health, logs=logs, log=log
         )
-        self._committer = Committer(
+        self._committer = committer = Committer(
             catalog.journal,
             clock,
             loop,
@@ -180,6 +150,51 @@ class DaemonEngine:
             interval_s=settings.commit_interval_ms / 1_000,
             entries_max=settings.commit_entries,
             retry_s=settings.storage_retry_ms / 1_000,
+        )
+        drain_rates = DrainRates(clock)
+        looking = Looking(catalog, clock, look_executor, drain_rates)
+        self.count_due = looking.count_due
+        self.pacing = Pacing(catalog, clock, self.ownership, looking.count_due)
+        self._peeking = Peeking(clock, self.ownership)
+        self._cancelling = Cancelling(catalog, clock, self.ownership, self, committer=committer, logs=logs)
+        self._rescheduling = Rescheduling(
+            catalog,
+            clock,
+            self.ownership,
+            self,
+            committer=committer,
+            logs=logs,
+            find=looking.find_entries,
+            chunks=self._peeking.chunks,
+        )
+        ingestion = Ingestion(
+            catalog,
+            self,
+            committer=committer,
+            held_news=self._held_news,
+            retention=self._retention,
+            executor=commit_executor,
+            log=log,
+        )
+        self.queries = Queries(
+            self,
+            ingestion,
+            looking,
+            self._cancelling,
+            self._rescheduling,
+            loop,
+            committer=committer,
+            audit_log=AuditLog(
+                settings.data,
+                settings.audit_bytes,
+                clock,
+                executor=look_executor,
+                metrics=metrics,
+                log=log,
+            ),
+            pacing=self.pacing,
+            peeking=self._peeking,
+            log=log,
         )
         self._maintenance = Maintenance(
             catalog,
@@ -293,24 +308,11 @@ class DaemonEngine:
         """See ``ingestion.IngestionOwner``."""
         return self._durable_news.failing or self._reading_pace.memory_full
 
-    def when_durable(self, token: int, tell: Callable[[StorageError | None], None]) -> None:
-        """See ``ingestion.IngestionOwner``."""
-        self._committer.after(token, tell)
-
-    async def until_reading_goes_on(self) -> None:
-        """See ``ingestion.IngestionOwner``."""
-        while (pause_s := self.read_pause_s()) > 0:
-            await asyncio.sleep(pause_s)
-
-    def made(self, index: DelayIndex) -> None:
-        """See ``ingestion.IngestionOwner``."""
-        self._retention.unserved(index)
-
     def added(self, index: DelayIndex, positions: PositionSet) -> None:
         """See ``ingestion.IngestionOwner``."""
         self._metrics.entries_added.inc(len(positions))
         self._reading_pace.count_read(len(positions) * ENTRY_BYTES)
-        self._changed_by_others(index)
+        self.changed_by_others(index)
         stream = self.ownership.get(index.name)
         if stream is not None:
             stream.session.brought(positions)
@@ -325,17 +327,10 @@ class DaemonEngine:
         if stream is not None:
             self._handing_out.schedule_look(stream)
 
-    def let_go(self, index: DelayIndex) -> None:
+    def changed_by_others(self, index: DelayIndex) -> None:
         """See ``ingestion.IngestionOwner``."""
-        self._changed_by_others(index)
-
-    def _changed_by_others(self, index: DelayIndex) -> None:
         if self._logs is not None:
             self._logs.changed_by_others(index)
-
-    def tell_held(self, name: SubscriptionName, positions: PositionSet) -> None:
-        """See ``ingestion.IngestionOwner``."""
-        self._held_news.tell_held(name, positions)
 
     # --- streams ----------------------------------------------------------------------------------
 
@@ -441,17 +436,6 @@ class DaemonEngine:
             self._committer.note_change(stream, entries)
             self._handing_out.schedule_look(stream)
         return token
-
-    def after_last_words(self, stream: Stream, then: Callable[[], None]) -> None:
-        """See ``broker_changes.Owner``."""
-        if self._logs is None:
-            then()
-        else:
-            self._logs.after_last_words(stream, then)
-
-    def is_logged(self, stream: Stream, at_ns: int) -> bool:
-        """See ``broker_changes.Owner``."""
-        return self._logs is None or self._logs.is_logged(stream, at_ns)
 
     # --- other news of a broker --------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Executor
 from functools import partial
 from http import HTTPStatus
@@ -32,11 +32,13 @@ from tidegate.index import (
     Page,
     Position,
     PositionSet,
-    StorageError,
     SubscriptionName,
     TidegateIndexError,
 )
 from tidegate.index.format import decode_block, encode_block
+from tidegate.plugin.daemon.committer import Committer
+from tidegate.plugin.daemon.held_news import HeldNews
+from tidegate.plugin.daemon.retention import Retention
 from tidegate.plugin.daemon.told import told
 from tidegate.plugin.errors import UnknownNameError, UserError
 from tidegate.plugin.wire.control_messages import Ingest, json_body
@@ -61,28 +63,16 @@ class IngestionOwner(Protocol):
         """True while nothing can be made durable."""
         ...
 
-    def when_durable(self, token: int, tell: Callable[[StorageError | None], None]) -> None:
-        """Call `tell` once everything up to `token` is durable, or with the error of a failed commit."""
-        ...
-
-    async def until_reading_goes_on(self) -> None:
-        """Wait while staging is over its bound."""
-        ...
-
-    def tell_held(self, name: SubscriptionName, positions: PositionSet) -> None:
-        """Tell the broker that the index holds these."""
-        ...
-
-    def made(self, index: DelayIndex) -> None:
-        """Note a new index, of a subscription that no broker has opened."""
+    def read_pause_s(self) -> float:
+        """The wait after the last entries, 0 for none. Then ask again."""
         ...
 
     def added(self, index: DelayIndex, positions: PositionSet) -> None:
         """Note that these were put in, and are held: some may be due."""
         ...
 
-    def let_go(self, index: DelayIndex) -> None:
-        """Note that some positions are no longer held."""
+    def changed_by_others(self, index: DelayIndex) -> None:
+        """Note a change that came from no broker."""
         ...
 
 
@@ -97,11 +87,17 @@ class Ingestion:
         catalog: Catalog,
         owner: IngestionOwner,
         *,
+        committer: Committer,
+        held_news: HeldNews,
+        retention: Retention,
         executor: Executor | None,
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         self._catalog = catalog
         self._owner = owner
+        self._committer = committer
+        self._held_news = held_news
+        self._retention = retention
         self._executor = executor
         self._log = log
         self._holders: dict[SubscriptionName, object] = {}
@@ -141,7 +137,7 @@ class Ingestion:
         known = index is not None
         if index is None:
             index = self._catalog.subscription(name, UNCLAIMED)
-            self._owner.made(index)
+            self._retention.unserved(index)
         self._holders[name] = holder
         self._log.info("entries are taken in", topic=name.topic, subscription=name.subscription, known=known)
         return {
@@ -212,7 +208,8 @@ class Ingestion:
             return {"entries": len(entries), "disowned": len(gone)}
         fresh = PositionSet()
         for start in range(0, len(entries), PIECE_ENTRIES):
-            await self._owner.until_reading_goes_on()
+            while (pause_s := self._owner.read_pause_s()) > 0:
+                await asyncio.sleep(pause_s)
             part = entries.part(start, min(len(entries), start + PIECE_ENTRIES))
             token = self._add(name, part, fresh)
             await asyncio.sleep(0)
@@ -220,7 +217,7 @@ class Ingestion:
         index = self._catalog.get(name)
         if index is not None:
             # The broker already knows positions acknowledged since.
-            self._owner.tell_held(name, index.state.held_among(fresh))
+            self._held_news.tell_held(name, index.state.held_among(fresh))
         return {"entries": len(entries), "added": len(fresh)}
 
     def _add(self, name: SubscriptionName, part: Entries, fresh: PositionSet) -> int:
@@ -252,10 +249,10 @@ class Ingestion:
             index.doubt()
             raise
         finally:
-            self._owner.let_go(index)
+            self._owner.changed_by_others(index)
 
     async def _durable(self, token: int) -> None:
-        error = await told(partial(self._owner.when_durable, token))
+        error = await told(partial(self._committer.after, token))
         if error is not None:
             raise UserError(f"the store fails, nothing was made durable: {error}")
 

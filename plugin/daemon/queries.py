@@ -29,6 +29,7 @@ from tidegate.plugin.api.problem import ProblemError
 from tidegate.plugin.daemon import report, width
 from tidegate.plugin.daemon.audit_log import IDS_MAX, UNFINISHED, AuditLog
 from tidegate.plugin.daemon.cancelling import Cancelling, with_state
+from tidegate.plugin.daemon.committer import Committer
 from tidegate.plugin.daemon.glob import STAR
 from tidegate.plugin.daemon.ingestion import Ingestion, refusal
 from tidegate.plugin.daemon.looking import Looking
@@ -87,10 +88,6 @@ class Asked(report.Daemon, Protocol):
         """True while nothing can be made durable."""
         ...
 
-    def when_durable(self, token: int, tell: Callable[[StorageError | None], None]) -> None:
-        """Call `tell` once everything up to `token` is durable, or with the error of a failed commit."""
-        ...
-
 
 class Queries:
     """The requests of control clients, and the answers under way."""
@@ -104,6 +101,7 @@ class Queries:
         rescheduling: Rescheduling,
         loop: asyncio.AbstractEventLoop,
         *,
+        committer: Committer,
         audit_log: AuditLog,
         pacing: Pacing,
         peeking: Peeking,
@@ -114,6 +112,7 @@ class Queries:
         self._ingestion = ingestion
         self._looking = looking
         self._cancelling = cancelling
+        self._committer = committer
         self._audit_log = audit_log
         self._rescheduling = rescheduling
         self._pacing = pacing
@@ -458,7 +457,7 @@ class Queries:
                 lost = f"the store fails, the new width is lost if the daemon stops now: {error}"
                 reply(json_body({"error": lost}))
 
-        self._asked.when_durable(token, tell)
+        self._committer.after(token, tell)
 
 
 def _told(name: SubscriptionName) -> str:

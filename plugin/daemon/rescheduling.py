@@ -16,6 +16,8 @@ import numpy as np
 from tidegate.index import Catalog, Clock, DelayIndex, Entries, Position, PositionSet, sort_entries
 from tidegate.plugin.api.changes import WHOLE_MAX
 from tidegate.plugin.daemon.broker_changes import PATIENCE_S, BrokerChanges, Outcome, Owner
+from tidegate.plugin.daemon.committer import Committer
+from tidegate.plugin.daemon.index_logs.index_logs import IndexLogs
 from tidegate.plugin.daemon.ownership import Ownership
 from tidegate.plugin.daemon.peeking import Chunk
 from tidegate.plugin.daemon.selection import message_id, name_of, named, partition_of, whole_topic
@@ -47,16 +49,19 @@ class Rescheduling(BrokerChanges[Entries]):
     WHY_UNSTORED = "perhaps moved, but Pulsar has not stored it: ask again"
     WHY_NO_ROOM = "not moved, the subscription has too many moved messages: ask again when some are due"
 
-    def __init__(  # noqa: PLR0917 as of ``BrokerChanges``, and two ways to look
+    def __init__(
         self,
         catalog: Catalog,
         clock: Clock,
         ownership: Ownership,
         owner: Owner,
+        *,
+        committer: Committer,
+        logs: IndexLogs | None,
         find: Find,
         chunks: Chunks,
     ) -> None:
-        super().__init__(catalog, clock, ownership, owner)
+        super().__init__(catalog, clock, ownership, owner, committer=committer, logs=logs)
         self._find = find
         self._chunks = chunks
         self._turns: WeakValueDictionary[tuple[str, str], Turns] = WeakValueDictionary()

@@ -224,8 +224,8 @@ async def test_a_bug_of_one_who_waits_for_a_commit_keeps_no_other_from_being_tol
             raise MemoryError("a bug")
 
         token = index_of(daemon, TOPIC).add(entries(5, FAR_MS))
-        daemon.engine.when_durable(token, bug)
-        daemon.engine.when_durable(token, lambda _: told.set())
+        daemon.engine._committer.after(token, bug)
+        daemon.engine._committer.after(token, lambda _: told.set())
         await asyncio.wait_for(told.wait(), 20)
         stream.add(entries(5, FAR_MS, ledger_id=2))
         await stream.durable()

@@ -159,7 +159,7 @@ async def test_who_goes_without_reading_before_its_change_is_durable_leaves_noth
     async with start() as daemon, await ShimClient.connect(socket_path) as broker:
         await broker.open(TOPIC)
         queries = daemon.engine.queries
-        with patch.object(daemon.engine, "when_durable", lambda _, tell: durable.append(tell)):
+        with patch.object(daemon.engine._committer, "after", lambda _, tell: durable.append(tell)):
             async with connected(socket_path) as client:
                 width = {"what": "width", "subscription": f"{TOPIC}:sub", "width_ms": 600_000}
                 client.send(encode(Query(json_body(width)), seq=1))
