@@ -63,7 +63,7 @@ class Compactor:
         """
         if not self._may_merge:
             return None
-        return self._timeline.first_crowded() or (None if self._job is None else Crowding(0, 0))
+        return self._timeline.crowded.first() or (None if self._job is None else Crowding(0, 0))
 
     @property
     def _may_merge(self) -> bool:
@@ -102,7 +102,7 @@ class Compactor:
             return None
         job = self._job or self._new_job()
         left = sum(task.entries for task in job.left.values())
-        tasks = self._timeline.to_compact(self._options.compaction_entries - left, job.left)
+        tasks = self._timeline.crowded.to_compact(self._options.compaction_entries - left, job.left)
         job.extend({slice_id: Task(blocks, self._persister.live) for slice_id, blocks in tasks.items()})
         if job.done:
             return None

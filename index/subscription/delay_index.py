@@ -304,7 +304,7 @@ class DelayIndex:
             staged=timeline.staged_or_frozen,
             slices_in_memory=sum(each.active and not each.finished for each in slices),
             slices_on_disk=len(slices),
-            slices_crowded=timeline.crowded_slices,
+            slices_crowded=len(timeline.crowded),
             blocks=sum(len(each.blocks) for each in slices),
             blocks_quarantined=self._quarantine.blocks_total,
             blocks_absent=len(self._absent),

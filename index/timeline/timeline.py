@@ -27,10 +27,8 @@ out once, at the earlier time, which is not before the message's own.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
-
-from heapdict import heapdict
 
 from tidegate.index.clock import Clock
 from tidegate.index.entries.checks import require
@@ -43,7 +41,7 @@ from tidegate.index.options import IndexOptions
 from tidegate.index.state.holding import Holding
 from tidegate.index.state.positions import Position, PositionSet
 from tidegate.index.stats import SliceStats
-from tidegate.index.timeline.crowding import Crowding, choose_runs
+from tidegate.index.timeline.crowding import CrowdedSlices
 from tidegate.index.timeline.exhausted import Exhausted
 from tidegate.index.timeline.in_flight import InFlightEntries
 from tidegate.index.timeline.merge import RunHeap, Taken
@@ -97,8 +95,8 @@ class Timeline:
         self._exhausted = Exhausted()
         self._finished_entries = 0
         self._finished_since_ms: int | None = None
-        self._crowded: heapdict = heapdict()
-        """Slices with too many runs, the most runs first, then the earliest."""
+        self.crowded = CrowdedSlices(options.merge_runs)
+        """The slices in need of compaction. Ask it, do not change it."""
 
     # ---- entries
 
@@ -193,7 +191,7 @@ class Timeline:
             each.leave(self._heap)
         gone = set(self._slices)
         self._slices.clear()
-        self._crowded.clear()
+        self.crowded.clear()
         self._exhausted.clear()
         self._touched.clear()
         self._count_finished()
@@ -274,7 +272,7 @@ class Timeline:
     def _finish(self, each: Slice) -> None:
         if not each.finished:
             each.finish(self._heap)
-            self._crowded.pop(each, None)
+            self.crowded.rank(each)
             self._finished_entries += each.entries
             if self._finished_since_ms is None:
                 self._finished_since_ms = self._clock.now_ms()
@@ -340,7 +338,7 @@ class Timeline:
         for slice_id, blocks in slices.items():
             each = self._slice(slice_id)
             each.exchange((), blocks, self._heap)
-            self._rank(each)
+            self.crowded.rank(each)
         self._tell_next_load()
 
     def exchange(self, exchanged: Exchanged, *, compacted: bool = False) -> None:
@@ -360,46 +358,11 @@ class Timeline:
                 self._touched.pop(each, None)
                 each.leave(self._heap)
                 del self._slices[slice_id]
-            self._rank(each)
+            self.crowded.rank(each)
         self._count_finished()
         self._tell_next_load()
 
     # ---- compacting
-
-    def first_crowded(self) -> Crowding | None:
-        """The slice most in need of compaction; None if no slice needs any. O(1)."""
-        if not self._crowded:
-            return None
-        crowding: Crowding = self._crowded.peekitem()[1]
-        return crowding
-
-    @property
-    def crowded_slices(self) -> int:
-        """Number of slices to be compacted."""
-        return len(self._crowded)
-
-    def to_compact(
-        self, entries_max: int, without: Container[SliceId]
-    ) -> dict[SliceId, list[BlockDescriptor]]:
-        """The blocks to merge, slice by slice, the most crowded one first.
-
-        Takes slices until they have `entries_max` entries to merge, or one alone has.
-        """
-        tasks = {}
-        entries = 0
-        taken = []
-        while self._crowded and entries < entries_max:
-            each, crowding = self._crowded.popitem()
-            taken.append((each, crowding))
-            if each.id in without:
-                continue
-            runs = choose_runs(each.run_entries, self._options.merge_runs)
-            blocks = [block for block in each.descriptors if block.run_id in runs]
-            tasks[each.id] = blocks
-            entries += sum(block.entries for block in blocks)
-        for each, crowding in taken:
-            self._crowded[each] = crowding
-        return tasks
 
     def descriptors(self, slice_id: SliceId) -> tuple[BlockDescriptor, ...]:
         """The blocks of a slice; none if it is missing."""
@@ -412,13 +375,6 @@ class Timeline:
         return (
             each is not None and not each.finished and all(block.block_id in each.blocks for block in blocks)
         )
-
-    def _rank(self, each: Slice) -> None:
-        runs = len(each.run_entries)
-        if runs >= self._options.merge_runs and not each.finished:
-            self._crowded[each] = Crowding(-runs, each.id.start_ms)
-        else:
-            self._crowded.pop(each, None)
 
     def staged_positions(self) -> PositionSet:
         """The positions in staging, without frozen ones."""
@@ -523,10 +479,6 @@ class Timeline:
         self._moved.check(sources, moved.holds)
         sources.require_complete()
         self._exhausted.check(self._holding.held)
-        for each in self._slices.values():
-            wanted = len(each.run_entries) >= self._options.merge_runs and not each.finished
-            require(
-                wanted == (each in self._crowded), f"slice {each.id} is missing among the crowded, or is not"
-            )
+        self.crowded.check(self._slices.values())
         if complete:
             sources.require_all(self._holding.held, self._holding.in_flight)

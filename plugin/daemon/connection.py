@@ -89,7 +89,7 @@ class Connection(asyncio.BufferedProtocol):
         heartbeat_ms: int,
         write_buffer_bytes: int,
         may_talk: Callable[[socket.socket], bool],
-        half_frames: HalfFrames[Connection],
+        half_frames: HalfFrames,
     ) -> None:
         self.lost: asyncio.Future[None] = loop.create_future()
         self.hello: Hello | None = None
@@ -219,18 +219,12 @@ class Connection(asyncio.BufferedProtocol):
                 "protocol error", peer=self.peer_name, code=error.code.name, error=error.message
             )
             self.fail(error.code, error.message)
-        self._bound_half_frames(is_same=whole == self._decoder.frames)
+        half_bytes = 0 if self._closing else self._decoder.buffered_bytes
+        self._half_frames.note_half_frame(self, half_bytes, is_same=whole == self._decoder.frames)
         if self._added:
             self._added = False
             self._pace()
         self._read_size.note_read(self._clock.monotonic_ns() - self._received_ns)
-
-    def _bound_half_frames(self, *, is_same: bool) -> None:
-        """Raises nothing. is_same: no frame was completed since the last call."""
-        size_bytes = 0 if self._closing else self._decoder.buffered_bytes
-        ended = self._half_frames.note_half_frame(self, size_bytes, is_same=is_same)
-        if ended is not None:
-            ended.give_back("too many bytes are half received, and this connection has waited longest")
 
     def give_back(self, why: str) -> None:
         """End the connection, so that others can receive."""

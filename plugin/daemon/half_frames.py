@@ -7,7 +7,7 @@ come back with the same frame. O(connections with half a frame) for each ended o
 
 from __future__ import annotations
 
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
 MAX_BYTES = 128 * 1024 * 1024
 
@@ -20,36 +20,31 @@ class Receiving(Protocol):
         """True if the client has said that it is a broker."""
         ...
 
+    def give_back(self, why: str) -> None:
+        """End the connection, so that others can receive."""
+        ...
 
-ConnectionT = TypeVar("ConnectionT", bound=Receiving)
 
-
-class HalfFrames(Generic[ConnectionT]):
+class HalfFrames:
     """The bytes of an incomplete frame on each connection."""
 
     def __init__(self) -> None:
         self.size_bytes = 0
-        self._sizes: dict[ConnectionT, int] = {}  # in the order in which their frames began
+        self._sizes: dict[Receiving, int] = {}  # in the order in which their frames began
 
-    def note_half_frame(
-        self, connection: ConnectionT, size_bytes: int, *, is_same: bool
-    ) -> ConnectionT | None:
-        """Note that a connection now has ``size_bytes`` of a frame: the same one as before, or another.
-
-        Returns the connection to end, if any; its bytes no longer count.
-        """
+    def note_half_frame(self, connection: Receiving, size_bytes: int, *, is_same: bool) -> None:
+        """Note that a connection now has ``size_bytes`` of a frame: the same one as before, or another."""
         before = self._sizes.get(connection, 0) if is_same else self._sizes.pop(connection, 0)
         if size_bytes:
             self._sizes[connection] = size_bytes
         else:
             self._sizes.pop(connection, None)
         self.size_bytes += size_bytes - before
-        if self.size_bytes <= MAX_BYTES:
-            return None
-        brokers_last = sorted(self._sizes, key=lambda each: each.is_broker)
-        self.forget(brokers_last[0])
-        return brokers_last[0]
+        if self.size_bytes > MAX_BYTES:
+            ended = min(self._sizes, key=lambda each: each.is_broker)  # a broker last, else the oldest frame
+            self.forget(ended)
+            ended.give_back("too many bytes are half received, and this connection has waited longest")
 
-    def forget(self, connection: ConnectionT) -> None:
+    def forget(self, connection: Receiving) -> None:
         """Forget a connection that is over, with its bytes."""
         self.size_bytes -= self._sizes.pop(connection, 0)

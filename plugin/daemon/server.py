@@ -49,7 +49,7 @@ class Server:
         self._metrics = metrics
         self._log = log
         self._uid_of = uid_of
-        self.half_frames: HalfFrames[Connection] = HalfFrames()
+        self.half_frames = HalfFrames()
         self._acceptor = Acceptor(listener.socket, self._accept, loop, log)
         self._seldom = Seldom()
         self._connections: dict[Connection, None] = {}  # in the order in which they came

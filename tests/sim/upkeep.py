@@ -98,14 +98,14 @@ class UpkeepWatch:
         now_ns, known, done = self._daemon.kernel.now_ns, self._crowded, life.catalog.background.compactions
         self._crowded = {}
         for index in self._daemon.indexes():
-            if index.timeline.first_crowded() is None or index.upkeep.absent_blocks:
+            if index.timeline.crowded.first() is None or index.upkeep.absent_blocks:
                 continue
             since_ns, then = known.get(index, (now_ns, done))
             self._crowded[index] = (since_ns, done) if then == done else (now_ns, done)
             if self._waited_ns(self._crowded[index][0]) > _WORK_NS:
                 raise Violation(
                     f"{self._daemon.name} leaves a slice of {index.name} crowded for more than "
-                    f"{_WORK_NS // NS_PER_MS} ms: {index.timeline.first_crowded()}"
+                    f"{_WORK_NS // NS_PER_MS} ms: {index.timeline.crowded.first()}"
                 )
 
     def _look_at_leftovers(self) -> None:

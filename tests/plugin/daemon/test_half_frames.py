@@ -17,7 +17,6 @@ from tests.support.daemons import StartDaemon
 from tests.support.shim_client import ShimClient
 from tests.support.waiting import until
 from tidegate.plugin.daemon import half_frames
-from tidegate.plugin.daemon.connection import Connection
 from tidegate.plugin.daemon.half_frames import HalfFrames
 from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.wire.codec import decode, encode
@@ -28,12 +27,12 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[HalfFrames[Connection]]:
+def made(monkeypatch: pytest.MonkeyPatch) -> list[HalfFrames]:
     """The counters of daemons that are started from now on."""
-    found: list[HalfFrames[Connection]] = []
+    found: list[HalfFrames] = []
     begin = HalfFrames.__init__
 
-    def begin_and_tell(self: HalfFrames[Connection]) -> None:
+    def begin_and_tell(self: HalfFrames) -> None:
         begin(self)
         found.append(self)
 
@@ -75,7 +74,7 @@ async def error_of(client: socket.socket) -> Error | None:
 
 
 async def test_half_frames_go_with_their_connections(
-    start: StartDaemon, socket_path: Path, made: list[HalfFrames[Connection]]
+    start: StartDaemon, socket_path: Path, made: list[HalfFrames]
 ) -> None:
     """Not when garbage is collected, which was gigabytes later."""
     async with start():
@@ -101,7 +100,7 @@ async def test_half_frames_go_with_their_connections(
 async def test_half_frames_of_all_connections_are_bounded(
     start: StartDaemon,
     socket_path: Path,
-    made: list[HalfFrames[Connection]],
+    made: list[HalfFrames],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One more ends the connection that has waited longest, brokers last. All others go on."""
@@ -130,23 +129,29 @@ async def test_half_frames_of_all_connections_are_bounded(
 class _Peer:
     def __init__(self, *, is_broker: bool = False) -> None:
         self.is_broker = is_broker
+        self.ended = False
+
+    def give_back(self, why: str) -> None:
+        self.ended = True
 
 
 def test_a_frame_that_goes_on_keeps_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(half_frames, "MAX_BYTES", 10)
-    halves: HalfFrames[_Peer] = HalfFrames()
-    slow, quick, broker = _Peer(), _Peer(), _Peer(is_broker=True)
-    assert halves.note_half_frame(broker, 2, is_same=False) is None
-    assert halves.note_half_frame(quick, 3, is_same=False) is None
-    assert halves.note_half_frame(slow, 3, is_same=False) is None
-    assert halves.note_half_frame(quick, 2, is_same=False) is None, (
-        "another frame of it began, after that of the slow one"
-    )
-    assert halves.note_half_frame(slow, 4, is_same=True) is None
-    assert halves.note_half_frame(quick, 5, is_same=True) is slow
+    halves = HalfFrames()
+    slow, quick, broker = peers = _Peer(), _Peer(), _Peer(is_broker=True)
+    halves.note_half_frame(broker, 2, is_same=False)
+    halves.note_half_frame(quick, 3, is_same=False)
+    halves.note_half_frame(slow, 3, is_same=False)
+    halves.note_half_frame(quick, 2, is_same=False)  # another frame of it began, after that of the slow one
+    halves.note_half_frame(slow, 4, is_same=True)
+    assert not any(peer.ended for peer in peers)
+    halves.note_half_frame(quick, 5, is_same=True)
+    assert [peer for peer in peers if peer.ended] == [slow]
     assert halves.size_bytes == 7
-    assert halves.note_half_frame(quick, 0, is_same=False) is None
-    assert halves.note_half_frame(broker, 11, is_same=True) is broker, "nobody else is left"
+    halves.note_half_frame(quick, 0, is_same=False)
+    assert not broker.ended
+    halves.note_half_frame(broker, 11, is_same=True)
+    assert broker.ended, "nobody else is left"
     assert halves.size_bytes == 0
     halves.forget(broker)
     assert halves.size_bytes == 0
