@@ -46,6 +46,7 @@ from tidegate.plugin.daemon.index_logs.stream_log import LogState
 from tidegate.plugin.daemon.ingestion import Ingestion
 from tidegate.plugin.daemon.looking import Looking
 from tidegate.plugin.daemon.maintenance import Maintenance
+from tidegate.plugin.daemon.message_queries import MessageQueries
 from tidegate.plugin.daemon.ownership import Ownership
 from tidegate.plugin.daemon.pacing import Pacing
 from tidegate.plugin.daemon.peeking import Peeking
@@ -167,6 +168,24 @@ class DaemonEngine:
             find=looking.find_entries,
             chunks=self._peeking.chunks,
         )
+        messages = MessageQueries(
+            catalog,
+            clock,
+            looking=looking,
+            peeking=self._peeking,
+            cancelling=self._cancelling,
+            rescheduling=self._rescheduling,
+            pacing=self.pacing,
+            audit_log=AuditLog(
+                settings.data,
+                settings.audit_bytes,
+                clock,
+                executor=look_executor,
+                metrics=metrics,
+                log=log,
+            ),
+            log=log,
+        )
         ingestion = Ingestion(
             catalog,
             self,
@@ -179,21 +198,9 @@ class DaemonEngine:
         self.queries = Queries(
             self,
             ingestion,
-            looking,
-            self._cancelling,
-            self._rescheduling,
+            messages,
             loop,
             committer=committer,
-            audit_log=AuditLog(
-                settings.data,
-                settings.audit_bytes,
-                clock,
-                executor=look_executor,
-                metrics=metrics,
-                log=log,
-            ),
-            pacing=self.pacing,
-            peeking=self._peeking,
             log=log,
         )
         self._maintenance = Maintenance(

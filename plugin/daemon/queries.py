@@ -8,46 +8,23 @@ under way.
 from __future__ import annotations
 
 import asyncio
-import base64
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from http import HTTPStatus
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tidegate.index import (
-    DelayIndex,
-    Position,
-    PositionSet,
-    StorageError,
-    SubscriptionName,
-    TidegateIndexError,
-)
+from tidegate.index import DelayIndex, StorageError, SubscriptionName
 from tidegate.plugin.api.api import Api, Request, Response
-from tidegate.plugin.api.changes import OUTCOMES
 from tidegate.plugin.api.problem import ProblemError
 from tidegate.plugin.daemon import report, width
-from tidegate.plugin.daemon.audit_log import IDS_MAX, UNFINISHED, AuditLog
-from tidegate.plugin.daemon.cancelling import Cancelling, with_state
 from tidegate.plugin.daemon.committer import Committer
 from tidegate.plugin.daemon.glob import STAR
 from tidegate.plugin.daemon.ingestion import Ingestion, refusal
-from tidegate.plugin.daemon.looking import Looking
-from tidegate.plugin.daemon.pacing import Pacing
-from tidegate.plugin.daemon.peeking import PAGE_MAX, Peeking, sought_of
+from tidegate.plugin.daemon.message_queries import MessageQueries
 from tidegate.plugin.daemon.recorder import Recorder
-from tidegate.plugin.daemon.rescheduling import Rescheduling
-from tidegate.plugin.daemon.selection import (
-    matching,
-    name_of,
-    named,
-    of_partition,
-    partition_of,
-    partitions_of,
-)
+from tidegate.plugin.daemon.selection import matching, name_of
 from tidegate.plugin.daemon.stream import Link
-from tidegate.plugin.errors import NotNowError, UserError
-from tidegate.plugin.shared.message_ids import message_id
+from tidegate.plugin.errors import UserError
 from tidegate.plugin.shared.seldom import Seldom, kind_of
 from tidegate.plugin.telemetry.lately import lately
 from tidegate.plugin.telemetry.page import page
@@ -75,8 +52,6 @@ _KNOWN = (
     "entries",
     "record",
 )
-SHOW_PATIENCE_S = 10.0  # for the brokers of all partitions to which an id may belong
-NS_PER_SECOND = 1_000_000_000
 UNANSWERED_MAX = 16  # of one connection: a read brings thousands of requests, an answer may have megabytes
 
 
@@ -92,36 +67,26 @@ class Asked(report.Daemon, Protocol):
 class Queries:
     """The requests of control clients, and the answers under way."""
 
-    def __init__(  # noqa: PLR0917 a part for each kind of request
+    def __init__(
         self,
         asked: Asked,
         ingestion: Ingestion,
-        looking: Looking,
-        cancelling: Cancelling,
-        rescheduling: Rescheduling,
+        messages: MessageQueries,
         loop: asyncio.AbstractEventLoop,
         *,
         committer: Committer,
-        audit_log: AuditLog,
-        pacing: Pacing,
-        peeking: Peeking,
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         self._asked = asked
         self._searching = asyncio.Lock()
         self._ingestion = ingestion
-        self._looking = looking
-        self._cancelling = cancelling
+        self._messages = messages
         self._committer = committer
-        self._audit_log = audit_log
-        self._rescheduling = rescheduling
-        self._pacing = pacing
-        self._peeking = peeking
         self._loop = loop
         self._log = log
         self._seldom = Seldom(asked.clock.monotonic_ns)
         self.api = Api(
-            self.answer,
+            messages.answer,
             asked.clock.now_ms,
             status={
                 "held": lately(lambda: report.status(asked, report.SUBSCRIPTIONS_MAX)).get,
@@ -284,128 +249,15 @@ class Queries:
     async def _recorded(self, connection: Link, request: dict[str, object]) -> AsyncIterator[bytes]:
         yield json_body(self.recorder.ask(connection, request))
 
-    async def answer(self, request: dict[str, object], peer: str | None = None) -> dict[str, Any]:
-        """The answer to a request about waiting messages, for the HTTP side. Raises ``UserError``.
-
-        peer: the process that asks, where known.
-        """
-        match request.get("what"):
-            case "tide":
-                return await self._looking.tide(request)
-            case "waiting":
-                return await self._waiting(request)
-            case "show":
-                return await self._show(request)
-            case _:
-                return await self._answer_change(request, peer)
-
-    async def _answer_change(self, request: dict[str, object], peer: str | None) -> dict[str, Any]:
-        match request.get("what"):
-            case "cancel":
-                return await self._change(request, peer, self._cancelling.change, "cancelled")
-            case "reschedule":
-                return await self._change(request, peer, self._rescheduling.reschedule, "rescheduled")
-            case "release":
-                return await self._change(request, peer, self._rescheduling.release, "released")
-            case "pace":
-                return await self._pace(request, peer)
-            case what:
-                raise UserError(f"unknown query {what!r}")
-
     async def _looked(self, request: dict[str, object]) -> AsyncIterator[bytes]:
-        yield json_body(await self.answer(request))
+        yield json_body(await self._messages.answer(request))
 
     async def _changed(self, request: dict[str, object], reply: Tell, peer: str | None) -> None:
         """Change, and answer; outlives its client, unlike ``_answer``: a change must come to its end."""
         try:
-            reply(json_body(await self.answer(request, peer)))
+            reply(json_body(await self._messages.answer(request, peer)))
         except Exception as error:
             reply(self._refused(error))
-
-    async def _waiting(self, request: dict[str, object]) -> dict[str, Any]:
-        sought = sought_of(request)
-        if sought is None:
-            return await self._looking.entries(request)
-        limit = request.get("limit")
-        bounded = min(limit, PAGE_MAX) if isinstance(limit, int) else PAGE_MAX
-        indexes = named(self._asked.catalog, *name_of(request))  # as in the page: one may vanish meanwhile
-        page = await self._looking.entries(request | {"limit": bounded})
-        return await self._peeking.select(indexes, sought, page)
-
-    async def _show(self, request: dict[str, object]) -> dict[str, Any]:
-        indexes, position = self._looking.find(request)
-        unknown: dict[str, Any] = {}
-        until_ns = self._asked.clock.monotonic_ns() + int(SHOW_PATIENCE_S * NS_PER_SECOND)
-        for index in indexes:
-            if unknown and self._asked.clock.monotonic_ns() >= until_ns:
-                raise NotNowError("the brokers of its partitions are slow: give the id with its partition")
-            answer = await self._shown(index, position)
-            if answer["state"] != "unknown":
-                contents = request.get("content") is not False
-                return answer | (await self._peeking.content(index, position) if contents else {})
-            unknown = unknown or answer
-        return unknown
-
-    async def _shown(self, index: DelayIndex, position: Position) -> dict[str, Any]:
-        known = await self._looking.show(index, position)
-        states = await self._cancelling.states(index, PositionSet.of([position]))
-        return with_state(known, states)
-
-    async def _change(
-        self,
-        request: dict[str, object],
-        peer: str | None,
-        change: Callable[[dict[str, object]], Awaitable[dict[str, Any]]],
-        done: str,
-    ) -> dict[str, Any]:
-        """The result of a change, once the audit log has it. A wrong request is no change."""
-        self._check_partitions(request)
-        try:
-            answer = await change(request)
-        except BaseException as error:
-            if request.get("dry_run") is not True:
-                await self._unfinished(request, _first_ids(request), error, peer)
-            if isinstance(error, NotNowError) and request.get("by_ms") is not None:
-                error.may_repeat = False
-            raise
-        said = {name: answer[name] for name in OUTCOMES}
-        self._log.info(f"messages {done}", topic=request.get("topic"), dry_run=answer["dry_run"], **said)
-        if not answer["dry_run"]:
-            await self._audit_log.write(request, _first_ids(request), answer, peer)
-        return answer
-
-    async def _unfinished(
-        self, request: dict[str, object], ids: list[str], error: BaseException, peer: str | None
-    ) -> None:
-        """Record a change with an unknown end in the audit log; without waiting if this task ends."""
-        if isinstance(error, UserError) and not isinstance(error, NotNowError):
-            return  # The request was wrong: that shows before a broker is asked.
-        known = {"outcome": UNFINISHED, "error": _reason(error)}
-        if isinstance(error, Exception):
-            await self._audit_log.write(request, ids, known, peer)
-        else:
-            self._audit_log.write_now(request, ids, known, peer)
-
-    def _check_partitions(self, request: dict[str, object]) -> None:
-        """Require all partitions that further requests will name to be of the topic. Raises ``UserError``."""
-        partitions = partitions_of(request, "partitions")
-        indexes = named(self._asked.catalog, *name_of(request)) if partitions else []
-        # A thousand partitions may be named of a topic with as many, and all others wait for this.
-        for one in sorted(partitions - {partition_of(index.name) for index in indexes}):
-            of_partition(indexes, one)
-
-    async def _pace(self, request: dict[str, object], peer: str | None) -> dict[str, Any]:
-        try:
-            answer = await self._pacing.pace(request)
-        except BaseException as error:
-            if "kind" in request:
-                await self._unfinished(request, [], error, peer)
-            raise
-        if "kind" in request:
-            asked = {name: request.get(name) for name in ("topic", "subscription", "kind", "amount")}
-            self._log.info("pace of release set", done=answer["done"], **asked)
-            await self._audit_log.write(request, [], answer, peer)
-        return answer
 
     async def _entries(self, request: dict[str, object]) -> AsyncIterator[bytes]:
         yield json_body(await self._ingestion.entries(request))
@@ -475,23 +327,3 @@ def _framed(response: Response) -> HttpResponse:
 
 async def _widths(request: width.WidthRequest, indexes: list[DelayIndex]) -> AsyncIterator[bytes]:
     yield await width.answer(request, indexes)
-
-
-def _reason(error: BaseException) -> str:
-    if isinstance(error, UserError):
-        return str(error)
-    if not isinstance(error, Exception):
-        return "the daemon stopped before the end was known"
-    return f"a bug in the daemon, its log has more: {error!r}"
-
-
-def _first_ids(request: dict[str, object]) -> list[str]:
-    """Some ids of the messages in a correct request."""
-    text, partition = request.get("positions"), request.get("partition")
-    if not isinstance(text, str) or not isinstance(partition, int | None):
-        return []
-    try:
-        positions = PositionSet.deserialize(base64.b64decode(text))
-    except (TidegateIndexError, ValueError, IndexError):
-        return []
-    return [message_id(partition, *one) for one in islice(positions, IDS_MAX)]

@@ -437,7 +437,9 @@ async def test_a_body_that_does_not_come_ends_in_time(
 
 async def test_a_bug_is_told_in_the_log_and_not_to_the_client(served: Served, log: Any) -> None:
     await waiting(served.broker)
-    with patch.object(served.daemon.engine.queries._looking, "tide", side_effect=RuntimeError("secret")):
+    with patch.object(
+        served.daemon.engine.queries._messages._looking, "tide", side_effect=RuntimeError("secret")
+    ):
         answer = await served.get(f"{ORDERS}/tide")
     assert problem(answer) == (500, "a bug in the daemon, its log has more")
     assert "secret" in log.getvalue()

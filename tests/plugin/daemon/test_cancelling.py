@@ -21,7 +21,7 @@ from tests.support.waiting import until
 from tidegate import Changed, Client, TidegateError
 from tidegate.index import Entries, PositionSet, SubscriptionName
 from tidegate.index.log.memory_home import World
-from tidegate.plugin.daemon import broker_changes, cancelling, queries
+from tidegate.plugin.daemon import broker_changes, cancelling, message_queries
 from tidegate.plugin.daemon.index_logs import stream_log
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.errors import UserError
@@ -415,7 +415,7 @@ async def test_an_id_without_its_partition_waits_for_few_silent_brokers(
     async with start(), await ShimClient.connect(socket_path) as client:
         streams = [await opened(client, f"{TOPIC}-partition-{number}") for number in range(5)]
         with (
-            patch.object(queries, "SHOW_PATIENCE_S", 0.05),
+            patch.object(message_queries, "SHOW_PATIENCE_S", 0.05),
             patch.object(broker_changes, "LOOK_PATIENCE_S", 0.1),
             patch.object(cancelling, "LOOK_PATIENCE_S", 0.1),
             pytest.raises(UserError, match="give the id with its partition"),

@@ -107,7 +107,7 @@ async def test_a_partition_that_goes_while_its_messages_are_looked_for_is_none_o
         stream = await waiting(served.broker, f"{TOPIC}-partition-{number}", entries=5)
         stream.on_peek = Stored()
     engine = served.daemon.engine
-    entries = engine.queries._looking.entries
+    entries = engine.queries._messages._looking.entries
 
     async def listed(request: dict[str, object]) -> dict[str, Any]:
         page = await entries(request)
@@ -118,7 +118,7 @@ async def test_a_partition_that_goes_while_its_messages_are_looked_for_is_none_o
         engine.catalog.remove(name)
         return page
 
-    with patch.object(engine.queries._looking, "entries", listed):
+    with patch.object(engine.queries._messages._looking, "entries", listed):
         answer = await served.get(f"{ORDERS}/waiting?key=3")
     assert answer.status_code == 503, answer.text
     assert "no broker that could read serves" in answer.json()["detail"]
