@@ -1,7 +1,5 @@
-"""Every error that the index raises; each message says what to do.
-
-Errors of rocksdict, pcodec, pyroaring and the operating system become these at the boundary, so that callers
-need not know these libraries.
+"""Every error that the index raises; each message says what to do. Errors of rocksdict, pcodec, pyroaring and
+the operating system become these at the boundary.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Blocks of one subscription that its index log names and the store does not have yet.
 
-An index restored from its log answers for held positions before its blocks arrive, the earliest due first.
-Entries of an absent block are held, but not handed out, merged or read. Called by the core's thread only.
+An index restored from its log answers for held positions before its blocks arrive. Entries of an absent block
+are held, but not handed out, merged or read. Called by the core's thread only.
 
 Invariants (walked by `check`): a block is absent only while a slice names it; `Leftovers` hears of a value
 written for a block that no slice names any more.

@@ -1,12 +1,12 @@
 """A compaction: merges runs of a slice into one run, in steps, so that it never holds up a persist.
 
 `run` merges one slice after another, and stops between two blocks on request; the next `run` continues there.
-Merged blocks do not count yet, so merging may run in the pauses of a persist. A `run` that may commit also
-commits merged slices; none may beside a persist of the same subscription, because both write slice records. A
-merged slice that has lost a merged block meanwhile is discarded.
+Merged blocks do not count yet. A `run` that may commit also commits merged slices; none may beside a persist
+of the same subscription, because both write slice records. A merged slice that has lost a merged block
+meanwhile is discarded.
 
-The commits, one a slice, are not synced, because positions and journal do not change here. A crash takes
-commits from the end, and leaves a slice's old blocks or its new ones.
+The commits, one a slice, are not synced, because positions and journal stay. A crash takes commits from the
+end, and leaves a slice's old blocks or its new ones.
 
 Invariants: a slice record names only blocks in the store; an entry is omitted as dead only if the stored
 `held` bitmaps say so (later additions are in the journal, with their entries); replaced blocks stay until the

@@ -1,11 +1,10 @@
 """Leftovers of failed and overtaken jobs in the store of a subscription, for its next persist to repair.
 
-orphans: keys that do not count. uncertain: slices whose record may or may not be written, because a commit
-can be in the store though its write has failed. cleared: slices of before a CLEAR.
+orphans: keys that do not count. uncertain: slices whose record may or may not be written, because a failed
+write may have happened. cleared: slices of before a CLEAR.
 
-Invariants: only a persist writes the record of an uncertain slice, and it writes all uncertain records, with
-all other parts of a failed commit; nothing that counts is an orphan or cleared (walked by `check`), because
-the next persist deletes those.
+Invariants: only a persist writes the record of an uncertain slice, and it writes all of them; nothing that
+counts is an orphan or cleared (walked by `check`), because the next persist deletes those.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """A persist: one commit that moves everything of a subscription from memory into durable slices.
 
-Apart from its reads and writes of the store, `run` is a pure function of its plan, for any thread. It writes
-blocks and bitmaps ahead in pieces (`block_writer`). The last, synced piece makes them count: slice records,
-state, carry-over, and the removal of what they replace. It merges no runs; compactions do. So its duration
-depends on the staged entries, not on the stored ones.
+`run` is a pure function of its plan and the store, for any thread. It writes blocks and bitmaps ahead in
+pieces (`block_writer`). The last, synced piece makes them count: slice records, state, carry-over, and the
+removal of what they replace. It merges no runs, so its duration depends on the staged entries alone.
 
 Invariants: an entry omitted as dead is dead in the `held` bitmaps of the same commit; a slice is dropped only
 if these have none of its entries; block ids and versions are never reused.

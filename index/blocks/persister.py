@@ -1,8 +1,8 @@
 """Persists one subscription: collects the input of a persist from the parts, and applies its result.
 
 `PersistJob` does the work and may run in any thread; this is the core thread's part before and after. A job
-has only its plan, snapshots and arrays that never change, and nothing else of an index. Its result counts
-once `finish_persist` has applied it.
+has only its plan, snapshots and arrays that never change. Its result counts once `finish_persist` has applied
+it.
 
 Invariants (walked by `check`): at most one persist is on its way; block ids and versions only grow; stored
 versions are known for exactly the ledgers with a bitmap.

@@ -241,11 +241,11 @@ def _grouped(numbers: Int64Array, counts: Int64Array, by: int) -> tuple[Int64Arr
 
 
 def _entries_per_ms(evidence: WidthEvidence, ahead: _Ahead, stored: _Stored) -> float:
-    """Entries that come in a millisecond, in the long run.
+    """Entries that come in a millisecond, in the long run: the lower of two measures, because either alone
+    can be far too high.
 
     Held entries divided by the mean delay (Little's law) are right for a steady flow, and modest for a bulk
-    load; the rate since the last persist is right once delays are shorter than the stored entries'. Either
-    alone can be far too high, so the lower counts.
+    load; the rate since the last persist is right once delays are shorter than the stored entries'.
     """
     spilled = float(ahead.counts.sum())
     delays_s = ahead.seconds - evidence.now_ms // _SECOND_MS

@@ -1,8 +1,7 @@
 """A catalog's background work: persists, compactions, and tidying up the store.
 
-Persists and compactions run one at a time, the tidying beside them. The core's thread begins and applies
-each; an executor runs it. Persists come first. A compaction runs when no persist is wanted, and in the pauses
-of persists as far as `pacing` allows.
+The core's thread begins and applies each; an executor runs it. Persists come first. A compaction runs when no
+persist is wanted, and in the pauses of persists as far as `pacing` allows; the tidying runs beside them.
 
 Invariants: at most one persist or compaction runs, and beside a persist at most the merging part of one
 compaction; a compaction that runs alone pauses for a persist once it has written a block; failed work is

@@ -1,8 +1,7 @@
-"""Chooses the next index of a catalog to persist: the reasons, and when to look for one.
+"""Chooses the next index of a catalog to persist. Called by the core's thread only.
 
-Called by the core's thread only. Reasons, the strongest first: too many entries or journal bytes of all
-indexes together; an index wants more than spilling; a change has waited for `persist_age_ms`; changes pause,
-and a longer journal can be shortened.
+Reasons, the strongest first: too many entries or journal bytes of all indexes together; an index wants more
+than spilling; a change has waited for `persist_age_ms`; changes pause, and a longer journal can be shortened.
 
 Invariants: the first look after background work counts the staged entries anew; asking is O(1), for any
 number of indexes, while no reason can have come up since the last look.

@@ -1,8 +1,7 @@
 """The stored bytes of the index: keys, envelopes, packed entries, blocks, the manifest, journal records,
-commits, upgrades.
+commits, upgrades. Grammar: docs/format.md.
 
-Grammar: docs/format.md. Other writers of these bytes use these modules, too, which know entries, positions,
-names and the interface of a store, and nothing else of the index.
+These modules know entries, positions, names and the interface of a store, and nothing else of the index.
 """
 
 from tidegate.index.format import keys

@@ -18,9 +18,9 @@ _NO_LEDGER = -1
 class Chain(NamedTuple):
     """The local data has everything in the log in ledger `ledger_id` of `home`, and perhaps more.
 
-    whole: False once the local data is found damaged: the log is then the better copy, and the next owner
-    reads it. also: the ledgers of later logs, written from this data or from data that it has replaced, of
-    which the same is true: the cursor may point to one before its writer hears so.
+    whole: False once the local data is found damaged: the next owner then reads the log. also: the ledgers of
+    later logs, written from this data or from data that it has replaced, of which the same is true: the
+    cursor may point to one before its writer hears so.
     """
 
     ledger_id: int

@@ -1,11 +1,9 @@
-"""Writes an index log into the store while reading it, under an id that no subscription has yet.
-
-So a log of any length takes little memory, and the disk writes while the home reads. Nothing is synced here:
-a topic waits, and after a power cut the log is read again. The next commit makes everything durable.
+"""Writes an index log into the store while reading it, under an id that no subscription has yet: so a log of
+any length takes little memory. Nothing is synced here; the next commit makes everything durable.
 
 Invariants: at most one write is under way; in the end the id is adopted or abandoned, and abandoned only once
-no thread writes under it. The first write has a chain: by it recovery finds and deletes the blocks that a
-crash left without a slice. That chain names no ledger, so the data does not count before `adopt`.
+no thread writes under it. The first write has a chain, by which recovery finds and deletes the blocks of a
+crash. It names no ledger, so the data does not count before `adopt`.
 """
 
 from __future__ import annotations

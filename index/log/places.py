@@ -1,10 +1,8 @@
 """Places: where in a ledger of blocks each block lies that an index log names instead of having.
 
-A log with many blocks keeps them in ledgers of their own: its opener reads little before it answers, and the
-next log and the next owner use the same ledgers. A ledger of blocks is a header and records of blocks. It
-never changes, and counts as far as a log names places in it.
-
-Invariant: only a block appended there has a place.
+The opener of such a log reads little before it answers, and the next log and the next owner use the same
+ledgers. A ledger of blocks is a header and records of blocks. It never changes, and counts as far as a log
+names places in it. Invariant: only a block appended there has a place.
 """
 
 from __future__ import annotations

@@ -1,16 +1,15 @@
 """A snapshot: all stored data of a subscription, with which an index log begins.
 
 It is fuzzy: it scans one kind of keys after another while other threads write. So the log also gets every
-write noted since before the snapshot began. Applying a write twice changes nothing, because writes are puts
-and deletions of whole values; the sum is the present content of the store.
+write noted since before the snapshot began; applying a write twice changes nothing, because writes are puts
+and deletions of whole values.
 
-It has places instead of blocks that lie elsewhere, and then does not scan the store for blocks, which would
-read them: it takes the blocks that slices name, and those written ahead, which the intents name. The intents
-come first: a slice names any block committed after that.
+It has places instead of blocks that lie elsewhere, and then takes only the blocks that slices name, and those
+written ahead, which the intents name. The intents come first: a slice names any block committed after that.
 
 Invariant: no damaged value. A damaged block or bitmap is omitted and reported; the log's reader does not
-answer for its positions, and the topic is read for them. Damage of any other value would change the meaning
-of the rest, so no snapshot is made before a repair.
+answer for its positions. Damage of any other value would change the meaning of the rest, so no snapshot is
+made before a repair.
 """
 
 from __future__ import annotations

@@ -2,11 +2,9 @@
 
 The caller notes the writes of the store (`note`), calls `ship` from time to time, and does pauses and
 retries. After a failed append, or if too much waits, the ledger is abandoned, and the next `ship` begins
-another one with a snapshot. A ledger that is only too long continues until the next one counts: a snapshot
-may take seconds, and an owner taking over meanwhile would miss the newest writes.
-
-With many blocks, a log has them in ledgers of their own (`places`). The next log, and the next owner's, names
-the same places, and so begins at almost no cost.
+another one with a snapshot. A ledger that is only too long continues until the next one counts, for an owner
+taking over meanwhile. With many blocks, a log has them in ledgers of their own (`places`), which the next log
+and the next owner's name again at almost no cost.
 
 Invariants:
 

@@ -1,8 +1,8 @@
 """The data directory before a store is opened in it: its ownership, its content, its access rights.
 
 Invariants: a refused directory stays unchanged, as does one that another process uses; damaged data is kept,
-and never read back; only the owner can read the directory's content, because subscriptions and positions tell
-of a business; a directory made here survives a power cut, and with it its durable data.
+and never read back; only the owner can read the directory's content; a directory made here survives a power
+cut, and with it its durable data.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _OURS = re.compile(
 class DirectoryLock:
     """Keeps all others out of a directory, until `release` or the end of the process.
 
-    RocksDB's own lock comes too late: before taking it, RocksDB renames files, and reads some that another
-    process replaces. A file system without locks on directories, such as NFS, leaves only RocksDB's.
+    Before taking its own lock, RocksDB renames files, and reads some that another process replaces. A file
+    system without locks on directories, such as NFS, leaves only that lock.
     """
 
     def __init__(self, path: Path) -> None:

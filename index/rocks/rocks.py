@@ -1,12 +1,10 @@
 """A store in RocksDB; it translates all its errors. In `index/`, only this and `families` import rocksdict.
 
-A failed write makes RocksDB read-only, so the database is reopened before the next write. Its WAL then holds
-the whole batch or nothing of it; both are right, because the index repeats the batch. If the cause is an
-unreadable table that RocksDB wanted to compact, the failure would recur for ever: from then on nothing is
-compacted, which costs room on the disk and no commit.
+A failed write makes RocksDB read-only, so the database is reopened before the next write, which repeats the
+batch. If the cause is an unreadable table that RocksDB wanted to compact, it would recur for ever: from then
+on nothing is compacted, which costs room on the disk and no commit.
 
-Synced batches are numbered in the order of the WAL, and a witness says up to which number all was synced (see
-`witness`): after opening it shows any loss.
+Synced batches are numbered in the order of the WAL, and after opening the witness shows any loss.
 """
 
 from __future__ import annotations

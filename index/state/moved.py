@@ -1,7 +1,7 @@
 """Changed due times: they hold in place of the messages' own.
 
-A position is *moved* from then on until its acknowledgement. Its message may still be unknown. Entries in
-slices have the messages' own times, or those rounded up by a broker; those of moved positions do not count.
+A position is *moved* from then on until its acknowledgement. Its message may still be unknown. Its entries in
+slices, with the message's own or rounded times, do not count.
 
 Invariants: a moved position has one due time, the last one told; `positions` are the moved ones; the arrays
 of a ledger are replaced and never changed, so that snapshots share them. Called by the core's thread only;

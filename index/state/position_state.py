@@ -4,9 +4,8 @@ Pure state: no store, no clock, no entries but arguments. Called by the core's t
 snapshots. All may ask here; changes go through `DelayIndex`, which writes them to the journal.
 
 Invariants (walked by `check`): held and acknowledged are disjoint and above the mark-delete position, as are
-moved and acknowledged; in flight is a subset of held. The sets themselves note the ledgers of changed
-bitmaps. `put_back` alone notes others: those that a persist took and could not write, or found damaged in the
-store.
+moved and acknowledged; in flight is a subset of held. The sets note the ledgers of changed bitmaps;
+`put_back` alone notes others, which a persist could not write or found damaged.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Portable roaring bytes of one ledger and of many, as in RoaringBitmap's format specification.
 
 A 64-bit bitmap of many ledgers is a count and, for each ledger, its number and the 32-bit bitmap of its entry
-ids. So 64-bit bytes split into 32-bit bytes, or join from them, without touching an entry. Also changes of
-bitmaps that examine as few containers as possible.
+ids: bytes split and join without touching an entry. Also changes of bitmaps that examine as few containers as
+possible.
 """
 
 from __future__ import annotations
@@ -177,8 +177,8 @@ def split(bitmap: BitMap64) -> Iterator[tuple[int, bytes]]:
 def part(bitmap: BitMap64, high: int) -> bytes | None:
     """Portable bytes of the lower 32 bits of the values with these upper bits; None if there are none.
 
-    Takes some ten microseconds, independent of the bitmap's size. Cutting up a copy of the whole bitmap would
-    be faster for all parts, but hold the interpreter lock for tens of milliseconds.
+    Takes some ten microseconds, independent of the bitmap's size. Cutting up a copy would be faster for all
+    parts, but hold the interpreter lock for tens of milliseconds.
     """
     mine = of_highs(bitmap, (high,))
     if not mine:

@@ -3,8 +3,7 @@
 The order of ADD, ACKNOWLEDGE, MOVE and a MARK_DELETE that goes forward does not matter, but for MOVEs among
 themselves: in the end a position is gone if it is up to the last mark-delete position, else acknowledged if
 any record says so, else held if any does, at the time of the last MOVE. So all of these between two records
-of other types are applied at once: a busy journal has tens of thousands, and each change costs more than its
-entries. Example:
+of other types are applied at once. Example:
 
     ADD a b c, ACKNOWLEDGE a, ADD d, CLEAR, ADD e f, ACKNOWLEDGE f
 

@@ -1,9 +1,8 @@
 """Slices whose entries were all handed out: each is finished once none of its entries is held any more.
 
-Looking at all slices at each acknowledgement would cost too much. So one held entry, the sentinel, stands for
-each slice: while the sentinel is held, the slice is not finished. When the sentinel departs, the slice waits
-until as many positions have departed as the slice had left. Then a look gives it another sentinel, or finds
-it finished. Departures thus pay for each look.
+Instead of a look at all slices at each acknowledgement, one held entry of each, the sentinel, stands for it.
+When the sentinel departs, the slice waits until as many positions have departed as the slice had left. Then a
+look gives it another sentinel, or finds it finished. Departures thus pay for each look.
 
 Invariants: each slice here has a sentinel, or waits for a number of departures; a sentinel is held.
 """

@@ -1,10 +1,10 @@
 """All entries of one subscription at one moment, in order, a page at a time.
 
-The core's thread makes a reader, at the cost of a pointer a block; any other thread uses it. Staged entries
-are arrays that never change, blocks are loaded from the store. Invariant: a page has every entry between its
-two keys at that moment, also dead ones, each once. Entries keep their keys through a persist, so pages of
-later moments fit together: an entry that waits throughout, for one time, is in exactly one. Entries of moved
-positions have the times that hold, or are absent, for a caller that compares times with the messages'.
+The core's thread makes a reader, at the cost of a pointer a block; any other thread uses it. Invariant: a
+page has every entry between its two keys at that moment, also dead ones, each once. Entries keep their keys
+through a persist, so pages of later moments fit together: an entry that waits throughout, for one time, is in
+exactly one. Entries of moved positions have the times that hold, or are absent, for a caller that compares
+times with the messages'.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 An inactive slice is one item in the heap; an active one has its blocks as items; a block whose first entry is
 due is loaded and becomes a run. A slice whose blocks are all consumed is exhausted, and finished once none of
-its entries in flight is held.
+its entries is held.
 
 Invariants: the blocks of an inactive slice are untouched; an active slice's block is in the heap (itself or
 its run) unless it is consumed; a finished slice has no held entry.
