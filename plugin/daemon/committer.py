@@ -2,13 +2,13 @@
 
 Invariants:
 
-- a frame is reported durable only after a commit of the journal has returned a token that covers it;
+- a frame is reported durable only after a commit of the catalog has returned a token that covers it;
 - commits begin at least ``interval_s`` apart, sooner once ``entries_max`` have come together; so a change
   waits no longer, and not at all after an interval without one;
-- a failed commit is retried until it succeeds, and nothing is reported durable meanwhile; ``DurableNews``
-  hears of every failure and every success.
+- a failed commit is retried until it succeeds, and nothing is reported durable meanwhile; the owner hears of
+  every failure and of the first success after it.
 
-The next commit gathers while one is being written, so a slow disk makes groups larger, not more numerous.
+The next commit gathers during the present one's write, so a slow disk makes groups larger, not more numerous.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NS_PER_SECOND = 1_000_000_000
 class Committer:
     """Gathers changes and commits them together.
 
-    ``executor`` writes, so that a slow disk delays nobody's due entries; None writes on the loop.
+    ``executor`` writes, so that a slow disk delays no due entries; None writes on the loop.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Committer:
             self._timer = self._loop.call_later(max(0.0, self._interval_s - since_s), self._begin)
 
     def forget(self, stream: Stream) -> None:
-        """Forget a stream that has ended; its changes are still committed, but nobody tells it."""
+        """Forget a stream that has ended; its changes are still committed, but not reported to it."""
         self._waiting.pop(stream, None)
         self._committing.pop(stream, None)
 

@@ -1,8 +1,7 @@
 """The requests of control clients, questions and entries: each goes to its part, the answer is JSON.
 
-Invariants: every request is answered, with one line if it is wrong or met a bug; a long answer is built over
-several turns of the loop, no faster than the client takes it; a connection has a bounded number of requests
-under way.
+Invariants: every request is answered, with one line if it is wrong or met a bug; a long answer takes several
+turns of the loop, at the client's speed; a connection has a bounded number of requests under way.
 """
 
 from __future__ import annotations
@@ -114,7 +113,7 @@ class Queries:
             room.set()
 
     def gone(self, connection: Link) -> None:
-        """End a connection's share: nobody waits for its answers, and its subscriptions are free."""
+        """End a connection's share: its answers are dropped, and its subscriptions are free."""
         for task, asked in self._telling.items():
             if asked is connection:
                 task.cancel()

@@ -167,7 +167,7 @@ class Streams:
             return
         stream = self.by_number.get(stream_id)
         if isinstance(message, Paced):
-            if stream is not None:  # else it has crossed CLOSE or ERROR, and nobody waits for it
+            if stream is not None:  # else it has crossed CLOSE or ERROR, and has no waiter
                 self._engine.pacing.told(stream, frame.seq, message)
         elif stream is None:
             if stream_id not in self._ended:
@@ -178,7 +178,7 @@ class Streams:
             self._engine.apply_change(stream, frame.seq, message, received_ns)
 
     def decided(self, stream_id: int, seq: int, answer: Cancelled | Rescheduled | Peeked) -> None:
-        """Note the broker's answer to a CANCEL, RESCHEDULE or PEEK; on an ended stream nobody waits."""
+        """Note the broker's answer to a CANCEL, RESCHEDULE or PEEK; on an ended stream it has no waiter."""
         stream = self.by_number.get(stream_id)
         if stream is not None:
             self._engine.decided(stream, seq, answer)
