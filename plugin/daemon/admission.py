@@ -3,8 +3,7 @@
 The *level* is the memory of entries that are in no slice yet. Below the soft bound everything is read at
 once. Above, reading is paced to the drain rate: twice the rate at the soft bound, the rate half-way, nothing
 at the hard bound. So the level settles between the bounds, and a broker sees a slower daemon instead of a
-stopped one, as with RocksDB's delayed writes. Reads are paid from a token bucket, which fills at this
-changing rate.
+stopped one. Reads are paid from a token bucket, which fills at this changing rate.
 
 Pure: the caller tells the level and the time, and makes the pauses. Invariants: a pause is at most
 ``PAUSE_MAX_S``, after which the caller asks again; at the hard bound nothing passes, whatever was measured;

@@ -2,11 +2,11 @@
 
 Invariants:
 
-- a frame is reported durable only after a commit of the catalog has returned a token that covers it;
+- a frame is reported durable only after a commit of the journal has returned a token that covers it;
 - commits begin at least ``interval_s`` apart, sooner once ``entries_max`` have come together; so a change
   waits no longer, and not at all after an interval without one;
-- a failed commit is retried until it succeeds, and nothing is reported durable meanwhile; the owner hears of
-  every failure and of the first success after it.
+- a failed commit is retried until it succeeds, and nothing is reported durable meanwhile; ``DurableNews``
+  hears of every failure and every success.
 
 The next commit gathers during the present one's write, so a slow disk makes groups larger, not more numerous.
 """

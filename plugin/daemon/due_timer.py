@@ -1,8 +1,8 @@
 """The daemon's only timer for due entries: the stream to look at next, and the time.
 
-A heap holds the earliest instant at which each stream that could hand something out may have a due entry (its
-index's next due time less the stream's horizon). Another holds the paused streams: a pause is a duration,
-which no set clock changes. Invariants:
+A heap holds the earliest instant at which each stream may have a due entry to hand out (its index's next due
+time less its horizon). Another holds the paused streams: a pause is a duration, which no set clock changes.
+Invariants:
 
 - streams without credit, without an answer to OPEN, or on a busy connection are not in the heap: an undrained
   subscription costs nothing and hides no other;
@@ -27,8 +27,7 @@ from tidegate.index import Clock
 StreamT = TypeVar("StreamT")
 BUG_AGAIN_MS = 1_000  # after an exception from ``serve``: the loop reports it, the stream stays
 # Bounds how far ahead the loop's timer may fire: its clock neither follows a set wall clock nor runs in a
-# suspend. A look costs 150 µs, once a second 0.02 % of a core. A timerfd that a set clock cancels would save
-# these looks, but Python has one only from 3.13 on.
+# suspend. A look costs 150 µs, once a second 0.02 % of a core.
 LOOK_AGAIN_MS = 1_000
 _NS_PER_MS = 1_000_000
 

@@ -1,9 +1,8 @@
-"""Patterns of names in which ``*`` stands for anything, matched without backtracking.
+"""Patterns of names in which ``*`` stands for anything, matched without backtracking: each part between stars
+at its first match, because if the rest fits at all, it fits after that. ``fnmatch`` and regular expressions
+try every place, on the loop that serves the brokers.
 
-``fnmatch`` and regular expressions try every way to place the stars, on the loop that serves the brokers.
-This matcher takes each part between stars at its first match: if the rest fits at all, it fits after that. So
-one walk over a name suffices. ``a*b*c`` in ``aXbYbZc``: ``a`` at the begin, the first ``b`` after it, ``c``
-at the end.
+Example: ``a*b*c`` in ``aXbYbZc``: ``a`` at the begin, the first ``b`` after it, ``c`` at the end.
 """
 
 from __future__ import annotations

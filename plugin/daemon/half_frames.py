@@ -1,8 +1,8 @@
 """The bytes of incomplete frames on all connections together.
 
 Invariant: they are at most ``MAX_BYTES`` and one read. More ends the connection that has waited longest for
-the rest of its frame: a live peer sends it within milliseconds. Brokers are ended last, because they would
-come back with the same frame. O(connections with half a frame) for each ended one, else O(1).
+the rest of its frame, brokers last, because they would come back with the same frame. O(connections with half
+a frame) for each ended one, else O(1).
 """
 
 from __future__ import annotations

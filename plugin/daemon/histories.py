@@ -1,13 +1,11 @@
-"""Checks that an index and a cursor are of one history.
+"""Checks that an index and a cursor are of one history (docs/decisions/claims.md). Pure functions.
 
-They are not if Pulsar went back to an earlier state, for instance from a backup, and the index did not.
-Pulsar then makes ledgers with the same ids again, with other messages: no entry and no acknowledgement of the
-index from the lost time is true any more.
+They are not if Pulsar went back to an earlier state, as from a backup, and the index did not: Pulsar then
+reuses ids for other messages.
 
 An owner writes its claim into the cursor before it tells anything, and the cursor keeps the last claims in
-order. So an index is of this history if its last owner's claim stands there, in its place: everything before
-it is then the same, too. A topic put back to a time under that very claim shows this only if the index knows
-positions beyond its end. Pure functions.
+order. So an index is of this history if its last owner's claim stands there, in its place. A topic put back
+to a time under that very claim shows this only if the index knows positions beyond its end.
 
 Example: the cursor has the claims 7:a, 8:b, 9:c. An index last told by 8:b is of this history; one last told
 by 8:x is of another, and begins anew.

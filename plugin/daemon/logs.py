@@ -2,9 +2,9 @@
 
 Text for a terminal, JSON lines for machines, on standard error, one line an event. Invariants: an event
 repeated by a library or a bug gets one line a minute, with the number of untold ones (``untold``); the first
-line imports the library, so that the daemon listens before that. A line that cannot be written (a full disk,
-a reader gone or idle, no standard error) is dropped, and the next one has the number of dropped lines
-(``left_out``): the daemon does not end for its log, and hardly ever waits for it.
+line imports the library, so that the daemon listens before that; a line that cannot be written is dropped,
+and the next one has the number of dropped lines (``left_out``): the daemon does not end for its log, and
+hardly ever waits for it.
 """
 
 from __future__ import annotations

@@ -3,13 +3,12 @@
 Invariants: a subscription has at most one stream that hands entries out; the epoch of one of its lives never
 falls while the daemon runs; a replaced stream can give up only itself.
 
-The epoch, counted in the cursor, orders owners of a subscription: a topic that has moved to another broker is
-opened there with a greater epoch, and the old owner, should it still believe in itself, is refused from then
-on. Equal epochs mean the same owner again. A subscription that was deleted and made again (another
-incarnation) counts from the beginning.
+The epoch, counted in the cursor, orders owners of a subscription: the new owner of a moved topic opens with a
+greater epoch, and the old one is refused from then on. Equal epochs mean the same owner again. Another
+incarnation, of a subscription deleted and made again, counts from the beginning.
 
 Example: broker A opens with epoch 4, the topic moves, broker B opens with 5: B replaces A. A opens again with
-4: refused as stale.
+epoch 4: refused as stale.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 The broker that serves the subscription reads them, beside its consumers. Invariants:
 
 - one read of a broker is under way at a time, of at most ``PIECE`` messages, and a rest of twice its time
-  follows, as after a piece that the shim reads ahead (``docs/decisions/read-ahead.md``); a silent broker
-  delays no other one's reads;
+  follows (``docs/decisions/read-ahead.md``); a silent broker delays no other one's reads;
 - an answer is exact: a message that cannot be read now makes an error, never a guess.
 """
 

@@ -1,7 +1,5 @@
-"""The size of a connection's next read, by the duration of the last one.
-
-All frames of a read are applied in one turn of the loop: 128 KiB of entries take a millisecond or two, as
-many OPEN frames of a broker with a thousand topics more than a hundred. Pure.
+"""The size of a connection's next read, by the duration of the last one, which one turn of the loop applies:
+128 KiB of entries take a millisecond or two, a thousand OPEN frames more than a hundred. Pure.
 """
 
 from __future__ import annotations

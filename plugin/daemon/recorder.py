@@ -1,8 +1,8 @@
 """A trace of arriving entries, for tuning: for one control client at a time, sampled, and bounded in memory.
 
 Invariants: nothing is kept unless a client records; every ``stride``-th entry is kept, with one stride from
-the beginning to the end (when there are too many, every second one goes and the stride doubles), so a trace
-is as even as its source; the recording ends with its connection.
+the beginning to the end (when full, every second entry goes and the stride doubles), so a trace is as even as
+its source; the recording ends with its connection.
 
 Example, with room for 4: entries 0 1 2 3 fill it, so 1 and 3 go, and the stride is 2; then 4 and 6 fill it,
 so 2 and 6 go, and the stride is 4.

@@ -2,7 +2,7 @@
 
 Invariants: the daemon takes the data directory and the socket before it serves anything, and returns them in
 every case; on SIGTERM and SIGINT it tells every connected broker, commits everything received, shortens long
-journals, and exits with 0. A killed process needs none of this: the store has everything reported durable.
+journals, and exits with 0. A killed process loses nothing reported durable.
 """
 
 from __future__ import annotations

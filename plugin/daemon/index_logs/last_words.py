@@ -1,9 +1,8 @@
 """The two sources of a restored subscription: its index log, and the local data that gives way to it.
 
-Of one history and under one seal of the cursor, the later owner's word counts. An owner that could not read
+Of one history and under one seal of the cursor, the later owner's word counts: an owner that could not read
 the log told only the local data; one on another machine wrote only the log. Positions that one source knows
-acknowledged stay known, unless the other is of a later owner and contradicts. Pure functions, but for
-`take_over`.
+acknowledged stay known, unless a later owner contradicts. Pure functions, but for `take_over`.
 
 Example: the log knows a acknowledged, under owner 8; the local data of owner 9 knows b, and took a back.
 Owner 9 is later: b is acknowledged, a is not.

@@ -1,7 +1,5 @@
-"""Repairs an index with a damaged block from its log, if that has the block.
-
-The stream ends, and the broker opens it again, as after any failure of the store; the answer then comes from
-the log. An index takes the same way to another machine, so there is no second way.
+"""Repairs an index with a damaged block from its log, if that has the block: the stream ends, the broker
+opens it again, and the answer comes from the log.
 
 Invariants:
 
