@@ -374,6 +374,7 @@ class DaemonEngine:
         """Apply a frame that changes the index, or those from ``first_seq`` on together.
 
         A refused one ends its stream. Raises ``ProtocolError`` if it is out of order. Either changes nothing.
+        A bug ends the stream, too, and its index is doubted.
         """
         session = stream.session
         try:

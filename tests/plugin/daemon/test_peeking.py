@@ -18,7 +18,7 @@ from tests.support.served import TOKEN, Served
 from tests.support.shim_client import ShimClient
 from tidegate import AsyncClient, Client, NotNowError, TidegateError
 from tidegate.index import PositionSet, SubscriptionName
-from tidegate.plugin.daemon import peeking, queries
+from tidegate.plugin.daemon import message_queries, peeking
 from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.wire.messages import Peek, Peeked, PeekKind
 
@@ -192,7 +192,7 @@ async def test_pieces_are_bounded(served: Served, stored: Stored) -> None:
     with patch.object(peeking, "PIECE", 30):
         assert len((await served.get(f"{ORDERS}/waiting?key=5")).json()["entries"]) == 10
     assert asked == [30, 30, 30, 10]
-    with patch.object(queries, "PAGE_MAX", 40):
+    with patch.object(message_queries, "PAGE_MAX", 40):
         assert (await served.get(f"{ORDERS}/waiting?key=5")).json()["read"] == 40
 
 
