@@ -2,10 +2,10 @@
 
 Messages fall due in random order of their place in the topic, so that acknowledging them leaves holes that a
 mark-delete position cannot express. In the first scenario they fall due at 5,000 a second, are acknowledged
-as they come, and the broker is killed -9 in the middle. A repeat is a message that was acknowledged before
-the kill and came again; its age is the time from the client's call of acknowledge to the kill, so that it
-includes the up to 100 ms for which Pulsar's client groups acknowledgements. In the second, every other one of
-50,000 messages is acknowledged, the consumer leaves, and the broker is stopped by SIGTERM and started again.
+as they come, and the broker is killed -9 in the middle. A repeat is a message acknowledged before the kill
+that came again; its age counts from the client's call of acknowledge, and so includes the up to 100 ms for
+which Pulsar's client groups acknowledgements. In the second, every other one of 50,000 messages is
+acknowledged, the consumer leaves, and the broker is stopped by SIGTERM and started again.
 
 The cursor settings are Pulsar's defaults for every tracker.
 """

@@ -1,13 +1,13 @@
 """Seconds from a consumer's subscription to the first due message, after kill -9 of the broker.
 
-A subscription has a million delayed messages that are due in hours. A hundred more, the newest of the topic,
-become due while the broker is down. The bench measures a tracker's work before it can deliver them, from the
-acceptance of the consumer's subscription. ``entries read again`` is the broker's own count of the topic's
-entries that it read from BookKeeper since it started, less the hundred due ones, once the tracker holds all
-the far messages again and the count has stopped growing.
+A subscription has a million delayed messages due in hours; a hundred more, the newest of the topic, become
+due while the broker is down. The time counts from the acceptance of the consumer's subscription: the
+tracker's work before it can deliver. ``entries read again`` is the broker's own count of the topic's entries
+read from BookKeeper since its start, less the hundred due ones, once the tracker holds all the far messages
+again and the count has stopped growing.
 
-A second peer with Bucket's tracker lets ledgers roll over at once, so that its snapshots exist (it seals one
-only when a ledger ends). Ours is also measured after kill -9 of the daemon with the broker left running.
+A second peer with Bucket's tracker lets ledgers roll over at once, so that its snapshots exist. Ours is also
+measured after kill -9 of the daemon alone.
 """
 
 from __future__ import annotations

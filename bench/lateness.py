@@ -1,12 +1,12 @@
 """How late and how early messages arrive at a consumer, through a real broker with each tracker.
 
 One producer and one consumer, processes of their own with Pulsar's client. Messages are sent evenly at the
-rate, each with a delay drawn evenly from 1 to 10 s, so that the same rate falls due; both the near tier (due
-within the horizon when sent) and the way through the daemon take part. The client stamps the arrival when
-``receive`` returns and compares it with the payload's deliver_at: the same machine, the same clock.
+rate, each with a delay drawn evenly from 1 to 10 s: both the near tier (due within the horizon when sent) and
+the way through the daemon take part. The client compares the time at which ``receive`` returns with the
+payload's deliver_at: the same machine, the same clock.
 
-The broker is a JVM that has just started and still compiles: messages sent in the first ``WARM_UP_S`` have a
-percentile of their own. Early, lost and duplicated messages count for the whole run.
+The broker is a JVM that still compiles: messages sent in the first ``WARM_UP_S`` have a percentile of their
+own. Early, lost and duplicated messages count for the whole run.
 """
 
 from __future__ import annotations

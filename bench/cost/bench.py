@@ -2,12 +2,10 @@
 
 The fill is 100,000 messages that wait for an hour or more, with one and with ten subscriptions, from the
 first send until every subscription's tracker has all of them. The burst is as many that fall due at one
-instant, from then until the broker has every acknowledgement. The kernel's clocks of each thread measure the
-time; the JDK's Flight Recorder and py-spy divide it among tasks. The bookie is part of the broker's process,
-and the clients are not counted.
-
-A busy machine changes the times little and the waits much, so it counts no waits. A share below some percents
-is a handful of samples.
+instant, until the broker has every acknowledgement. The kernel's clocks of each thread measure the time; the
+JDK's Flight Recorder and py-spy divide it among tasks. The bookie is part of the broker's process, and the
+clients are not counted. Nor are waits, which a busy machine changes much. A share below some percents is a
+handful of samples.
 """
 
 from __future__ import annotations

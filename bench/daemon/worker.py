@@ -1,10 +1,10 @@
 """The broker's side of ``daemon``: ``python -m bench.daemon.worker NAME DIR COUNT SUBSCRIPTIONS``.
 
-``served`` starts a real ``tidegate serve`` with its defaults and drives it as a broker does: all entries are
-sent at full speed, in batches to the subscriptions in turn, and each time until DURABLE counts from the first
-byte offered to the socket, so that the daemon's unread input counts. It then sends more, kills the daemon
-with signal 9 meanwhile, restarts it, and asks for due entries. ``few`` sends frames of ``FEW`` entries, and
-as many again in batches. ``in-process`` gives the same entries to the index itself.
+``served`` drives a real ``tidegate serve`` with its defaults: all entries at full speed, in batches to the
+subscriptions in turn; each time until DURABLE counts from the first byte offered to the socket, so that the
+daemon's unread input counts. It then sends more, kills the daemon with signal 9 meanwhile, restarts it, and
+asks for due entries. ``few`` sends frames of ``FEW`` entries, and as many again in batches. ``in-process``
+gives the same entries to the index itself.
 
 Invariants: the clock is the real one; at most ``UNCOMMITTED_MAX`` entries are in transit at a time; memory
 and processor time are the daemon's alone, as the kernel counts them.

@@ -1,7 +1,7 @@
 """A broker's side of the daemon's socket, as fast as Python permits: for measuring the daemon, not for use.
 
 One thread sends and receives on one non-blocking socket. An ADD counts as sent when its first byte is offered
-to the socket, so that every later delay, even a daemon that does not read, is part of its time until DURABLE.
+to the socket, so that every later delay is part of its time until DURABLE.
 
 Invariants: at most ``window`` entries, of all streams together, are sent and not durable; frames of a stream
 are sent in call order, and a DURABLE counts for every frame up to its number.

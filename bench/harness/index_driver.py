@@ -2,12 +2,12 @@
 
 The work of the daemon's event loop happens here in turns: a group commit begins when it is large enough or
 its interval is over, an executor writes it, and a later turn accounts for it; upkeep runs at the daemon's
-interval, and at once when a persist is done while staging is over its budget. The rules and the defaults are
-those of ``committer``, ``maintenance``, ``admission`` and ``settings`` of ``plugin.daemon``.
+interval, and at once when a persist is done while staging is over its budget. Rules and defaults are those of
+``plugin.daemon``.
 
 Invariants: every call of the index is timed as one pause, and a full garbage collection, in whichever call it
 happens, as another one; the thread waits only where a broker would: with ``UNCOMMITTED_MAX`` entries not
-durable, or as long as admission demands. Waiting is not a pause: no request would be left unanswered.
+durable, or as long as admission demands. Waiting is not a pause.
 """
 
 from __future__ import annotations

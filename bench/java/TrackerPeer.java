@@ -102,7 +102,7 @@ public final class TrackerPeer implements AutoCloseable {
     }
 
     /**
-     * Run the tracker until its code is compiled, with entries and files to be thrown away: a broker runs for days. Not where
+     * Run the tracker until its code is compiled, on throwaway entries and files: a broker runs for days. Not where
      * the restart of a process is measured.
      */
     private static void warmUp(String name, Path folder, int count) throws Exception {

@@ -2,13 +2,12 @@
 
 An entry is appended to the queue of its delay, so each queue is in order of time without any sorting, and a
 look examines only the heads. Other delays are rounded up to a level, and a delay above 2 h goes through the 2
-h level again and again, as users of such brokers do it; the resulting lateness is a figure of its own
-(``rounded up by``).
+h level again and again; the resulting lateness is a figure of its own (``rounded up by``).
 
 A queue is a file every 262,144 records; the offsets up to which each queue has been handed out are written
-after every look (RocketMQ does so every 10 s). Durability: page cache, not synced (RocketMQ's asynchronous
-flush): kill -9 loses nothing. Tick: 100 ms. Favourable: nothing is faster for delays that are levels.
-Unfavourable: every other delay comes late, or is rewritten every 2 h.
+after every look (RocketMQ: every 10 s). Durability: page cache, not synced: kill -9 loses nothing. Tick: 100
+ms. Favourable: nothing is faster for delays that are levels. Unfavourable: every other delay comes late, or
+is rewritten every 2 h.
 """
 
 from __future__ import annotations

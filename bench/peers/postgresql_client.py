@@ -1,12 +1,12 @@
 """PostgreSQL as a delay queue: a table with an index on the time, and a scan for due rows.
 
 A batch is one COPY in binary form and a commit. A look deletes the earliest due rows (FOR UPDATE SKIP LOCKED,
-so that several scanners could share the work) and returns them, in binary form as well; the transaction is
-committed once they are delivered.
+so that several scanners could share the work) and returns them in binary form; the transaction is committed
+once they are delivered.
 
 Durability: each commit synced: nothing is lost. Tick: 1 s, as is common for job queues in databases.
-Favourable: COPY both ways instead of rows of values, a Unix socket, no other column, no other index.
-Unfavourable: a row costs a row header, an index entry, its share of the log, and a vacuum later on.
+Favourable: COPY both ways, a Unix socket, no other column, no other index. Unfavourable: a row costs a row
+header, an index entry, its share of the log, and a vacuum later on.
 """
 
 from __future__ import annotations

@@ -2,15 +2,12 @@
 
 They run with Pulsar's default settings, with two exceptions. The in-memory tracker's look-ahead for fixed
 delays is off: with it the dispatcher stops reading at 50,000 messages of one delay. And Bucket's snapshots go
-to synced files (bench/java/SnapshotFiles.java) instead of to BookKeeper: no replica, no socket, in its
-favour. A bucket is sealed when a ledger ends (50,000 entries) and it has 50,000, so entries since the last
-seal are not on disk at the kill.
-
-Entries lost with the process are not lost to Pulsar's user: the broker reads them from the topic again, as
-the bench ``failover`` measures with a real broker.
+to synced files (bench/java/SnapshotFiles.java) instead of to BookKeeper, in its favour. A bucket is sealed
+when a ledger ends (50,000 entries) and it has 50,000, so entries since the last seal are not on disk at the
+kill: the broker would read them from the topic again (bench ``failover``).
 
 The collector is G1: with ZGC, which Pulsar's start script chooses, the kernel counts the pages of the heap
-several times, so resident sizes would not compare. Speeds and pauses are alike with both.
+several times. Speeds and pauses are alike with both.
 """
 
 from __future__ import annotations

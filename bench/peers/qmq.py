@@ -5,12 +5,11 @@ slots of 500 ms; a slot is handed out when its 500 ms are over. A dispatch log b
 places of the records handed out; when an hour is over and all of it was handed out, both files are deleted.
 After a restart the hour's file is read again, without the records in the dispatch log.
 
-Durability: written to the page cache batch by batch, not synced (QMQ flushes in the background): kill -9
-loses nothing, a power failure the last moments. Tick: 500 ms. Favourable: appending is nearly all there is to
-an add, nothing is ever sorted by more than its slot, and a year needs no more memory than two hours.
-Unfavourable: all of an hour is in memory, however large; the order within a slot is that of arrival; an hour
-costs two files, however few entries it has. It does not tick through empty slots, which favours it when the
-clock jumps.
+Durability: page cache, not synced (QMQ flushes in the background): kill -9 loses nothing, a power failure the
+last moments. Tick: 500 ms. Favourable: an add is hardly more than appending, sorting is per slot, and a year
+needs no more memory than two hours. Unfavourable: all of an hour is in memory, however large; the order
+within a slot is that of arrival; an hour costs two files, however few entries it has. It does not tick
+through empty slots, in its favour when the clock jumps.
 """
 
 from __future__ import annotations

@@ -6,10 +6,9 @@ pipeline: HSET and 16 ZADD. A look is one pipeline of 16 ZRANGEBYSCORE and an HM
 delivery, ZREM and HDEL go in one MULTI.
 
 Durability: append-only file, synced every second: kill -9 of the server loses no answered write, a power
-failure the last second. Tick: 1 s, as in the projects' timers; a look costs so little that ten a second would
-be no burden. Favourable: the client sends packed bytes in large commands (hiredis), a Unix socket, no
-network. Unfavourable: everything is in the server's memory; each set is in order, but not the sixteen
-together.
+failure the last second. Tick: 1 s, as in the projects' timers, though a look costs little. Favourable: packed
+bytes in large commands (hiredis), a Unix socket. Unfavourable: everything is in the server's memory; each set
+is in order, but not the sixteen together.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ Key: deliver_at_ms, ledger_id, entry_id, big-endian, 24 bytes; no value. A batch
 from the last one's end, and one delete_range removes the popped keys.
 
 Durability: in RocksDB's WAL, not synced (its default): kill -9 loses nothing, a power failure the last second
-or more. Tick: 1 s, as in Chronos. Favourable: no sync, no value, one range tombstone a pop instead of one an
-entry. Unfavourable: keys pass through the interpreter one at a time, which a C++ or Java program avoids; that
-is about half of its processor time.
+or more. Tick: 1 s, as in Chronos. Favourable: no sync, no value, one range tombstone a pop. Unfavourable:
+keys pass through the interpreter one at a time: about half of its processor time, which a C++ or Java program
+avoids.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """The time to index a backlog that no index has, and its effect on live traffic meanwhile.
 
-A topic has delayed messages that are due in hours, and at its end a hundred that are due already. A consumer
-comes with a new subscription (``first attach``); then the topic is unloaded, the tracker's data on it are
-deleted, and the consumer comes back (``moved, nothing left``). Both times count from the moment the broker
-has accepted the subscription: until the first due message, and until the tracker, and our daemon behind it,
-holds all the others. The first round's broker is a JVM that still compiles. Each round has its own
-subscriptions on the same topic, which is so sent once.
+A topic has delayed messages due in hours, and at its end a hundred due already. A consumer comes with a new
+subscription (``first attach``); then the topic is unloaded, the tracker's data on it are deleted, and the
+consumer comes back (``moved, nothing left``). Both times count from the acceptance of the subscription until
+the first due message, and until the tracker, and our daemon behind it, holds all the others. The first
+round's broker is a JVM that still compiles. Each round has its own subscriptions on the same topic.
 
 Ours runs with reading ahead, which is its default, and without, where the dispatcher finds each message by
 itself, as with Pulsar's trackers. There a million takes half a minute each time, so all but ours run one
@@ -14,8 +13,8 @@ reads of the bookie's wire protocol.
 
 Live traffic is a producer and a consumer of plain messages on another topic of the same broker
 (``bench.pulsar.live``), with the same polling of statistics with and without reading ahead. A large backlog
-is read so slowly that its publishers do not feel it. A small one is read at full speed, once in some minutes;
-so the bench measures its effect on them at the time, and in a hundred seconds with one of them.
+is read so slowly that its publishers do not feel it. A small one is read at full speed, once in some minutes:
+its effect is measured at the time, and in a hundred seconds with one of them.
 """
 
 from __future__ import annotations

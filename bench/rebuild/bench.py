@@ -1,12 +1,11 @@
 """The time until an index holds a backlog new to it: rebuilt in bulk, or read by the broker.
 
 One topic with delayed messages on one real broker, whose index is emptied before each turn. `rebuild` is the
-whole command, from its start to its end; its stages are reported separately. The broker's turns begin when a
-consumer connects: `dispatcher` has the shim's reading ahead switched off, as with every other tracker,
-`reading ahead` has it on. Then slice files are packed from generated entries, by Spark's tasks (on one core,
-and on all) and by NumPy and Polars in one process: the same entries, so that the figures show the size from
-which Spark is worth its start, and the gain of a second worker; NumPy in a process a core shows the machine's
-limit.
+whole command; its stages are reported separately. The broker's turns begin when a consumer connects:
+`dispatcher` has the shim's reading ahead switched off, as with every other tracker, `reading ahead` has it
+on. Then slice files are packed from generated entries, by Spark's tasks (on one core, and on all) and by
+NumPy and Polars in one process: the figures show the size from which Spark is worth its start, and the gain
+of a second worker; NumPy in a process a core shows the machine's limit.
 
 The dispatcher alone would read 10 M messages for six minutes, at the same rate as 1 M: it reads up to 1 M. If
 all peers are of one kind (a topic's or generated entries), the other kind does not run.

@@ -3,9 +3,9 @@
 A subscription has many delayed messages, most of them due tomorrow; meanwhile twenty a second are published
 with a delay of some seconds, delivered and acknowledged. Then the owner is unloaded, killed with its daemon,
 restarted (followed by the other one), paused for longer than its session lasts, or its daemon loses its disk;
-then the topic moves ten times, and the cursor is reset twice meanwhile. After that some of the messages that
-have waited throughout fall due. With few messages the owner is also killed while more are published at full
-speed. The clock runs from the moment that the new owner has the topic and its consumer, by its own word.
+then the topic moves ten times, and the cursor is reset twice meanwhile. After that a sample of the messages
+that have waited throughout falls due. With few messages the owner is also killed while more are published at
+full speed. The clock runs from the moment that the new owner has the topic and its consumer, by its own word.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The part of a topic that its new owner has read again: arithmetic of its counters, pure functions.
 
 No counter shows it alone. Messages published or delivered meanwhile are read from BookKeeper, too, unless the
-broker still had them in its cache: subtracted all the same, they hide as many entries that were read again.
-So they are subtracted from a reading soon after the first due message, when there are few, and from a second
-one when all has been read; the entries given to the daemon, which knows no cache, are a third count. The
-worst one is reported.
+broker still had them in its cache: subtracting them may hide entries that were read again. So they are
+subtracted from a reading soon after the first due message, when there are few, and from a second one when all
+has been read; the entries given to the daemon, which knows no cache, are a third count. The worst one is
+reported.
 """
 
 from __future__ import annotations

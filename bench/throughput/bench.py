@@ -4,11 +4,11 @@ The same producer, consumer and broker with each tracker. One producer sends as 
 with the consumer's subscription there; memory is read once the tracker holds everything; then the messages
 fall due: all at one instant, or evenly over some seconds and in random order of their place in the topic.
 Delivery ends when the broker has the acknowledgement of every message. The broker is warmed up with messages
-of another topic, twice; its speed with the second lot decides how far ahead the deliver_at of a scenario is.
-The quick run leaves out the warm-up and the second scenario.
+of another topic, twice; the second speed decides how far ahead the deliver_at of a scenario is. The quick run
+leaves out the warm-up and the second scenario.
 
-Pulsar's trackers may begin up to one tick (1 s) early: the rate counts from the first message, whenever that
-is, and early ones are counted.
+Pulsar's trackers may begin up to one tick (1 s) early: the rate counts from the first message, and early ones
+are counted.
 """
 
 from __future__ import annotations
