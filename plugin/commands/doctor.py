@@ -19,6 +19,7 @@ from tidegate.plugin.daemon.serve import product_version
 from tidegate.plugin.doctor.broker import BrokerAdmin
 from tidegate.plugin.doctor.examine import Ask, Places, Report, examine
 from tidegate.plugin.doctor.finding import Finding, Verdict
+from tidegate.plugin.shared.counts import counted
 from tidegate.plugin.shared.environment import SOCKET_DEFAULT_HELP, own_default_socket
 from tidegate.plugin.shared.shown import one_line, shown
 from tidegate.plugin.wire.client import ask_socket
@@ -104,8 +105,8 @@ def lines(report: Report) -> list[str]:
     """The report as text, worst first; names are escaped."""
     said = [line for one in report.sorted() for line in _of_finding(one)]
     counts = Counter(one.verdict for one in report.findings)
-    ends = {Verdict.OK: "ok"}
-    return [*said, ", ".join(f"{counts[one]} {ends.get(one, f'{one}s')}" for one in Verdict)]
+    of_verdicts = [counted(counts[one], one) for one in Verdict if one is not Verdict.OK]
+    return [*said, ", ".join([*of_verdicts, f"{counts[Verdict.OK]:,} ok"])]
 
 
 def _of_finding(finding: Finding) -> Iterator[str]:

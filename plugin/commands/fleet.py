@@ -16,6 +16,7 @@ from tidegate.plugin.commands.groups import with_groups
 from tidegate.plugin.commands.options import JsonOutput
 from tidegate.plugin.commands.status_rows import State, bypassed_names, log_is_behind, state_of
 from tidegate.plugin.errors import UserError
+from tidegate.plugin.shared.counts import counted
 from tidegate.plugin.shared.durations import in_words
 from tidegate.plugin.shared.rest import Answer, RestError
 from tidegate.plugin.shared.shown import one_line
@@ -99,7 +100,8 @@ def register(app: typer.Typer) -> None:
 def lines(rows: list[Row], *, every: bool) -> list[str]:
     """The rows as text, those with a fault first; a daemon of several brokers counts once in the sum."""
     daemons = {one.daemon: one for one in rows if one.daemon is not None}.values()
-    total = f"{len(rows):,} brokers, {len(daemons):,} daemons, {sum(one.held or 0 for one in daemons):,} held"
+    held = sum(one.held or 0 for one in daemons)
+    total = f"{counted(len(rows), 'broker')}, {counted(len(daemons), 'daemon')}, {held:,} held"
     shown = sorted((one for one in rows if every or not one.well), key=lambda one: (one.well, one.broker))
     if not shown:
         return [f"{total}: all are well"]

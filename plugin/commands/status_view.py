@@ -22,6 +22,7 @@ from tidegate.plugin.commands.status_rows import (
     short_topic,
     state_of,
 )
+from tidegate.plugin.shared.counts import counted
 from tidegate.plugin.shared.durations import duration
 from tidegate.plugin.shared.shown import one_line, shown
 from tidegate.plugin.shared.sizes import bytes_in_words
@@ -56,7 +57,7 @@ def render(answer: dict[str, Any], console: Console, view: View | None = None) -
     say(console, f"{daemon['product']}, up {_duration(daemon['uptime_seconds'])}, {state}")
     for broker in answer["brokers"]:
         name = shown(broker["name"])
-        say(console, f"broker {name} ({broker['product']}) connected, {broker['streams']} streams")
+        say(console, f"broker {name} ({broker['product']}) connected, {counted(broker['streams'], 'stream')}")
     if not answer["brokers"]:
         say(console, "no broker is connected")
     for line in _bypassed(answer.get("bypassed")):  # absent from an older daemon
@@ -68,7 +69,7 @@ def render(answer: dict[str, Any], console: Console, view: View | None = None) -
     say(
         console,
         f"{totals['held']:,} held, {totals['in_flight']:,} in flight, "
-        f"{totals['slices_in_memory']} slices in memory, {totals['slices_on_disk']} on disk, "
+        f"{counted(totals['slices_in_memory'], 'slice')} in memory, {totals['slices_on_disk']} on disk, "
         f"{bytes_in_words(totals['memory_bytes'])} memory, {bytes_in_words(totals['disk_bytes'])} disk, "
         f"{totals['uncommitted_entries']:,} not durable yet",
     )
@@ -163,7 +164,7 @@ def _subscriptions(answer: dict[str, Any], view: View) -> list[str]:
     if any(row.state == State.DISCONNECTED for row in listed):
         said.append(_NO_BROKER)
     if idle := len(rows) - len(listed):
-        said.append(f"{idle:,} idle subscriptions hold nothing: --all shows them")
+        said.append(f"{counted(idle, 'idle subscription')} without a message: --all shows them")
     return said
 
 

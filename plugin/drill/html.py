@@ -13,6 +13,7 @@ from tidegate.plugin.drill.session import Result
 from tidegate.plugin.drill.stands.trackers import TITLES
 from tidegate.plugin.drill.verdict import Verdict
 from tidegate.plugin.pages.page import Html, Page, joined, link, marked, write_whole
+from tidegate.plugin.shared.counts import counted
 
 # Beyond this number only the worst rounds have a picture: a hundred would go unseen.
 _PICTURES_MAX = 5
@@ -42,7 +43,7 @@ def page_of(results: Sequence[Result], made: str = "") -> Page:
     page = Page("Tidegate drills", marked(verdict, "bad" if failed else "good"))
     page.text(". ".join(one for one in (_dates(results), made) if one), "quiet")
     page.text(
-        f"{_counted(len(results), 'drill')}, {_counted(rounds, 'round')}. "
+        f"{counted(len(results), 'drill')}, {counted(rounds, 'round')}. "
         "Counts are of all rounds, times of the worst. A gap is a time in which something was due and "
         "nothing came. Out of order is what came after a message of its key that was due later; Pulsar "
         "promises nobody the order of due times.",
@@ -106,10 +107,6 @@ def _dates(results: Sequence[Result]) -> str:
         for one in (min(starts_us), max(starts_us))
     )
     return f"{first} UTC" if first == last else f"{first} to {last} UTC"
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _anchor(number: int) -> str:

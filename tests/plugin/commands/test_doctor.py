@@ -33,7 +33,7 @@ def test_without_a_daemon_it_says_how_to_start_one(short_dir: Path) -> None:
     first, remedy, *_, counts = done.stdout.splitlines()
     assert first.startswith("FAULT    socket       no daemon answers on ")
     assert remedy.strip().startswith("do: ")
-    assert counts == "1 faults, 0 warnings, 1 notes, 0 ok"
+    assert counts == "1 fault, 0 warnings, 1 note, 0 ok"
 
 
 def test_a_home_that_is_none_is_a_fault(short_dir: Path, tmp_path: Path) -> None:

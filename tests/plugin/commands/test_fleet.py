@@ -65,7 +65,7 @@ def test_those_that_are_not_well_are_named_with_the_reason(machines: Machines) -
     assert rows[0].endswith(r"NOT READY: no room\n")
     assert rows[1].endswith("NO DAEMON: no daemon answers beside this broker")
     assert rows[2].endswith("no servlet: the broker is not attached, or with --no-servlet")
-    assert total == "3 brokers, 1 daemons, 20 held"
+    assert total == "3 brokers, 1 daemon, 20 held"
     told = json.loads(run("fleet", "--json", **machines.environment).stdout)
     assert [(one["broker"], one["well"], one["overdue"], one["held"]) for one in told["brokers"]] == [
         (first.name, False, 1, 20),
@@ -88,7 +88,7 @@ def test_an_answer_of_another_form_is_a_row_beside_the_others(machines: Machines
     done = run("fleet", **machines.environment)
     assert done.returncode == 1
     assert "a form that this version does not know" in done.stdout
-    assert done.stdout.endswith("3 brokers, 1 daemons, 0 held; 2 more are well\n")
+    assert done.stdout.endswith("3 brokers, 1 daemon, 0 held; 2 more are well\n")
 
 
 def test_without_a_broker_it_says_so() -> None:

@@ -130,7 +130,7 @@ def test_idle_subscriptions_are_one_line() -> None:
     answer = answer_of(*idle, one_of("busy"), one_of("stuck", held=0, index_log=LOG))
     text = shown(answer)
     assert listed(text) == ["stuck", "busy"]
-    assert "3 idle subscriptions hold nothing: --all shows them" in text
+    assert "3 idle subscriptions without a message: --all shows them" in text
     text = shown(answer, view=View(everything=True))
     assert listed(text) == ["stuck", "busy", "idle-0", "idle-1", "idle-2"]
     assert "--all" not in text
@@ -238,7 +238,7 @@ async def test_the_answer_and_how_it_is_shown(start: StartDaemon, socket_path: P
     assert over_http.keys() == answer.keys()
     assert over_http["subscriptions"][0].keys() == first.keys()
     text = shown(answer)
-    assert "broker broker-1 (pulsar 4.0.8) connected, 1 streams" in text
+    assert "broker broker-1 (pulsar 4.0.8) connected, 1 stream" in text
     assert "1,006 held" in text
     overdue, in_time = (line for line in text.splitlines() if "  orders" in line)
     assert overdue.startswith("overdue  ")
