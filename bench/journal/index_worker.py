@@ -27,7 +27,7 @@ class JournalBeside(RocksStore):
     file: JournalFile
 
     def write(self, batch: Batch, *, sync: bool) -> None:
-        """See `Store`. Deletions of records are left out: files go whole."""
+        """See `Store`. Without deletions of records: files go whole."""
         rows: list[Row] = []
         rest = Batch()
         for kind, key, value in batch.operations:
