@@ -4,9 +4,9 @@ Pure, on Arrow tables. A round leaves three tables to the next: *open* messages 
 still repeatable), the *receipts* of these and of messages not yet sent, and for each key the *furthest*
 delivered message. A round reports each fact once.
 
-Its time is the watermark: no older record is expected. A message is lost when the watermark is ``grace_ms``
-past the time at which it was ready; if it comes later, it is found again. ``forget_ms`` after its fate is
-complete, a message is forgotten; a later repeat counts as unknown.
+Its time is the watermark: no older record is expected. A message is lost ``grace_ms`` after it was ready; if
+it comes later, it is found again. ``forget_ms`` after its fate is complete, it is forgotten; a later repeat
+counts as unknown.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
     offending/round=N       the offences of round N
 
 Invariants: a round depends only on the previous one and on one batch; it counts once its totals, the last
-file, are written. So a batch that Spark repeats after a crash gives the same round, and nothing is reported
-twice. The two newest rounds are kept.
+file, are written. So a batch repeated after a crash gives the same round, and nothing is reported twice. The
+two newest rounds are kept.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The job's process: ``python -m tidegate.pipeline.job.runner EVENTS_FD``, with the request on its input.
 
-Spark starts beside the job, which waits only where it needs Spark: the job looks at a topic, and reads some
-of its backlog, before Spark is up. On this machine Spark starts only for enough work, or at the user's wish.
+Spark starts beside the job, which waits only where it needs Spark. On this machine Spark starts only for
+enough work, or at the user's wish.
 
 Invariants: it reports one result or one error, then ends; when its parent is gone (its input is closed), it
 and Spark end; a signal ends Spark before the process.

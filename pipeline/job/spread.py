@@ -2,9 +2,9 @@
 
 Spark's start takes seconds of processor and clock, in which a process reads a million entries: a smaller job
 does not start it, and a larger one does not wait for it. This process works on several pieces at a time, in
-threads: sockets, NumPy and the packing release the interpreter. Invariants: each piece is done once, except
-for tasks that Spark retries; results come in rounds, so that the caller can record its progress; a worker
-reports a finished piece; no work remains at the end, unless the process ends.
+threads. Invariants: each piece is done once, except for tasks that Spark retries; results come in rounds, so
+that the caller can record its progress; a worker reports a finished piece; no work remains at the end, unless
+the process ends.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The use of a topic's ledgers: the entries that wait in each, and the space that few of them keep.
 
-Pure. Pulsar deletes closed ledgers from the front, and stops at the first one with an entry that a
-subscription has not acknowledged: one message delayed by a month keeps all ledgers of that month.
+Pure. Pulsar deletes closed ledgers from the front, and stops at the first one with an unacknowledged entry:
+one message delayed by a month keeps all ledgers of that month.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
      plan      read      pack              take in                                      check
 
 Invariants: the daemon gives the subscriptions to this job before any read or write, so there is one job at a
-time, in a folder of its own; only files named in the manifest count; a job restarted after a kill reads the
-rest again. A job for all existing subscriptions leaves out one deleted meanwhile.
+time, in its own folder; only files named in the manifest count; a job restarted after a kill reads the rest
+again. A job for all existing subscriptions leaves out one deleted meanwhile.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""A check that a former job's parts match the topic.
+"""A check that a former job's parts match the topic: it reads some entries again and compares their times.
 
 Positions alone do not show it: a cluster recreated, or restored from a backup, reuses the ids of its ledgers
-for other messages. So it reads some entries again and compares their times: otherwise the index would hold
-messages back until others are due.
+for other messages, which the index would then hold back.
 """
 
 from __future__ import annotations

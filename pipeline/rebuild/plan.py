@@ -2,8 +2,7 @@
 
 A target is a topic or a partition with the subscriptions whose indexes will hold its messages. A resumed plan
 keeps its tasks, since some are done, and gets more for new entries. It is not resumed if it left out entries
-needed now, after a cursor's reset; nor if the parts do not match the topic, which is then another one of the
-same name.
+needed now, after a cursor's reset; nor if the parts do not match the topic.
 """
 
 from __future__ import annotations

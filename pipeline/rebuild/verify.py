@@ -2,8 +2,8 @@
 
 The topic is read as for a rebuild, while broker and daemon run. Positions are compared as bitmaps; times
 slice file by slice file: an entry of the topic without its exact match in the index, though its position is
-held, has another time there. Even then no message is early: the broker uses its own time. The files serve
-this run alone, in a folder of their own, removed however the job ends.
+held, has another time there. (It is not early: the broker uses its own time.) The files serve this run alone,
+in a folder of their own, removed however the job ends.
 """
 
 from __future__ import annotations

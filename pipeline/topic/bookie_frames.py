@@ -9,8 +9,8 @@ with those that it has, so the reader must know a ledger's end. Frames are big-e
     entry    := ledger_id:i64 entry_id:i64 last_confirmed:i64 length:i64 digest payload
 
 Pure. Invariants: a frame is bounded before it is read; an entry is passed on only with the right digest, and
-only the requested one; everything else is a ``WireError``. Entries stay in their frame: with millions of
-small ones, an object for each would dominate the cost of reading.
+only the requested one; everything else is a ``WireError``. Entries stay in their frame: an object for each of
+millions would dominate the cost of reading.
 """
 
 from __future__ import annotations

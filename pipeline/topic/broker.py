@@ -1,8 +1,7 @@
 """Entries of a topic through a broker: a reader without a cursor, on Pulsar's binary protocol.
 
 The broker omits entries that no consumer gets: markers, messages of aborted transactions, and everything from
-the first open transaction on. It sends delayed messages at once, because such a reader is no Shared
-subscription.
+the first open transaction on. It sends such a reader, no Shared subscription, delayed messages at once.
 
 Invariants: entries come in the topic's order, each once, whatever reconnects happen in between; the start is
 inclusive; a reader requests no more than it has room for.

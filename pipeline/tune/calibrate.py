@@ -1,8 +1,7 @@
 """The costs on this machine, and the model's accuracy, from short runs of the real index.
 
 Generated traces show the cost of blocks, slices, entries and journal records; a part of the user's trace
-shows how its entries pack. Three further runs of that part, at widths unknown to the model, give the error:
-for each time at the places of the measurements, while users get predictions for the worst.
+shows how its entries pack. Three further runs of that part, at widths unknown to the model, give the error.
 """
 
 from __future__ import annotations

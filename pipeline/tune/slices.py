@@ -2,9 +2,8 @@
 
 Pure. Spills fill a slice, each with a run of blocks; at the index's limit of runs, small ones become one (by
 the index's rule, `choose_runs`), when there is time: between two spills, the most crowded slice first, and
-during consecutive spills as much as the index's own pace gives (`CompactionPace`). So runs pile up in a rush,
-as in the index, and each compaction merges more of them. After its end a slice is dropped. Slices share only
-time: some of them, with their share of the time, stand for all.
+during consecutive spills as much as the index's own pace gives (`CompactionPace`). After its end a slice is
+dropped. Slices share only time: some of them, with their share of it, stand for all.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ their figures as JSON:
 - ``play`` passes the entries to the index as they arrive, by a clock set to their times; it pops and
   acknowledges due entries, and the index spills when it wants to. Then it ends without closing anything;
 - ``recover`` opens the folder and pops the first due entry, then continues from slice to slice. It does so
-  several times, each with a copy of the folder, and with all folders in turn: a disturbance of the machine
-  must not count for one alone.
+  several times, each with a copy of the folder, and with all folders in turn, against disturbances of the
+  machine.
 
 Everything is as in the daemon, except that a spill's work happens on the spot.
 """

@@ -1,11 +1,9 @@
 """Removes the registration that a killed Pulsar standalone leaves behind, before the next start.
 
-Pulsar 4.0.8's standalone keeps its metadata in RocksDB and deletes the bookie's old registration when it
-first reads it, at the next start. If the notice of that deletion arrives after the bookie has registered
-anew, Pulsar believes its own registration lost. Two ``BookieServiceInfo`` are never equal, so it deletes and
-rewrites the registration, which causes the next notice, more than a thousand times a second; meanwhile topics
-may fail to load. docs/decisions/stale-bookie.md has the figures. In production a broker dies without its
-bookies.
+Pulsar 4.0.8's standalone deletes the bookie's old registration when it first reads it, at the next start. If
+the notice of that deletion arrives after the bookie has registered anew, Pulsar believes its own registration
+lost, and deletes and rewrites it more than a thousand times a second; meanwhile topics may fail to load. Why:
+docs/decisions/stale-bookie.md. In production a broker dies without its bookies.
 """
 
 from __future__ import annotations
