@@ -31,10 +31,11 @@ from tidegate.plugin.api.changes import (
 )
 from tidegate.plugin.api.routes import OPERATIONS, Scope, path_of
 from tidegate.plugin.client import partitions
-from tidegate.plugin.client.partitions import PartitionedError, full_topic
+from tidegate.plugin.client.partitions import PartitionedError
 from tidegate.plugin.errors import ConfigError, DaemonAwayError, NotNowError, UnknownNameError, UserError
 from tidegate.plugin.shared.message_ids import message_id
 from tidegate.plugin.shared.shown import one_line, without_passwords
+from tidegate.plugin.shared.topics import full_topic
 
 ANSWER_BYTES_MAX = 16 << 20
 PARTITIONS_MAX = 100_000

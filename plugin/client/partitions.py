@@ -29,6 +29,7 @@ from tidegate.plugin.api.changes import (
 )
 from tidegate.plugin.errors import NotNowError, UnknownNameError, UserError
 from tidegate.plugin.shared.message_ids import message_id, parse_id
+from tidegate.plugin.shared.topics import full_topic
 
 _PAGE_LEAST = 256
 _PAGE_DEFAULT = 1_000
@@ -38,7 +39,6 @@ BACKLOG = "backlog"
 """The query for Pulsar's own statistics of a topic, which only a broker answers."""
 _STATES = ("waiting", "handed_out", "acknowledged", "unknown")
 """States of a message: one partition has it, and others may have acknowledged beyond its id."""
-_SHORT = "persistent://public/default/"
 _LEFT_OUT = (UnknownNameError, NotNowError)
 """Errors of one partition that keep no change from the others."""
 
@@ -49,13 +49,6 @@ class PartitionedError(UserError):
     def __init__(self, said: str, partitions: int) -> None:
         super().__init__(said)
         self.partitions = partitions
-
-
-def full_topic(topic: str) -> str:
-    """A topic with the parts that Pulsar's tools omit."""
-    if "://" in topic:
-        return topic
-    return f"persistent://{topic}" if topic.count("/") == 2 else f"{_SHORT}{topic}"
 
 
 def name_of(topic: str, partition: int) -> str:

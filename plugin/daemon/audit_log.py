@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.index import Clock
 from tidegate.plugin.api.changes import OUTCOMES
 from tidegate.plugin.shared.seldom import Seldom
+from tidegate.plugin.shared.topics import full_topic
 from tidegate.plugin.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -105,12 +106,13 @@ class AuditLog:
         self, request: Mapping[str, object], ids: list[str], answer: Mapping[str, Any], peer: str | None
     ) -> bytes:
         time = datetime.fromtimestamp(self._clock.now_ms() / 1_000, UTC)
+        topic = request.get("topic")
         known: dict[str, object] = {
             "time": time.isoformat(timespec="milliseconds"),
             "command": request.get("what"),
             "peer": peer,
             "role": _cut(request.get("role"), _TEXT_MAX),
-            "topic": _cut(request.get("topic"), _NAME_MAX),
+            "topic": _cut(topic and full_topic(str(topic)), _NAME_MAX),
             "subscription": _cut(request.get("subscription"), _NAME_MAX),
         }
         known |= {name: answer[name] for name in (*OUTCOMES, "outcome") if name in answer}

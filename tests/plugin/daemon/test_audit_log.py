@@ -81,7 +81,7 @@ async def test_each_change_is_a_line(served: Served, data: Path, socket_path: Pa
     (_, two) = lines(data)
     assert two["peer"] == f"uid {os.geteuid()}, pid {os.getpid()}"
     assert "role" not in two
-    assert (two["topic"], two["done"], len(two["ids"])) == ("orders", 98, 10)
+    assert (two["topic"], two["done"], len(two["ids"])) == (TOPIC, 98, 10)
     assert stat.S_IMODE((data / NAMES[0]).stat().st_mode) == 0o600
     text = (await served.daemon.exposition()).decode()
     assert 'tidegate_messages_changed_total{outcome="done"} 99.0' in text
