@@ -116,6 +116,21 @@ def test_bad_input_is_a_problem_and_changes_nothing(lane: Lane, web: Web) -> Non
     assert waiting(web, lane) == 10
 
 
+def test_a_wrong_method_hears_the_described_ones(lane: Lane, web: Web) -> None:
+    names = dict(zip(("tenant", "namespace", "topic"), lane.topic.split("/"), strict=True))
+    names |= {"segment": "0000-7fff-1", "subscription": "sub", "id": "5:1"}
+    paths = web.client.get("/tidegate/v1/openapi.json").json()["paths"]
+    for template, described in paths.items():
+        methods = {one.upper() for one in described} & {"GET", "POST"}
+        answer = web.client.delete(template.format(**names))
+        if "/topic/" in template:
+            assert problem(answer)[0] == 404, template
+            continue
+        assert problem(answer)[0] == 405, template
+        assert set(answer.headers["Allow"].split(", ")) - {"HEAD"} == methods, template
+        assert ("HEAD" in answer.headers["Allow"]) == ("GET" in methods), template
+
+
 def pieces() -> Iterator[bytes]:
     """A body that does not say how long it is."""
     for _ in range(1_200):

@@ -77,7 +77,7 @@ final class BrokerGuard implements Guard {
         CompletableFuture<Verdict> verdict;
         try {
             if (target.scope() != ApiTarget.Scope.TOPIC && target.scope() != ApiTarget.Scope.SUBSCRIPTION) {
-                return withoutTopic(client, target, changes).exceptionally(failure -> verdictOf(failure, target));
+                return withoutTopic(client, target).exceptionally(failure -> verdictOf(failure, target));
             }
             TopicName topic = topicName(target);
             verdict = authorize(client, topic, target.subscription(), changes)
@@ -91,10 +91,7 @@ final class BrokerGuard implements Guard {
     }
 
     /** Judges a request without a topic: this broker answers it, whatever it owns. */
-    private CompletableFuture<Verdict> withoutTopic(Client client, ApiTarget target, boolean changes) {
-        if (changes) {
-            throw new Otherwise(405, "Method Not Allowed", "name the subscription that is to be changed");
-        }
+    private CompletableFuture<Verdict> withoutTopic(Client client, ApiTarget target) {
         boolean authorizes = isAuthorizing(client);
         CompletableFuture<Void> allowed = CompletableFuture.completedFuture(null);
         if (target.scope() == ApiTarget.Scope.NAMESPACE) {

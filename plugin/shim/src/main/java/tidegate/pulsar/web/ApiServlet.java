@@ -22,7 +22,7 @@ import tidegate.pulsar.wire.Frame;
 
 /**
  * {@code /tidegate/v1/…} on the broker's web port, and the page at {@code /tidegate/}: the guard decides, and the daemon
- * beside the broker answers. The servlet knows only that POST changes something and GET does not.
+ * beside the broker answers. The servlet knows the methods of each path, and that POST changes something.
  *
  * <p>Invariants: no thread of the web service waits here; bodies are bounded, and so are the requests under way, in all and
  * of each authenticated role; each request gets one answer, and nothing is begun or read after it.
@@ -74,8 +74,9 @@ public final class ApiServlet extends HttpServlet {
 
     private CompletionStage<Answer> answer(HttpServletRequest request, Exchange exchange) {
         try {
-            boolean changes = changes(request);
             ApiTarget target = ApiTarget.parse(request.getRequestURI(), request.getQueryString());
+            exchange.isFor(target);
+            boolean changes = changes(request, target);
             exchange.isOf(changes ? "POST" : "GET", target.target());
             return guard.decide(target, changes, request)
                     .thenCompose(verdict -> exchange.unlessAnswered(() -> carryOut(verdict, target, changes, request, exchange)));
@@ -84,12 +85,12 @@ public final class ApiServlet extends HttpServlet {
         }
     }
 
-    private static boolean changes(HttpServletRequest request) throws ProblemException {
-        if (request.getMethod().equals("GET") || request.getMethod().equals("HEAD")) {
-            return false;
+    private static boolean changes(HttpServletRequest request, ApiTarget target) throws ProblemException {
+        if (!target.methods().contains(request.getMethod())) {
+            throw new ProblemException(405, "Method Not Allowed", String.join(" or ", target.methods()) + " is allowed here");
         }
         if (!request.getMethod().equals("POST")) {
-            throw new ProblemException(405, "Method Not Allowed", "GET looks, and POST changes");
+            return false;
         }
         // A page of another origin can send other types without a preflight.
         String type = request.getContentType();
@@ -164,9 +165,6 @@ public final class ApiServlet extends HttpServlet {
         if (answer.location() != null) {
             response.setHeader("Location", answer.location());
         }
-        if (answer.status() == 405) {
-            response.setHeader("Allow", "GET, HEAD, POST");
-        }
         if (answer.status() == 503 && mayRepeat) {
             response.setHeader("Retry-After", "1");
         }
@@ -179,6 +177,7 @@ public final class ApiServlet extends HttpServlet {
         private final AtomicBoolean ended = new AtomicBoolean();
         @GuardedBy("this")
         private boolean answered;
+        private volatile String methods = "";
         private volatile boolean mayRepeat = true;
         private volatile String again = "ask again";
         @GuardedBy("this")
@@ -189,6 +188,10 @@ public final class ApiServlet extends HttpServlet {
         Exchange(AsyncContext context, Runnable over) {
             this.context = context;
             this.over = over;
+        }
+
+        void isFor(ApiTarget target) {
+            methods = String.join(", ", target.methods());
         }
 
         void isOf(String method, String target) {
@@ -234,7 +237,11 @@ public final class ApiServlet extends HttpServlet {
                 return;
             }
             try {
-                setHead((HttpServletResponse) context.getResponse(), answer, mayRepeat);
+                HttpServletResponse response = (HttpServletResponse) context.getResponse();
+                setHead(response, answer, mayRepeat);
+                if (answer.status() == 405) {
+                    response.setHeader("Allow", methods);
+                }
                 ResponseBody.send(context, answer.body());
             } catch (IOException | RuntimeException e) {
                 LOG.debug("An answer could not be sent", e);

@@ -45,6 +45,12 @@ public record ApiTarget(Scope scope, String domain, String tenant, String namesp
     private static final String DESCRIPTION = "openapi.json";
     private static final Set<String> OF_BROKER = Set.of("tide", "status");
     private static final String OF_NAMESPACE = "tide";
+    private static final String MESSAGES = "messages";
+    private static final Set<String> LOOKS = Set.of("tide", "waiting", MESSAGES);
+    private static final Set<String> CHANGES = Set.of("cancel", "release", "reschedule", "pause", "resume");
+    private static final List<String> LOOK = List.of("GET", "HEAD");
+    private static final List<String> CHANGE = List.of("POST");
+    private static final List<String> LOOK_AND_CHANGE = List.of("GET", "HEAD", "POST");
     private static final String AUTHORITATIVE = "authoritative";
     private static final int TOPIC_END = 4;
     private static final int SEGMENT_END = 5;
@@ -98,6 +104,17 @@ public record ApiTarget(Scope scope, String domain, String tenant, String namesp
                 ofTopic ? Optional.empty() : Optional.of(segments.get(end)),
                 List.copyOf(segments.subList(ofTopic ? end : end + 1, segments.size())), rest,
                 parameters.contains(AUTHORITATIVE + "=true"));
+    }
+
+    /** The methods at this path; all if it may be none, as the daemon knows. */
+    List<String> methods() {
+        String name = action.isEmpty() ? "" : action.get(0);
+        return switch (scope) {
+            case NOBODY, BROKER, NAMESPACE -> LOOK;
+            case TOPIC -> name.equals(OF_NAMESPACE) ? LOOK : LOOK_AND_CHANGE;
+            case SUBSCRIPTION -> action.size() != (name.equals(MESSAGES) ? 2 : 1) ? LOOK_AND_CHANGE
+                    : LOOKS.contains(name) ? LOOK : CHANGES.contains(name) ? CHANGE : LOOK_AND_CHANGE;
+        };
     }
 
     /** The topic's name in Pulsar. */

@@ -193,8 +193,26 @@ class ApiServletTest {
         assertNull(move.headers.get("Retry-After"));
     }
 
+    @Test
+    void anotherMethodHearsThoseOfItsPath() throws Exception {
+        for (Map.Entry<String, String> one : Map.of("cancel", "POST", "tide", "GET, HEAD", "messages/1:2", "GET, HEAD",
+                "pace", "GET, HEAD, POST", "cancel/it", "GET, HEAD, POST").entrySet()) {
+            Exchange exchange = answered("DELETE", one.getKey());
+            assertEquals(405, exchange.status);
+            assertEquals(one.getValue(), exchange.headers.get("Allow"));
+            assertTrue(exchange.text().contains(one.getValue().replace(", ", " or ") + " is allowed here"), exchange.text());
+        }
+        assertEquals("POST", answered("GET", "release").headers.get("Allow"));
+        assertEquals("GET, HEAD", answered("POST", "waiting").headers.get("Allow"));
+    }
+
     private Exchange answered(String action) throws Exception {
+        return answered("POST", action);
+    }
+
+    private Exchange answered(String method, String action) throws Exception {
         Exchange exchange = new Exchange(action);
+        exchange.method = method;
         servlet.service(exchange.request(), exchange.response());
         assertTrue(exchange.complete.await(20, TimeUnit.SECONDS));
         return exchange;
@@ -216,6 +234,7 @@ class ApiServletTest {
     /** A request to change something, and what the servlet does with it. */
     private static final class Exchange {
         private final String action;
+        private String method = "POST";
         private final Map<String, String> headers = new HashMap<>();
         private final ByteArrayOutputStream sent = new ByteArrayOutputStream();
         private final CountDownLatch complete = new CountDownLatch(1);
@@ -235,7 +254,7 @@ class ApiServletTest {
 
         HttpServletRequest request() {
             return played(HttpServletRequest.class, (name, arguments) -> switch (name) {
-                case "getMethod" -> "POST";
+                case "getMethod" -> method;
                 case "getRequestURI" -> SUBSCRIPTION + action;
                 case "getContentType" -> "application/json";
                 case "getContentLengthLong" -> 2L;
