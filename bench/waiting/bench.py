@@ -4,7 +4,8 @@ Three scenarios. *Looks*: each keeper has all entries, due evenly over a week; t
 buckets, and pages of 1,000 from random times on, are asked again and again. *Cancels*: messages wait at a
 real broker, and ``cancel`` takes back some one at a time and the others in batches, each answered when
 Pulsar's record and the journal have it; the peers delete as many by their ids, each batch as durable as they
-make it. Unfavourable to Tidegate: the peers get ids in their own form, and have no broker that decides.
+make it. As many others are moved to another time before, in batches. Unfavourable to Tidegate: the peers get
+ids in their own form, and have no broker that decides.
 *Beside*, Tidegate alone: messages are delivered at a steady rate, and in every other turn of a few seconds as
 many others of the subscription are cancelled; the other turns are its bound.
 """
@@ -147,7 +148,9 @@ class Run:
         if self._peer == OURS:
             with Stand(TRACKERS[OURS], conf=CONF) as stand:
                 consumer = stand.consumer(TOPIC)
-                self._cancel(scenario, *_broker_cancels(stand, count, progress), progress)
+                entries, cancel, reschedule = _broker_changes(stand, 2 * count, progress)
+                self._reschedule(entries.part(count, 2 * count), reschedule, progress)
+                self._cancel(scenario, entries.part(0, count), cancel, progress)
                 assert consumer.received == 0
             return
         with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
@@ -155,9 +158,10 @@ class Run:
             assert isinstance(keeper, Redis | Postgresql)
             keeper.start()
             try:
-                fill(keeper, count, now_ms() + DAY_MS, progress)
-                everything = Source(SPAN_MS).entries(0, count)
-                self._cancel(scenario, everything, keeper.cancel, progress)
+                fill(keeper, 2 * count, now_ms() + DAY_MS, progress)
+                entries = Source(SPAN_MS).entries(0, 2 * count)
+                self._reschedule(entries.part(count, 2 * count), keeper.reschedule, progress)
+                self._cancel(scenario, entries.part(0, count), keeper.cancel, progress)
             finally:
                 keeper.stop()
 
@@ -169,7 +173,7 @@ class Run:
         far = TURNS // 2 * seconds * BESIDE_PER_S
         with Stand(TRACKERS[OURS], conf=CONF) as stand:
             consumer = stand.consumer(TOPIC)
-            entries, cancel = _broker_cancels(stand, far, progress)
+            entries, cancel, _ = _broker_changes(stand, far, progress)
             sequence = np.arange((BESIDE_WARM_S + TURNS * seconds) * BESIDE_PER_S)
             send_at_ms = now_ms() + PROCESS_START_MS + sequence * 1_000 // BESIDE_PER_S
             delays_ms = self._random.integers(*BESIDE_DELAY_MS, len(sequence))
@@ -210,6 +214,20 @@ class Run:
         self._add(scenario, "cancellations behind at the end", "ms", max(0, late_ms))
         self._add(scenario, "early", "messages", int((lateness < 0).sum()), 0)
         self._add(scenario, "not cancelled", "messages", far - done, 0)
+
+    def _reschedule(
+        self, entries: Entries, reschedule: Callable[[Entries, int], int], progress: Progress
+    ) -> None:
+        scenario = f"{len(entries):,} messages rescheduled by id"
+        order, to_ms, done = self._random.permutation(len(entries)), now_ms() + 2 * DAY_MS, 0
+        progress.step(f"rescheduling {len(entries):,} in batches")
+        began_s = time.perf_counter()
+        for start in range(0, len(entries), BATCH):
+            progress.far(f"{start:,} in batches")
+            done += reschedule(entries.take(order[start : start + BATCH]), to_ms)
+        per_s = len(entries) / (time.perf_counter() - began_s)
+        self._add(scenario, "in batches of 10,000", "a second", per_s, CANCELS_GOAL_PER_S, better="higher")
+        self._add(scenario, "not rescheduled", "messages", len(entries) - done, 0)
 
     def _cancel(
         self, scenario: str, entries: Entries, cancel: Callable[[Entries], int], progress: Progress
@@ -262,8 +280,10 @@ def fill(keeper: Keeper, count: int, first_ms: int, progress: Progress) -> None:
     keeper.filled()
 
 
-def _broker_cancels(stand: Stand, count: int, progress: Progress) -> tuple[Entries, Callable[[Entries], int]]:
-    """Messages that wait at a real broker, and a call that cancels some."""
+def _broker_changes(
+    stand: Stand, count: int, progress: Progress
+) -> tuple[Entries, Callable[[Entries], int], Callable[[Entries, int], int]]:
+    """Messages that wait at a real broker, a call that cancels some, and one that moves some."""
     progress.step(f"sending {count:,}")
     far_ms = now_ms() + DAY_MS
     sequence = np.arange(count)
@@ -278,9 +298,15 @@ def _broker_cancels(stand: Stand, count: int, progress: Progress) -> tuple[Entri
     def ask(request: dict[str, object]) -> dict[str, Any]:
         return ask_socket(path, request | name, ANSWER_S)
 
-    def cancel(entries: Entries) -> int:
+    def change(what: str, entries: Entries, **more: object) -> int:
         positions = base64.b64encode(PositionSet.of_entries(entries).serialize()).decode("ascii")
-        return int(ask({"what": "cancel", "positions": positions, "dry_run": False})["done"])
+        return int(ask({"what": what, "positions": positions, "dry_run": False, **more})["done"])
+
+    def cancel(entries: Entries) -> int:
+        return change("cancel", entries)
+
+    def reschedule(entries: Entries, to_ms: int) -> int:
+        return change("reschedule", entries, at_ms=to_ms)
 
     found: list[tuple[int, int, int]] = []
     after = None
@@ -292,7 +318,7 @@ def _broker_cancels(stand: Stand, count: int, progress: Progress) -> tuple[Entri
         after = page["next"]
         if after is None:
             break
-    return Entries.of(found), cancel
+    return Entries.of(found), cancel, reschedule
 
 
 def run(plan: Plan, recorder: Recorder) -> None:

@@ -13,13 +13,15 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bench.harness.broker_client import BrokerClient
 from bench.harness.errors import BenchError
 from bench.harness.index_driver import UNCOMMITTED_MAX
 from bench.harness.trackers import OURS
 from bench.peers.launch import PythonLauncher
 from bench.peers.postgresql_server import PORT, USER, PostgresqlLauncher, sockets_of
-from bench.peers.redis_records import POOL, SETS, packed, set_name
+from bench.peers.redis_records import POOL, SETS, flat, packed, set_name
 from bench.peers.redis_server import RedisLauncher, socket_path
 from tidegate.index import Entries, SubscriptionName, SystemClock
 from tidegate.plugin.local.daemon import Daemon
@@ -183,6 +185,15 @@ class Redis(_Server):
         pipeline.execute_command("HDEL", POOL, *ids)
         return int(pipeline.execute()[-1])
 
+    def reschedule(self, entries: Entries, to_ms: int) -> int:
+        """ZADD of what a set has, and HSET of the records, in one transaction; returns the number moved."""
+        ids, records = packed(Entries(np.full(len(entries), to_ms), entries.ledger_id, entries.entry_id))
+        pipeline = self.client.pipeline(transaction=True)
+        pipeline.execute_command("HSET", POOL, *flat(ids, records))
+        for number in range(SETS):
+            pipeline.execute_command("ZADD", set_name(number), "XX", "CH", *flat([to_ms] * len(ids), ids))
+        return sum(pipeline.execute()[1:])
+
 
 class Postgresql(_Server):
     """A table with an index on the time, and one on the position for cancelling."""
@@ -248,6 +259,19 @@ class Postgresql(_Server):
             gone = len(cursor.fetchall())
         self.client.commit()
         return gone
+
+    def reschedule(self, entries: Entries, to_ms: int) -> int:
+        """UPDATE of a batch, and a commit; returns the number that was there."""
+        with self.client.cursor() as cursor:
+            cursor.execute(
+                "UPDATE delayed SET deliver_at = %s "
+                "FROM unnest(%s::bigint[], %s::bigint[]) AS one (ledger, entry) "
+                "WHERE delayed.ledger = one.ledger AND delayed.entry = one.entry",
+                (to_ms, entries.ledger_id.tolist(), entries.entry_id.tolist()),
+            )
+            moved = int(cursor.rowcount)
+        self.client.commit()
+        return moved
 
 
 KEEPERS: dict[str, type[Keeper]] = {OURS: Tidegate, REDIS: Redis, POSTGRESQL: Postgresql}
