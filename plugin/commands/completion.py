@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
+from typer import _completion_classes as of_shells
 from typer import completion as of_typer
 
 PROGRAM = "tidegate"
@@ -55,6 +56,9 @@ def completion(shell: Annotated[Shell, typer.Argument(help="The shell that reads
 def typed(environment: Mapping[str, str]) -> list[str]:
     """The words typed after the program's name, for the asking shell; teaches Typer the shells."""
     of_typer.completion_init()  # type: ignore[attr-defined]
+    of_shells._sanitize_help_text = lambda text: (
+        text
+    )  # else what stands in brackets is markup of rich, and goes
     text = next((environment[name] for name in _WORDS if name in environment), "")
     try:
         return shlex.split(text)[1:]

@@ -91,6 +91,13 @@ def test_fish_is_told_options() -> None:
     assert done.stdout.startswith("--json\t")
 
 
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_defaults_in_brackets_stay(shell: str) -> None:
+    asked = {"_TYPER_COMPLETE_ARGS": "tidegate status --so", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    done = run(_TIDEGATE_COMPLETE=f"complete_{shell}", **asked)
+    assert "Unix socket [default" in done.stdout
+
+
 def test_an_open_quotation_is_no_error() -> None:
     done = run(_TIDEGATE_COMPLETE="complete_zsh", _TYPER_COMPLETE_ARGS="tidegate status 'a b")
     assert (done.returncode, done.stderr) == (0, "")
