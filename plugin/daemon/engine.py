@@ -29,7 +29,6 @@ from tidegate.index import (
     SubscriptionName,
     TidegateIndexError,
 )
-from tidegate.plugin.daemon import report
 from tidegate.plugin.daemon.audit_log import AuditLog
 from tidegate.plugin.daemon.brokers import Brokers
 from tidegate.plugin.daemon.bypasses import Bypasses
@@ -38,6 +37,7 @@ from tidegate.plugin.daemon.committer import Committer
 from tidegate.plugin.daemon.drain_rates import DrainRates
 from tidegate.plugin.daemon.durable_news import DurableNews
 from tidegate.plugin.daemon.failures import Failures
+from tidegate.plugin.daemon.gauges import look_at_disk, worst_of
 from tidegate.plugin.daemon.handing_out import HandingOut
 from tidegate.plugin.daemon.held_news import HeldNews
 from tidegate.plugin.daemon.index_logs.index_logs import IndexLogs
@@ -113,9 +113,7 @@ class DaemonEngine:
         self._metrics = metrics
         self._logs = logs
         self._log = log
-        self.surveyor = Surveyor(
-            catalog, partial(report.look_at_disk, settings.data), partial(report.worst_of, self)
-        )
+        self.surveyor = Surveyor(catalog, partial(look_at_disk, settings.data), partial(worst_of, self))
         self._reading_pace = ReadingPace(catalog, clock, settings=settings, log=log)
         self.failures = failures = Failures(clock, log)
         self._stopping = False

@@ -8,38 +8,23 @@ from __future__ import annotations
 
 import heapq
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tidegate.index import Catalog, Clock, DelayIndex, IndexStats, RocksStore, SubscriptionName
+from tidegate.index import Catalog, Clock, DelayIndex, SubscriptionName
 from tidegate.plugin.shared.moments import AT_ONCE_MS
 from tidegate.plugin.telemetry.health import Health
-from tidegate.plugin.telemetry.metrics import BypassGauge, Gauges, SubscriptionGauges
-from tidegate.plugin.telemetry.survey import (
-    MOST_HELD,
-    Disk,
-    Standing,
-    Surveyor,
-    Worst,
-    first_due,
-    in_turns,
-    most_held,
-    overdue_by_ms,
-    worst,
-)
+from tidegate.plugin.telemetry.survey import MOST_HELD, Surveyor, first_due, in_turns, most_held
 from tidegate.plugin.wire.frames import LENGTH_MAX
 from tidegate.plugin.wire.messages import BYPASSED_MAX
-from tidegate.plugin.wire.release_pace import ReleasePace
 
 if TYPE_CHECKING:
     from tidegate.plugin.daemon.bypasses import Bypasses
     from tidegate.plugin.daemon.index_logs.stream_log import LogState
     from tidegate.plugin.daemon.ownership import Ownership
     from tidegate.plugin.daemon.settings import Settings
-    from tidegate.plugin.daemon.stream import Link, Stream
+    from tidegate.plugin.daemon.stream import Link
 
 SCHEMA = 1
 SUBSCRIPTIONS_MAX = MOST_HELD  # with SLICES_MAX each, and topics of usual length, well below 4 MiB
@@ -195,7 +180,7 @@ async def status(
         "index_logs": _index_logs(daemon),
         "scalable": {
             "topics": [
-                one._asdict() | {"next_due_ms": _next_due_ms(one.next_due_ms, now_ms)}
+                one._asdict() | {"next_due_ms": known_due_ms(one.next_due_ms, now_ms)}
                 for one in survey.scalable[:SCALABLE_MAX]
             ],
             "omitted": max(0, len(survey.scalable) - SCALABLE_MAX),
@@ -270,8 +255,8 @@ async def with_subscriptions(
     return f'{head},"subscriptions":[{",".join(parts)}],"subscriptions_omitted":{omitted}}}'.encode()
 
 
-def _next_due_ms(next_due_ms: int | None, now_ms: int) -> int | None:
-    """None for a released message: due, since an unknown time."""
+def known_due_ms(next_due_ms: int | None, now_ms: int) -> int | None:
+    """That time; now for a released message, which has been due since an unknown time."""
     return now_ms if next_due_ms == AT_ONCE_MS else next_due_ms
 
 
@@ -279,7 +264,7 @@ def _subscription(daemon: Daemon, index: DelayIndex, now_ms: int) -> dict[str, A
     stats = index.stats()
     stream = daemon.ownership.get(index.name)
     slices = [one._asdict() for one in stats.slices[:SLICES_MAX]]
-    next_due_ms = _next_due_ms(stats.next_due_ms, now_ms)
+    next_due_ms = known_due_ms(stats.next_due_ms, now_ms)
     overdue_ms = 0 if next_due_ms is None else max(0, now_ms - next_due_ms)
     return {
         "topic": index.name.topic,
@@ -320,105 +305,3 @@ def _log(log: LogState | None) -> dict[str, Any] | None:
         "lag_seconds": log.lag_seconds,
         "failure": log.failure,
     }
-
-
-async def gauges(daemon: Daemon) -> Gauges:
-    """The state of the daemon for a scrape."""
-    survey = await daemon.surveyor.survey()
-    totals = survey.totals
-    streams = list(daemon.ownership)
-    logs = daemon.log_states()
-    series = [
-        await _series(daemon, index)
-        async for index in in_turns(map(daemon.catalog.get, survey.worst.names))
-        if index is not None
-    ]
-    return Gauges(
-        subscriptions=totals.subscriptions,
-        held=totals.held,
-        in_flight=totals.in_flight,
-        acknowledged=totals.acknowledged,
-        staged=totals.staged,
-        slices_in_memory=totals.slices_in_memory,
-        slices_on_disk=totals.slices_on_disk,
-        memory_bytes=totals.memory_bytes,
-        disk_bytes=totals.disk_bytes,
-        disk_free_bytes=survey.disk.free_bytes,
-        damaged_bytes=survey.disk.damaged_bytes,
-        quarantined_blocks=totals.blocks_quarantined,
-        absent_blocks=totals.blocks_absent,
-        corrupt_records=totals.corrupt_records,
-        lost_commits=totals.lost_commits,
-        blocks=totals.blocks,
-        journal_bytes=totals.journal_bytes,
-        persists=totals.persists,
-        persist_failures=totals.persist_failures,
-        compactions=totals.compactions,
-        store_compactions_disabled=totals.store_compactions_disabled,
-        slices_crowded=totals.slices_crowded,
-        brokers=len(daemon.brokers),
-        streams=len(streams),
-        streams_without_credit=sum(stream.credit == 0 for stream in streams),
-        uncommitted_entries=daemon.uncommitted_entries,
-        subscriptions_overdue=survey.worst.overdue,
-        overdue_seconds=survey.worst.overdue_ms / 1_000,
-        subscriptions_paced=sum(stream.pace.is_on for stream in streams),
-        subscriptions_paused=sum(stream.pace.is_paused for stream in streams),
-        index_logs=len(logs),
-        index_logs_failing=sum(bool(log.failure) for log in logs),
-        index_log_waiting_bytes=sum(log.waiting_bytes for log in logs),
-        index_log_lag_seconds=max((log.lag_seconds for log in logs), default=0.0),
-        ready=daemon.health.ready,
-        uptime_seconds=daemon.uptime_seconds,
-        series=series,
-        bypassed_dispatchers=daemon.bypasses.dispatchers,
-        bypassed=[
-            BypassGauge(broker, one.topic, one.subscription, one.delayed, one.reason)
-            for broker, one in islice(daemon.bypasses.named(), BYPASSED_MAX)
-        ],
-    )
-
-
-def look_at_disk(data: Path) -> Disk:
-    """The bytes beside the index's own; a missing directory has no room."""
-    try:
-        found = os.statvfs(data)
-    except OSError:
-        return Disk(damaged_bytes=RocksStore.aside_bytes(data))
-    return Disk(RocksStore.aside_bytes(data), found.f_bavail * found.f_frsize)
-
-
-def worst_of(daemon: Daemon, each: Iterable[IndexStats]) -> Worst:
-    """The subscriptions that get series of their own."""
-
-    def stands(name: SubscriptionName) -> Standing:
-        return _standing(daemon.ownership.get(name))
-
-    return worst(each, daemon.clock.now_ms(), daemon.settings.metrics_subscriptions, stands)
-
-
-def _standing(stream: Stream | None) -> Standing:
-    if stream is None:
-        return Standing.UNSERVED
-    return Standing.PACED if stream.pace.is_on else Standing.SERVED
-
-
-async def _series(daemon: Daemon, index: DelayIndex) -> SubscriptionGauges:
-    stats = index.stats()
-    stream = daemon.ownership.get(index.name)
-    pace = ReleasePace() if stream is None else stream.pace
-    now_ms = daemon.clock.now_ms()
-    is_served = _standing(stream) is Standing.SERVED
-    held_back = await daemon.count_due(index) if pace.is_on else 0
-    return SubscriptionGauges(
-        index.name.topic,
-        index.name.subscription,
-        stats.held,
-        stats.in_flight,
-        stats.acknowledged,
-        _next_due_ms(stats.next_due_ms, now_ms),
-        overdue_by_ms(stats.next_due_ms, now_ms) if is_served else 0,
-        stats.slice_width_ms,
-        pace,
-        held_back,
-    )

@@ -37,6 +37,7 @@ from tidegate.plugin.daemon import descriptors, report
 from tidegate.plugin.daemon.allocator import collect_rarely, give_back_memory
 from tidegate.plugin.daemon.audit_log import NAMES as AUDIT_NAMES
 from tidegate.plugin.daemon.engine import DaemonEngine
+from tidegate.plugin.daemon.gauges import gauges
 from tidegate.plugin.daemon.index_logs.index_logs import IndexLogs
 from tidegate.plugin.daemon.listener import Listener, lock_path
 from tidegate.plugin.daemon.logs import log_bugs, prepare
@@ -153,7 +154,7 @@ async def running_daemon(
         )
 
         async def exposition() -> bytes:
-            return metrics.exposition(await report.gauges(engine))
+            return metrics.exposition(await gauges(engine))
 
         otlp: OtlpPush | None = None
         server = Server(listener, engine, clock, loop, settings=settings, metrics=metrics, log=log)
@@ -351,7 +352,7 @@ def _otlp_push(
     from tidegate.plugin.telemetry.otlp import Moment, OtlpPush  # noqa: PLC0415
 
     async def moment() -> Moment:
-        state = await report.gauges(engine)
+        state = await gauges(engine)
         return Moment(metrics.families(state), state.series)
 
     return OtlpPush(

@@ -20,6 +20,7 @@ from tidegate.index.stats import IndexStats
 from tidegate.index.store import MemoryStore
 from tidegate.index.subscription.delay_index import DelayIndex
 from tidegate.plugin.daemon import report
+from tidegate.plugin.daemon.gauges import gauges
 from tidegate.plugin.daemon.report import with_subscriptions
 from tidegate.plugin.telemetry import lately, survey
 from tidegate.plugin.telemetry.survey import Surveyor, in_turns
@@ -173,5 +174,5 @@ async def test_a_clock_that_is_set_changes_no_uptime(start: StartDaemon, step_ms
         now_ms = daemon.engine.clock.now_ms() + step_ms
         with patch.object(daemon.engine.clock, "now_ms", lambda: now_ms):
             told = json.loads(await report.status(daemon.engine, 1))["daemon"]
-            scraped = await report.gauges(daemon.engine)
+            scraped = await gauges(daemon.engine)
         assert 0 <= told["uptime_seconds"] <= scraped.uptime_seconds < 3_600
