@@ -49,16 +49,19 @@ def servlet_nar() -> bytes:
 
 
 def closed_folder(values: Mapping[str, str], owner: int) -> Path | None:
-    """The folder in which a broker of ``owner`` cannot unpack the servlet; None if it can, as root always.
+    """The folder in which a broker of ``owner`` cannot unpack the servlet; None if it may, as root always.
 
-    values: of its conf file. A broker that cannot unpack a servlet does not start.
+    values: of its conf file. A broker that cannot unpack a servlet does not start. One that its group may
+    write counts as open: the owner may be of the group.
     """
-    folder = Path(values.get(UNPACKING_KEY, "").strip() or JAVAS_FOLDER) / "pulsar-nar"
-    for path in (folder / f"{NAME}-unpacked", folder):
+    parent = Path(values.get(UNPACKING_KEY, "").strip() or JAVAS_FOLDER)
+    for path in (parent / "pulsar-nar" / f"{NAME}-unpacked", parent / "pulsar-nar", parent):
         try:
-            status = path.lstat()
+            status = path.stat()
         except OSError:
             continue
-        if owner not in {0, status.st_uid} and not status.st_mode & stat.S_IWOTH:
+        if owner not in {0, status.st_uid} and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             return path
+        if path.name == "pulsar-nar":
+            break  # its parent matters only while it is missing
     return None

@@ -231,7 +231,10 @@ def _redirected(call: Call, reply: Reply, redirects: int) -> Call:
     return Call(call.method, there, {} if parts.query else call.parameters, call.body)
 
 
-_TOO_LONG = "its web server takes no request that long: httpMaxRequestHeaderSize is the broker's limit"
+_TOO_LONG = (
+    "its web server takes no request that long: httpMaxRequestHeaderSize is the broker's limit, and a proxy "
+    "may have its own"
+)
 _UNSAID: Mapping[int, str] = {
     HTTPStatus.UNAUTHORIZED: "give one that this cluster accepts",
     HTTPStatus.REQUEST_URI_TOO_LONG: _TOO_LONG,

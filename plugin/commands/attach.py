@@ -216,7 +216,7 @@ def _summary(plan: Plan, dry_run: bool) -> Iterator[str]:
 
 
 def closed_to(owner: int, program: Path) -> Path | None:
-    """The first folder on the way to the program, links followed, that only its owner can enter.
+    """The first folder on the way to the program, links followed, that not everybody can enter.
 
     None if this user, or root, has nothing in the way.
     """

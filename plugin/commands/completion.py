@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from enum import StrEnum
 from typing import Annotated
 
 import typer
-from typer import _completion_classes as of_shells
 from typer import completion as of_typer
 
 PROGRAM = "tidegate"
@@ -56,9 +56,11 @@ def completion(shell: Annotated[Shell, typer.Argument(help="The shell that reads
 def typed(environment: Mapping[str, str]) -> list[str]:
     """The words typed after the program's name, for the asking shell; teaches Typer the shells."""
     of_typer.completion_init()  # type: ignore[attr-defined]
-    of_shells._sanitize_help_text = lambda text: (
-        text
-    )  # else what stands in brackets is markup of rich, and goes
+    with suppress(ImportError):  # a private module of Typer: a later release may have another
+        from typer import _completion_classes as of_shells  # noqa: PLC0415
+
+        # Rich takes words in brackets, as of a default, for markup, and removes them.
+        of_shells._sanitize_help_text = lambda text: text
     text = next((environment[name] for name in _WORDS if name in environment), "")
     try:
         return shlex.split(text)[1:]

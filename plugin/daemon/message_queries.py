@@ -22,6 +22,7 @@ from tidegate.plugin.daemon.rescheduling import Rescheduling
 from tidegate.plugin.daemon.selection import name_of, named, of_partition, partition_of, partitions_of
 from tidegate.plugin.errors import NotNowError, UserError
 from tidegate.plugin.shared.message_ids import message_id
+from tidegate.plugin.shared.topics import full_topic
 
 if TYPE_CHECKING:
     import structlog
@@ -131,7 +132,9 @@ class MessageQueries:
                 error.may_repeat = False
             raise
         said = {name: answer[name] for name in OUTCOMES}
-        self._log.info(f"messages {done}", topic=request.get("topic"), dry_run=answer["dry_run"], **said)
+        self._log.info(
+            f"messages {done}", topic=full_topic(name_of(request)[0]), dry_run=answer["dry_run"], **said
+        )
         if not answer["dry_run"]:
             await self._audit_log.write(request, _first_ids(request), answer, peer)
         return answer
@@ -164,8 +167,9 @@ class MessageQueries:
                 await self._unfinished(request, [], error, peer)
             raise
         if "kind" in request:
-            asked = {name: request.get(name) for name in ("topic", "subscription", "kind", "amount")}
-            self._log.info("pace of release set", done=answer["done"], **asked)
+            asked = {name: request.get(name) for name in ("subscription", "kind", "amount")}
+            topic = full_topic(name_of(request)[0])
+            self._log.info("pace of release set", done=answer["done"], topic=topic, **asked)
             await self._audit_log.write(request, [], answer, peer)
         return answer
 

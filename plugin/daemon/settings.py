@@ -235,7 +235,9 @@ def load_settings(flags: Mapping[str, Any], config_file: Path | None = None) -> 
         if "slice_width_ms" in values:  # a named width is not automatic
             values.setdefault("slice_width_auto", False)
         settings = Settings(**values)
-        wrong = settings.contradictions()
+        for line in settings.contradictions():
+            name = line.partition(":")[0]
+            wrong.append(f"{line} ({name}{where[name]})" if where.get(name) else line)
     if wrong:
         raise ConfigError("; ".join(wrong))
     return settings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -87,10 +88,13 @@ def _for_an_answer(facts: SocketFacts, home_owner: int | None) -> str:
         return f"give this command as {user}, or as root"
     if facts.silence is Silence.OTHER:
         return "mend what the line says; the last lines of the daemon's log say more: journalctl -u tidegate"
-    start = f"as {user}: tidegate serve --data DIR --socket {facts.path} (its unit: systemctl start tidegate)"
+    serve = f"tidegate serve --data DIR --socket {shlex.quote(facts.path)}"
+    start = f"as {user}: {serve} (its unit: systemctl start tidegate)"
     if facts.directory is None:
         owner = user if home_owner else "USER"
-        start = f"as root: install -d -m 700 -o {owner} {Path(facts.path).parent}; then {start}"
+        start = (
+            f"as root: install -d -m 700 -o {owner} {shlex.quote(str(Path(facts.path).parent))}; then {start}"
+        )
     return f"{start}; the last line of its log says why it ended"
 
 

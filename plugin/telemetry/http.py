@@ -97,7 +97,7 @@ class _Requests(web.RequestHandler):
         known = super().handle_error(request, status, exc, message)
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             return known
-        said = f"no request of HTTP, or a header with more than {HEADER_BYTES_MAX} bytes"
+        said = f"no request of HTTP, or its line or headers are too long (a header: {HEADER_BYTES_MAX} bytes)"
         response = problem_response(ProblemError(HTTPStatus(status), said))
         response.force_close()
         return response

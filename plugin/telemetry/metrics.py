@@ -215,7 +215,7 @@ class _GaugeCollector:
             ),
             (
                 "subscriptions_paused",
-                "Subscriptions of which nothing leaves until somebody resumes them",
+                "Subscriptions of which nothing leaves until resumed",
                 state.subscriptions_paused,
             ),
             ("index_logs", "Index logs that are written here", state.index_logs),

@@ -115,13 +115,26 @@ def test_a_folder_of_archives_that_the_broker_s_user_cannot_write_is_told(
     assert [
         found.says for found in home_findings(look_at_home(home), "0.1.0") if found.do == WAYS_TO_UNPACK
     ] == [note.partition(": let root")[0]]
-    unpacked.chmod(0o777)
-    assert told() == []
+    for mode in (0o777, 0o775):  # of the group, too: the broker's user may be in it
+        unpacked.chmod(mode)
+        assert told() == []
     (unpacked / f"{nar.NAME}-unpacked").mkdir(mode=0o755)
     assert told()
     attach(home, servlet=False)
     assert told() == []
     assert not look_at_home(home).closed_folders
+
+
+def test_a_missing_folder_of_archives_is_told_where_the_broker_s_user_cannot_make_it(
+    home: Path, tmp_path: Path
+) -> None:
+    parent = tmp_path / "unpacking"
+    parent.mkdir(mode=0o755)
+    values = {nar.UNPACKING_KEY: str(parent)}
+    assert nar.closed_folder(values, 123_456) == parent
+    parent.chmod(0o777)
+    assert nar.closed_folder(values, 123_456) is None
+    assert nar.closed_folder(values, 0) is None
 
 
 def test_nothing_else_changes_in_the_conf_files(home: Path) -> None:

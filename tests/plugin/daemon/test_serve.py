@@ -435,7 +435,7 @@ async def test_status_of_a_running_daemon(serve: Serve, socket_path: Path) -> No
         await stream.durable()
         shown = await asyncio.to_thread(run, "status", "--socket", str(socket_path), COLUMNS="200")
         assert shown.returncode == 0, shown.stderr
-        assert "broker broker-1 (pulsar 4.0.8) connected, 1 streams" in shown.stdout
+        assert "broker broker-1 (pulsar 4.0.8) connected, 1 stream" in shown.stdout
         assert "30,000 held" in shown.stdout
         assert "billing" in shown.stdout
         as_json = await asyncio.to_thread(run, "status", "--json", TIDEGATE_SOCKET=str(socket_path))

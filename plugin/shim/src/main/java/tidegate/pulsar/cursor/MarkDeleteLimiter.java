@@ -27,7 +27,7 @@ final class MarkDeleteLimiter {
             return MethodHandles.privateLookupIn(ManagedCursorImpl.class, MethodHandles.lookup())
                     .findVarHandle(ManagedCursorImpl.class, "markDeleteLimiter", RateLimiter.class);
         } catch (ReflectiveOperationException | RuntimeException e) {
-            LOG.warn("This Pulsar hides its limit of a cursor's records: each cancellation waits for it", e);
+            LOG.warn("This Pulsar hides its limit of a cursor's records: a cancellation takes as long as that limit", e);
             return null;
         }
     }

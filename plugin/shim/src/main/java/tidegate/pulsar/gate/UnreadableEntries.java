@@ -19,7 +19,7 @@ import tidegate.pulsar.wire.Position;
  * in a normal read, or a log line names it.
  *
  * <p>A Shared dispatcher of Pulsar 4 queues a later chunk for redelivery again and again, unless it has read the first one,
- * which after a failover it may have skipped as held. So it reads the entries that wait before the chunk once more. If the
+ * which after a failover it may have skipped as held. So this class has it read the entries before the chunk once more. If the
  * first one is acknowledged, no consumer can assemble the message: this class acknowledges the chunk, too, as a consumer
  * would.
  *
