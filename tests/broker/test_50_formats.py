@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pulsar
+
 from tests.support.inbox import Inbox, assert_exactly
-from tests.support.lane import MINUTES_10_MS, Lane
+from tests.support.lane import MINUTES_10_MS, SHARED, Lane
 
 
 def test_batches_between_delayed_messages(lane: Lane) -> None:
@@ -28,6 +30,26 @@ def test_batches_with_far_delayed_messages_come_at_once(lane: Lane) -> None:
     plain = lane.send_in(*[None] * 200, producer=producer)
     inbox.wait_for(plain)
     lane.wait_delayed(len(far))
+    assert_exactly(inbox.arrivals, plain)
+
+
+def test_a_chunk_whose_first_one_is_acknowledged_goes_too(lane: Lane) -> None:
+    """Pulsar 4 reads it again and again, for ever. It came without a delay, so no index has it."""
+    inbox = Inbox()
+    consumer = lane.subscribe(inbox)
+    far = lane.send_in(*[MINUTES_10_MS] * 20)
+    lane.wait_delayed(len(far))
+    consumer.close()
+    producer = lane.producer(chunking_enabled=True)
+    last = producer.send(bytes(6 << 20))
+    idle = lane.client.subscribe(lane.topic, "sub", SHARED, receiver_queue_size=0)
+    idle.acknowledge(pulsar.MessageId(-1, last.ledger_id(), last.entry_id() - 1, -1))
+    lane.wait_stats(lambda now: now.backlog == len(far) + 1, "the first chunk is acknowledged")
+    idle.close()
+    plain = lane.send_in(*[None] * 10)
+    lane.subscribe(inbox)
+    inbox.wait_for(plain)
+    lane.wait_stats(lambda now: now.backlog == now.delayed == len(far), "the other chunk has gone, too")
     assert_exactly(inbox.arrivals, plain)
 
 

@@ -134,9 +134,9 @@ final class UnreadableEntries {
         }
         List<Asked> answered = List.copyOf(asked);
         asked.clear();
+        // Also one without a delay, or read before there was a tracker: it comes from the dispatcher's redeliveries.
         List<Position> lone = answered.stream().filter(one -> one.answer.readable == Readable.LONE_CHUNK).map(Asked::position)
-                .filter(one -> positions.contains(one.ledgerId(), one.entryId()) && isWithNobody(one.ledgerId(), one.entryId()))
-                .toList();
+                .filter(one -> isWithNobody(one.ledgerId(), one.entryId())).toList();
         if (!lone.isEmpty()) {
             giveUp(lone);
             return;

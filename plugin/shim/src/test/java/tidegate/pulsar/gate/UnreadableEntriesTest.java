@@ -195,6 +195,28 @@ class UnreadableEntriesTest extends TrackerScenario {
         world.core().check();
     }
 
+    /** The same of a message that was published while nobody consumed, and came up without a delay or past its time. */
+    @ParameterizedTest
+    @ValueSource(longs = {-1, 1})
+    void chunksUnknownToTheTrackerWhoseFirstOneIsAcknowledgedHoldNothingUp(long delayMs) {
+        start();
+        publishFar(0, 10);
+        world.runUntil(world.now() + 1000);
+        world.unload(Integer.MAX_VALUE);
+        Position first = publish(10, delayMs);
+        world.broker.chunks.put(publish(11, delayMs), first);
+        world.broker.chunks.put(publish(12, delayMs), first);
+        world.broker.cancel(first);
+        world.runUntil(world.now() + 1000);
+        world.broker.connect();
+        publish(13, -1);
+        world.runUntil(world.now() + 15_000);
+        assertEquals(List.of(13L), delivered());
+        assertTrue(world.broker.isDeleted(1, 11) && world.broker.isDeleted(1, 12), "nobody can get the message");
+        assertFalse(world.broker.isDeleted(1, 0));
+        world.core().check();
+    }
+
     /** A chunk waits while a consumer has the first one. */
     @Test
     void aChunkWhoseFirstOneIsWithAConsumerStays() {
