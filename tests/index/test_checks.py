@@ -103,7 +103,7 @@ def an_empty_journal_has_bytes(index: DelayIndex) -> None:
         (nobody_deletes_what_has_come, "nobody deletes them"),
         (a_block_is_an_orphan, "orphans that count"),
         (a_bitmap_is_an_orphan, "orphans that count"),
-        (a_slice_was_cleared, "there again"),
+        (a_slice_was_cleared, "are back"),
         (a_doubt_is_settled_twice, "more doubts"),
         (a_taken_record_is_joined_with, "open to joins"),
         (a_record_is_forgotten, "is the last"),

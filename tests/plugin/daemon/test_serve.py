@@ -10,6 +10,7 @@ import json
 import os
 import resource
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -146,12 +147,18 @@ async def test_the_socket_and_its_token_may_be_in_the_data_directory(short_dir: 
         [sys.executable, "-m", "tidegate.plugin.cli", *arguments], env=without_settings(os.environ)
     )
     try:
-        await until(path.exists)
+        await until(lambda: is_listening(path))
         async with await ShimClient.connect(path) as client:
             await client.open(TOPIC)
     finally:
         process.terminate()
         assert await asyncio.to_thread(process.wait, START_SECONDS) == 0
+
+
+def is_listening(path: Path) -> bool:
+    """True if a connection is accepted: the file is there a moment before."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(str(path)) == 0
 
 
 async def test_sigint_is_clean_too(serve: Serve) -> None:
