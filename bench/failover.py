@@ -19,7 +19,15 @@ from numpy.typing import NDArray
 
 from bench.harness.driver import Bench, Plan, Recorder
 from bench.harness.errors import BenchError
-from bench.harness.trackers import BUCKET, BUCKET_SEALED, IN_MEMORY, OURS, TRACKERS
+from bench.harness.trackers import (
+    BUCKET,
+    BUCKET_SEALED,
+    BUCKET_STRICT,
+    IN_MEMORY,
+    IN_MEMORY_STRICT,
+    OURS,
+    TRACKERS,
+)
 from bench.harness.waiting import settled
 from bench.pulsar.stand import PROCESS_START_MS, SUBSCRIPTION, Consumer, Stand, now_ms
 
@@ -169,6 +177,7 @@ BENCH = Bench(
     takes="25 min",
     takes_quick="4 min",
     peers=(OURS, IN_MEMORY, BUCKET, BUCKET_SEALED),
+    more_peers=(IN_MEMORY_STRICT, BUCKET_STRICT),
     runs=3,
     runs_quick=1,
     run=run,

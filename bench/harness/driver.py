@@ -89,7 +89,10 @@ class Recorder:
 
 @dataclass(frozen=True)
 class Bench:
-    """One bench: its subject, duration and peers, and the function that runs it."""
+    """One bench: its subject, duration and peers, and the function that runs it.
+
+    ``more_peers`` run only where ``--only`` names them.
+    """
 
     name: str
     measures: str
@@ -99,6 +102,7 @@ class Bench:
     runs: int
     runs_quick: int
     run: Callable[[Plan, Recorder], None]
+    more_peers: tuple[str, ...] = ()
     uses_pulsar: bool = True
     ours: str = OURS
     takes_trace: bool = False
@@ -121,12 +125,11 @@ def run(
         raise BenchError(f"{bench.name} has its own sizes: leave out --entries")
     if trace is not None and not bench.takes_trace:
         raise BenchError(f"{bench.name} has no use for a trace: leave out --trace")
-    unknown = set(only) - set(bench.peers)
+    known = (*bench.peers, *bench.more_peers)
+    unknown = set(only) - set(known)
     if unknown:
-        raise BenchError(
-            f"{bench.name} knows the peers {', '.join(bench.peers)}; not {', '.join(sorted(unknown))}"
-        )
-    peers = tuple(peer for peer in bench.peers if not only or peer in only)
+        raise BenchError(f"{bench.name} knows the peers {', '.join(known)}; not {', '.join(sorted(unknown))}")
+    peers = tuple(peer for peer in known if peer in only) if only else bench.peers
     rounds = runs if runs is not None else bench.runs_quick if quick else bench.runs
     plan = Plan(quick, rounds, peers, console, trace, tuple(entries))
     recorder = Recorder()

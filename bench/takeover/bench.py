@@ -14,7 +14,7 @@ import shlex
 
 from bench.harness.driver import Bench, Plan, Recorder
 from bench.harness.errors import BenchError
-from bench.harness.trackers import BUCKET, IN_MEMORY, OURS
+from bench.harness.trackers import BUCKET, BUCKET_STRICT, IN_MEMORY, IN_MEMORY_STRICT, OURS
 from bench.takeover.course import Course, Round
 from bench.takeover.faults import KILL
 from bench.takeover.place import Place
@@ -27,10 +27,18 @@ OURS_ALONE_ABOVE = 1_000_000
 """With more, a round takes most of an hour: the others are done for whoever names peers."""
 NO_LOG = "tidegate, no log"
 PEERS = (OURS, NO_LOG, IN_MEMORY, BUCKET)
-TRACKER_OF = {OURS: stands.OURS, NO_LOG: stands.NO_INDEX_LOG, IN_MEMORY: "in-memory", BUCKET: "bucket"}
+TRACKER_OF = {
+    OURS: stands.OURS,
+    NO_LOG: stands.NO_INDEX_LOG,
+    IN_MEMORY: "in-memory",
+    BUCKET: "bucket",
+    IN_MEMORY_STRICT: "in-memory-strict",
+    BUCKET_STRICT: "bucket-strict",
+}
 ROUNDS = {
     NO_LOG: Round(fault_rereads=2),
     IN_MEMORY: Round(fault_rereads=5, move_rereads=True),
+    IN_MEMORY_STRICT: Round(fault_rereads=5, move_rereads=True),
 }
 KILLED_ALONE = Round(faults=(KILL,), moves=False, fault_rereads=1)
 """A round of ten million takes a tracker hours that reads them all at each fault, and at each move."""
@@ -69,6 +77,7 @@ BENCH = Bench(
     takes="55 min",
     takes_quick="18 min",
     peers=PEERS,
+    more_peers=(IN_MEMORY_STRICT, BUCKET_STRICT),
     runs=1,
     runs_quick=1,
     run=run,

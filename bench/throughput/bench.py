@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from bench.harness.driver import Bench, Plan, Recorder
 from bench.harness.errors import BenchError, DeadlineError
-from bench.harness.trackers import BUCKET, IN_MEMORY, OURS, TRACKERS
+from bench.harness.trackers import BUCKET, BUCKET_STRICT, IN_MEMORY, IN_MEMORY_STRICT, OURS, TRACKERS
 from bench.harness.waiting import settled, until
 from bench.pulsar import receipts
 from bench.pulsar.stand import PROCESS_START_MS, SUBSCRIPTION, Sent, Stand, now_ms
@@ -210,6 +210,7 @@ BENCH = Bench(
     takes="8 min",
     takes_quick="1 min",
     peers=(OURS, IN_MEMORY, BUCKET),
+    more_peers=(IN_MEMORY_STRICT, BUCKET_STRICT),
     runs=2,
     runs_quick=1,
     run=run,
