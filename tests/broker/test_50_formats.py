@@ -49,7 +49,11 @@ def test_a_chunk_whose_first_one_is_acknowledged_goes_too(lane: Lane) -> None:
     plain = lane.send_in(*[None] * 10)
     lane.subscribe(inbox)
     inbox.wait_for(plain)
-    lane.wait_stats(lambda now: now.backlog == now.delayed == len(far), "the other chunk has gone, too")
+    # Pulsar 5 gives it to a consumer, who keeps it.
+    lane.wait_stats(
+        lambda now: now.backlog - now.unacknowledged == now.delayed == len(far),
+        "nobody reads the other chunk",
+    )
     assert_exactly(inbox.arrivals, plain)
 
 
