@@ -2,7 +2,7 @@
 
 `run` is a pure function of its plan and the store, for any thread. It writes blocks and bitmaps ahead in
 pieces (`block_writer`). The last, synced piece makes them count: slice records, state, carry-over, and the
-removal of what they replace. It merges no runs, so its duration depends on the staged entries alone.
+removal of their predecessors. It merges no runs, so its duration depends on the staged entries alone.
 
 Invariants: an entry omitted as dead is dead in the `held` bitmaps of the same commit; a slice is dropped only
 if these have none of its entries; block ids and versions are never reused.
@@ -48,7 +48,7 @@ StoredBlock = tuple[SliceId, BlockDescriptor]
 
 @dataclass(frozen=True)
 class SlicePlan:
-    """A slice as of the begin of the persist, to be dropped if `finished`."""
+    """A slice at the persist's begin, to be dropped if `finished`."""
 
     blocks: Sequence[BlockDescriptor] = ()
     finished: bool = False
@@ -60,12 +60,12 @@ class PersistPlan:
 
     state: the subscription's state for the commit, but for next_block_id, the first id to use.
     persisted_before: the persisted sequence number until then.
-    all_held: True if no staged entry has been acknowledged or forgotten since it was staged.
+    all_held: True if no staged entry was acknowledged or forgotten since its staging.
     held, acknowledged: snapshots, at least of the ledgers that have changed or have carried entries.
     moved: at least of the ledgers that have changed; all if the persist looks for damage.
     dirty_held, dirty_acknowledged, dirty_moved: ledgers whose bitmaps, or moved positions, must be written.
-    held_versions, acknowledged_versions, moved_versions: the stored versions of the values of these ledgers,
-        if any; of all ledgers if the persist looks for damage.
+    held_versions, acknowledged_versions, moved_versions: stored versions of these ledgers' values, if any; of
+        all ledgers if the persist looks for damage.
     quarantined: blocks known to be corrupt.
     remains: leftovers of other jobs in the store, to be repaired.
     audit: find held positions without a readable entry, though no block is known to be corrupt.
@@ -100,12 +100,11 @@ class PersistPlan:
 class PersistResult:
     """The result of a persist, for the core to apply.
 
-    held: the positions that the commit says are held, of the ledgers in the plan.
-    held_versions, acknowledged_versions, moved_versions: the new versions of the values of ledgers, None for
-        a ledger that has none any more.
+    held: the positions held according to the commit, of the ledgers in the plan.
+    held_versions, acknowledged_versions, moved_versions: new versions of ledgers' values, None for a ledger
+        that has none any more.
     carried_ledgers: the ledgers of `carried`.
-    retired: keys of blocks that the commit has replaced, for the core to delete once it no longer loads them,
-        else for recovery.
+    retired: keys of replaced blocks, for the core to delete once it no longer loads them, else for recovery.
     width: the chosen slice width, None if it is not automatic or nothing was spilled.
     """
 
@@ -148,7 +147,7 @@ class _SlicePart:
 
 
 class PersistJob:
-    """One persist of one subscription. `run` raises StorageError if the store fails; nothing counts then."""
+    """One persist of one subscription. If the store fails, `run` raises StorageError and nothing counts."""
 
     def __init__(self, store: Store, options: IndexOptions, plan: PersistPlan, ids: BlockIds) -> None:
         self._store = store
@@ -168,7 +167,7 @@ class PersistJob:
         self.staged_entries = sum(map(len, plan.staged))
         self._unbroken = 0
         self.spilled_entries = 0
-        """Number of `staged_entries` written so far. Read by the core's thread while this runs."""
+        """How many of `staged_entries` are written. Read by the core's thread meanwhile."""
         self.in_order: SortedEntries | None = None
         """The staged entries that are held, sorted, while `run` has them; for any thread."""
         self.between: Callable[[], None] = lambda: None
@@ -200,7 +199,7 @@ class PersistJob:
         self._write_commit()
 
     def read(self, stored: StoredBlock) -> Entries | None:
-        """The entries of a block; None, and a note, if it is corrupt."""
+        """A block's entries; None, and a note, if it is corrupt."""
         slice_id, descriptor = stored
         try:
             return load_block(self._store, self.plan.subscription_id, slice_id, descriptor)
@@ -209,7 +208,7 @@ class PersistJob:
             return None
 
     def _choose_width(self, staged: SortedEntries, near: tuple[int, int]) -> None:
-        """Choose an automatic slice width for the spilled entries; it counts from this persist on."""
+        """Choose an automatic slice width for the spilled entries, in force from this persist on."""
         if not self._state.slice_width_auto or near == (0, len(staged)):
             return
         width_ms = self._state.slice_width_ms
@@ -245,7 +244,7 @@ class PersistJob:
     def _live(self) -> list[Entries]:
         if self.plan.all_held:
             return self.plan.staged
-        # In large groups: smaller ones cost more an entry, a single one costs memory.
+        # Smaller groups cost more an entry, a single one costs memory.
         live = []
         group: list[Entries] = []
         for part in [*self.plan.staged, None]:
@@ -258,7 +257,7 @@ class PersistJob:
         return live
 
     def _near(self, staged: SortedEntries) -> tuple[int, int]:
-        """(start, stop) of the entries that stay staged: due within carry_ms of now, if few enough."""
+        """(start, stop) of the entries to stay staged: due within carry_ms of now, if few enough."""
         start = staged.index_of(self.plan.now_ms - self._options.carry_ms)
         stop = staged.index_of(self.plan.now_ms + self._options.carry_ms + 1)
         if stop - start > self._options.staging_budget_bytes // (4 * ENTRY_BYTES):
@@ -266,7 +265,7 @@ class PersistJob:
         return start, stop
 
     def _rewrite(self, slice_id: SliceId, part: _SlicePart | None) -> None:
-        """Give a slice its new blocks: drops finished or corrupt ones, adds new entries."""
+        """Give a slice its new blocks: drop finished or corrupt ones, add new entries."""
         plan = self.plan.slices.get(slice_id, SlicePlan())
         gone = set(self._quarantined.get(slice_id, ()))
         if plan.finished:
@@ -278,7 +277,7 @@ class PersistJob:
         if plan.finished:
             self._delete_blocks_before(slice_id)
         else:
-            # The core may still load them until it applies this persist.
+            # The core may load them until it applies this persist.
             self.result.retired.extend(
                 keys.block_key(subscription_id, slice_id, block_id) for block_id in removed
             )
@@ -290,7 +289,6 @@ class PersistJob:
             self._commit.delete(key)
 
     def _spill(self, slice_id: SliceId, part: _SlicePart) -> list[BlockDescriptor]:
-        """Write new entries as one run of blocks."""
         run_id = self._writer.ids.upcoming
         added = []
         for entries in part.pieces(self._options.block_entries):
@@ -305,7 +303,7 @@ class PersistJob:
     # ---- positions
 
     def _find_lost(self, staged: SortedEntries) -> None:
-        """Find held positions that neither staging nor a readable block has, if a block was found corrupt."""
+        """Find held positions without an entry in staging or a readable block, once a block is corrupt."""
         corrupt = set(self.plan.quarantined)
         if not corrupt and not self.plan.audit:
             return
@@ -325,7 +323,7 @@ class PersistJob:
             lost = lost.within(low, high)
         for stored in blocks:
             if any(stored[1].min_ledger_id <= at <= stored[1].max_ledger_id for at in lost.ledgers()):
-                # A block found corrupt here is quarantined by the next persist, which audits again.
+                # The next persist quarantines a block found corrupt here, and audits again.
                 entries = self.read(stored)
                 if entries is not None:
                     lost.difference_update(PositionSet.of_entries(entries))
@@ -399,7 +397,7 @@ class PersistJob:
             try:
                 value = self._store.get(key)
             except CorruptRecordError:
-                continue  # the store itself cannot read it: there are no bytes to keep
+                continue  # the store itself cannot read it: no bytes to keep
             if value is not None:
                 damaged.append((key, value))
         self._commit.extend(set_aside(self._store, damaged, self._options.quarantine_budget_bytes))
@@ -417,7 +415,7 @@ class PersistJob:
         return keys.intent_key(self.plan.subscription_id, self.plan.state.version, keys.RETIRED_PIECE)
 
     def leftovers(self) -> list[bytes]:
-        """Keys that may be in the store without counting, if `run` has failed: the commit may be there."""
+        """Keys that may be stored without counting after `run` has failed: the commit may be there."""
         return [*self._writer.leftovers(), self._retired_key()]
 
     def _write_commit(self) -> None:
@@ -445,7 +443,6 @@ class PersistJob:
 
 
 def _by_slice(staged: SortedEntries, near: tuple[int, int], width_ms: int) -> dict[SliceId, _SlicePart]:
-    """Split everything but `near` by slice."""
     parts: dict[SliceId, _SlicePart] = {}
     for start, end in ((0, near[0]), (near[1], len(staged))):
         at = start

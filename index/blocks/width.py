@@ -1,14 +1,14 @@
-"""Chooses a slice width from the evidence of a persist. Pure: no store, no clock, no memory of its own.
+"""Chooses a slice width from the evidence of a persist. Pure: no store, no clock, no memory.
 
-Two costs pull in opposite directions, both measured as a share of the entries' unavoidable work:
-- too narrow: a spill writes one block into each slice that it touches, and popping reads each one again. A
-  block costs as much as `BLOCK_COST_ENTRIES` entries;
+Two costs pull in opposite directions, both as a share of the entries' unavoidable work:
+- too narrow: a spill writes one block into each slice that it touches, and popping reads each again. A block
+  costs as much as `BLOCK_COST_ENTRIES` entries;
 - too wide: a slice is the unit of merging, of dropping and of reading again after a restart. A slice with as
   many entries as the staging budget costs as much as a whole spill.
 
 Invariants: a chosen width is one of `WIDTHS_MS`; the same evidence and memory give the same decision; a width
 changes only to one that costs less than half, and, after the first choice, only if two spills in a row ask
-for the same direction, or one spill would be scattered over far too many slices. Figures:
+for the same direction, or one spill would scatter over far too many slices. Figures:
 docs/decisions/slice-width.md.
 """
 
@@ -36,42 +36,41 @@ WIDTHS_MS: tuple[int, ...] = (
     *(count * _HOUR_MS for count in (1, 2, 6, 12)),
     *(count * _DAY_MS for count in (1, 2, 10, 30)),
 )
-"""Widths that `choose` knows, in milliseconds. Each is a multiple of the one before: all widths are counted
-in little more than one pass, because a slice is a sum of narrower ones.
+"""Widths that `choose` knows, in milliseconds. Each is a multiple of the one before, so that a slice is a sum
+of narrower ones and little more than one pass counts all widths.
 """
 
 BLOCK_COST_ENTRIES = 1_000
-"""Entries that cost as much as one block, to write and to read again (docs/decisions/slice-width.md)."""
+"""Entries that cost as much as one block to write and read again (docs/decisions/slice-width.md)."""
 
 SWITCH_RATIO = 2.0
-"""The present width goes only if it costs this many times as much as the best one."""
+"""The present width goes only if it costs this many times as much as the best."""
 
 ENTRIES_MIN = 100
-"""A spill with fewer entries still to come says nothing."""
+"""A spill with fewer entries still to come is no evidence."""
 
 SCATTERED_ENTRIES = 10
-"""A spill that puts fewer entries than this into a slice is scattered: too narrow for any flow."""
+"""A spill that puts fewer entries into a slice is scattered: too narrow for any flow."""
 
 URGENT_RATIO = 16.0
 URGENT_SLICES = 256
-"""A spill that touches so many slices, at so many times the cost of the best width, needs no second one that
-agrees: slices once made stay until their time comes.
+"""A spill that touches so many slices, at `URGENT_RATIO` times the cost of the best width, needs no second
+one to agree: slices once made stay until their time comes.
 """
 
 _SKIPPED_LOOKS = 3
 _REPRESENTATIVE = 4
-"""A spill of less than a fourth of the usual size says nothing of the usual fill of a block, unless it is
-scattered.
+"""A spill of less than a fourth of the usual size is no evidence of a block's usual fill, unless scattered.
 """
 
 
 class WidthMemory(NamedTuple):
-    """The memory from one look to the next.
+    """Kept from one look to the next.
 
-    usual_entries: size of a spill, weighted so that large ones count for more.
+    usual_entries: size of a spill; large ones weigh more.
     direction: -1 or 1 if the last look asked for a narrower or wider width, else 0.
     chosen: True if the present width was chosen, so that one look alone does not change it.
-    skip: number of spills to skip because the last look asked for no change, unless they may be scattered.
+    skip: spills to skip because the last look asked for no change, unless they may scatter.
     """
 
     usual_entries: int = 0
@@ -90,10 +89,10 @@ class WidthEvidence:
 
     width_ms: the present width.
     now_ms: time of the persist; earlier due times do not matter.
-    seconds, counts: the seconds since the epoch in which the spilled entries are due, ascending, and the
-        number of entries in each (see `by_second`).
-    slices: the slices that are stored and not finished, with the entries of each.
-    since_ms: milliseconds since the last persist of this subscription, None if there was none.
+    seconds, counts: the seconds since the epoch in which spilled entries are due, ascending, and the entries
+        in each (see `by_second`).
+    slices: the stored, unfinished slices, with the entries of each.
+    since_ms: milliseconds since this subscription's last persist, None if there was none.
     """
 
     width_ms: int
@@ -105,9 +104,9 @@ class WidthEvidence:
 
 
 class WidthLook(NamedTuple):
-    """The result of a look at the evidence, for people.
+    """A look at the evidence, for people.
 
-    block_entries: average number of entries that a spill puts into a slice, at the chosen width.
+    block_entries: entries that a spill puts into a slice on average, at the chosen width.
     fullest_entries: entries that the fullest slice has or will have, at that width.
     best_width_ms: the cheapest width, changed or not.
     """
@@ -126,7 +125,7 @@ class WidthLook(NamedTuple):
 
 
 class WidthDecision(NamedTuple):
-    """The width from now on; `look` is None if the evidence was too thin to look at."""
+    """The width from now on; `look` is None if the evidence was too thin."""
 
     width_ms: int
     memory: WidthMemory
@@ -149,12 +148,12 @@ def by_second(pieces: Iterable[Int64Array]) -> tuple[Int64Array, Int64Array]:
 
 
 def slice_entries_max(options: IndexOptions) -> int:
-    """Most entries that a slice should have: the staging budget's, at least a block's."""
+    """Most entries a slice should have: the staging budget's, at least a block's."""
     return max(options.staging_budget_bytes // ENTRY_BYTES, options.block_entries)
 
 
 def may_scatter(width_ms: int, over_ms: int, entries: int) -> bool:
-    """True if so many entries, due within `over_ms`, may be scattered over slices of this width. O(1)."""
+    """True if so many entries, due within `over_ms`, may scatter over slices of this width. O(1)."""
     return over_ms // width_ms * SCATTERED_ENTRIES > entries
 
 
@@ -171,7 +170,7 @@ def choose(evidence: WidthEvidence, memory: WidthMemory, options: IndexOptions) 
     present = costs[evidence.width_ms]
     if spilled * _REPRESENTATIVE < memory.usual_entries and present.fill >= SCATTERED_ENTRIES:
         return thin
-    # Among widths of equal cost, the nearest to the present one.
+    # Of equal costs, the width nearest to the present one.
     best_ms = min(
         WIDTHS_MS,
         key=lambda width_ms: (costs[width_ms].total, abs(math.log(width_ms / evidence.width_ms))),
@@ -195,7 +194,7 @@ def choose(evidence: WidthEvidence, memory: WidthMemory, options: IndexOptions) 
 
 
 def _usual(usual: int, spilled: int) -> int:
-    """The new usual size. Each spill counts by its size: a small one after a large one hardly moves it."""
+    """Each spill counts by its size: a small one after a large one hardly moves the usual."""
     return (usual * usual + spilled * spilled) // (usual + spilled) if usual + spilled else 0
 
 
@@ -206,7 +205,7 @@ class _Cost(NamedTuple):
 
 
 class _Ahead(NamedTuple):
-    """The spilled entries that are not overdue, by the second."""
+    """The spilled entries that are not overdue."""
 
     seconds: Int64Array
     counts: Int64Array
@@ -234,15 +233,14 @@ def _costs(evidence: WidthEvidence, ahead: _Ahead, entries_max: int) -> dict[int
 
 
 def _grouped(numbers: Int64Array, counts: Int64Array, by: int) -> tuple[Int64Array, Int64Array]:
-    """Ascending numbers of slices and the entries of each, after each `by` slices have become one."""
+    """Join each `by` slices, numbers ascending, into one."""
     wide = numbers // by
     first = np.concatenate([np.zeros(1, dtype=np.int64), np.flatnonzero(wide[1:] != wide[:-1]) + 1])
     return wide[first], np.add.reduceat(counts, first)
 
 
 def _entries_per_ms(evidence: WidthEvidence, ahead: _Ahead, stored: _Stored) -> float:
-    """Entries that come in a millisecond, in the long run: the lower of two measures, because either alone
-    can be far too high.
+    """Entries a millisecond in the long run: the lower of two measures, as either alone can be far too high.
 
     Held entries divided by the mean delay (Little's law) are right for a steady flow, and modest for a bulk
     load; the rate since the last persist is right once delays are shorter than the stored entries'.
@@ -258,7 +256,7 @@ def _entries_per_ms(evidence: WidthEvidence, ahead: _Ahead, stored: _Stored) -> 
 
 
 class _Stored(NamedTuple):
-    """The slices that are stored and not over yet, by their start."""
+    """The stored slices that are not over, by start."""
 
     start_ms: Int64Array
     width_ms: Int64Array
@@ -280,7 +278,7 @@ class _Stored(NamedTuple):
         if len(self.entries):
             at = self.start_ms // width_ms
             first = np.concatenate([np.zeros(1, dtype=np.int64), np.flatnonzero(at[1:] != at[:-1]) + 1])
-            # Of a wider slice, only the part in one slice of this width.
+            # A wider slice counts with its part in one slice of this width.
             part = self.entries * np.minimum(width_ms / self.width_ms, 1.0)
             sums = np.add.reduceat(part, first)
             where = np.minimum(np.searchsorted(numbers, at[first]), len(numbers) - 1)

@@ -1,7 +1,7 @@
 """All subscriptions of one data directory, and their common store, journal and budget.
 
-The core is single-threaded: one thread calls every method but `disk_bytes`. Slow work (the write of a commit,
-a persist, a compaction) is an object, begun here, run anywhere and finished here.
+Single-threaded: one thread calls every method but `disk_bytes`. Slow work (a commit's write, a persist, a
+compaction) is an object, begun here, run anywhere and finished here.
 
 Invariants: at most one persist or compaction runs at a time; a compaction stops for a persist once it has
 written a block, unless `pacing` gives it time before; a subscription id is not reused while data is stored
@@ -34,13 +34,13 @@ from tidegate.index.subscription.context import Context
 from tidegate.index.subscription.delay_index import DelayIndex
 
 UNCLAIMED = bytes(16)
-"""The incarnation of an index filled before anybody opened its subscription; the first opener owns it."""
+"""The incarnation of an index filled before its subscription was opened; the first opener owns it."""
 
 _LOG = logging.getLogger(__name__)
 
 
 class Catalog:
-    """The indexes of all subscriptions. Obtained by `open`."""
+    """The indexes of all subscriptions. Made by `open`."""
 
     def __init__(self, store: Store, clock: Clock, options: IndexOptions, executor: Executor | None) -> None:
         self._store = store
@@ -73,10 +73,10 @@ class Catalog:
         *,
         parked: bool = False,
     ) -> Catalog:
-        """Recover the subscriptions in `store`. The catalog owns the store from now on.
+        """Recover the subscriptions in `store`; the catalog owns it from now on.
 
-        executor: runs persists and compactions, and beside them the store's `tidy`: give it two threads. None
-        runs them inline, for simulation. parked: park all subscriptions, see `LoadingAhead.park`: for a start
+        executor: two threads, for persists and compactions, and beside them the store's `tidy`. None runs
+        them inline, for simulation. parked: park all subscriptions, see `LoadingAhead.park`: for a start
         without anybody to hand out to.
 
         Raises NewerFormatError, ForeignDirectoryError, DamagedDirectoryError, StorageError.
@@ -85,7 +85,7 @@ class Catalog:
         check_format(store, catalog._options)
         recovery = recover(store, catalog._options)
         for found in recovery.subscriptions:
-            # A name has one id. If it ever had two, the later one counts.
+            # A name has one id. Should it ever have two, the later one counts.
             catalog.remove(found.identity.name)
             index = DelayIndex.restored(catalog._context, found)
             catalog._indexes[index.name] = index
@@ -151,7 +151,7 @@ class Catalog:
         return index
 
     def reserve_id(self) -> int:
-        """An id under which the caller writes a subscription into the store; `adopt` must follow."""
+        """An id for the caller to write a subscription under; `adopt` must follow."""
         self._require_open()
         subscription_id = self._next_subscription_id
         self._next_subscription_id += 1
@@ -179,7 +179,7 @@ class Catalog:
     def adopt(self, index: DelayIndex) -> None:
         """Take in an index that has `landed`; it replaces the one of the same name.
 
-        The next commit switches from one to the other atomically, together with all changes that precede it.
+        The next commit switches to it atomically, together with all changes before.
         """
         self._require_open()
         self.remove(index.name)
@@ -197,12 +197,12 @@ class Catalog:
         self.background.forget(index)
 
     def abandon_id(self, subscription_id: int) -> None:
-        """Give up a reserved id: delete everything stored under it, with the next commit."""
+        """Give up a reserved id: the next commit deletes everything stored under it."""
         if not self._closed:
             self._delete_stored(subscription_id)
 
     def _claim(self, index: DelayIndex, incarnation: bytes) -> None:
-        """Give entries that came before the first open of the subscription to its first owner."""
+        """Give entries from before the subscription's first open to its first owner."""
         index.incarnation = incarnation
         key = keys.subscription_key(keys.IDENTITY, index.own_journal.subscription_id)
         batch = Batch()
@@ -214,7 +214,7 @@ class Catalog:
         return self._indexes.get(name)
 
     def remove(self, name: SubscriptionName) -> None:
-        """Forget a subscription and delete its stored data, with the next commit."""
+        """Forget a subscription; the next commit deletes its stored data."""
         index = self._indexes.pop(name, None)
         if index is not None:
             index.remove()
@@ -252,7 +252,7 @@ class Catalog:
     def commit(self) -> int:
         """Group commit: one synced write of everything appended since the last; returns the durable token.
 
-        Raises StorageError; the appended records are kept and go with the next commit.
+        Raises StorageError; the appended records go with the next commit.
         """
         self._require_open()
         return self.journal.commit()
@@ -265,16 +265,16 @@ class Catalog:
         A call as soon as `Background.running` is done starts the next work without a pause. The next commit
         deletes blocks written for a subscription removed meanwhile: look at `Journal.pending`.
 
-        Raises StorageError if a persist or compaction has failed: its changes are undone, and it is tried
-        again after `retry_ms`; until it succeeds `Background.failure` has the reason. Also raised if a block
-        cannot be read ahead.
+        Raises StorageError if a block cannot be read ahead, or a persist or compaction has failed: its
+        changes are undone, it is tried again after `retry_ms`, and until it succeeds `Background.failure` has
+        the reason.
         """
         self._require_open()
         self.background.advance(now_ms)
         self.ahead.load(now_ms)
 
     def want_persist(self, index: DelayIndex) -> bool:
-        """Persist a subscription soon, even without a reason of its own.
+        """Persist a subscription soon, even if nothing else calls for it.
 
         False while a persist of it runs: the remainder is still unknown.
         """
@@ -316,14 +316,14 @@ class Catalog:
     # ---- telling
 
     def disk_bytes(self) -> int:
-        """Estimated bytes of the store. Any thread may ask; slow, because it looks at every file."""
+        """Estimated bytes of the store. For any thread; slow, because it looks at every file."""
         return self._store.disk_bytes()
 
     def stats(self, each: Sequence[IndexStats] | None = None, disk_bytes: int | None = None) -> CatalogStats:
         """Sums over all subscriptions, and figures of the store.
 
-        each: `stats` of the subscriptions, from a caller that cannot wait for all of them at once.
-        disk_bytes: a result of `disk_bytes`, from a caller that cannot wait for the disk.
+        each: `stats` of the subscriptions, from a caller that cannot wait for all at once. disk_bytes: a
+        result of `disk_bytes`, from a caller that cannot wait for the disk.
         """
         if each is None:
             each = [index.stats() for index in self]
@@ -354,7 +354,7 @@ class Catalog:
         )
 
     def _is_here(self, index: DelayIndex) -> bool:
-        """False for an index that was removed or replaced, or is not adopted yet."""
+        """False for an index removed, replaced, or not adopted yet."""
         return self._indexes.get(index.name) is index
 
     def _crowding_changed(self, index: DelayIndex) -> None:

@@ -1,15 +1,15 @@
 """The journal: all changes since an index's last persist, durable by group commit.
 
-Records of a subscription are numbered 1, 2, 3 … without a gap; the key has the type, known even if the value
+A subscription's records are numbered 1, 2, 3 … without a gap; the key has the type, known even if the value
 is corrupt. An append changes memory only. The core's thread takes and finishes a commit, any thread writes
 it. A failed commit puts its records back, so no appended record is lost.
 
 The commit thread touches only the records taken by `begin_commit`: these are not joined with later ones, and
-none of them is superfluous. So it reads of a `SubscriptionJournal` only the subscription's number, and
-nothing of an index. Its result, an error or none, is in place before any waiter continues.
+none is superfluous. So it reads of a `SubscriptionJournal` only the subscription's number, and nothing of an
+index. Its result, an error or none, is in place before any waiter continues.
 
 Invariants: at most one commit is being written; `durable_token` never exceeds the extent of a synced write;
-only `Journal` writes to a `SubscriptionJournal`, on the core's thread, and all others read it. `check` walks
+only `Journal` writes to a `SubscriptionJournal`, on the core's thread, and all others read it. `check` tests
 the invariants of the state.
 """
 
@@ -34,7 +34,7 @@ from tidegate.index.store import Batch, Store
 
 _RECORD_BYTES = 64
 _ENTRY_BYTES = 10
-"""Estimates of a record's size in the store, for the journal budget."""
+"""Estimate of an entry's size in the store, for the journal budget."""
 
 
 class SubscriptionJournal:
@@ -78,7 +78,7 @@ class SubscriptionJournal:
 
     @property
     def size_bytes(self) -> int:
-        """Their estimated size in the store."""
+        """Their estimated bytes in the store."""
         return self._size_bytes
 
     @property
@@ -88,12 +88,12 @@ class SubscriptionJournal:
 
     @property
     def identity_token(self) -> int:
-        """Once this token is durable, the store knows the journal's subscription."""
+        """Once this token is durable, the store knows the subscription."""
         return self._identity_token
 
 
 class Record:
-    """One record before it is written. Consecutive records of one type are joined."""
+    """One unwritten record. Consecutive records of one type are joined."""
 
     __slots__ = ("entries", "numbers", "parts", "positions", "record_type", "sequence", "subscription")
 
@@ -148,7 +148,7 @@ class Commit:
             if not isinstance(error, Exception):
                 raise
         finally:
-            # Last, because a waiter asks for the error at once.
+            # Last: a waiter asks for the error at once.
             self._done.set()
 
     def _write(self) -> None:
@@ -156,7 +156,7 @@ class Commit:
         for record in self.records:
             record.put_into(batch)
             if batch.size_bytes >= self._piece_bytes:
-                # Records need no atomicity between them, and one huge write would hold up other threads.
+                # Records need no atomicity between them, and one huge write would delay other threads.
                 self._store.write(batch, sync=False)
                 batch = Batch()
         # Last: an index's identity, or its log's chain, must not be there without its changes.
@@ -182,7 +182,7 @@ class Journal:
         self.durable_token = 0
         self.size_bytes = 0
         self.records = 0
-        """Records of all subscriptions that no persist has made superfluous."""
+        """Records of all subscriptions that no persist covers."""
 
     def new_subscription(self, subscription_id: int, identity: Batch) -> SubscriptionJournal:
         """The journal of a new subscription; `identity` goes with the next commit."""
@@ -195,13 +195,13 @@ class Journal:
         subscription._identity_token = self.also(identity)
 
     def recovered_subscription(self, subscription_id: int, persisted_sequence: int) -> SubscriptionJournal:
-        """The journal of a stored subscription; `replayed` follows with its content."""
+        """The journal of a stored subscription; `replayed` must follow."""
         subscription = SubscriptionJournal(subscription_id)
         subscription._persisted_sequence = subscription._last_sequence = persisted_sequence
         return subscription
 
     def replayed(self, subscription: SubscriptionJournal, last_sequence: int, size_bytes: int) -> None:
-        """Note that the stored records of `subscription` have been read."""
+        """Note that the subscription's stored records have been read."""
         subscription._last_sequence = last_sequence
         self.records += subscription.records
         subscription._oldest_ms = self._clock.now_ms() if size_bytes else None
@@ -262,7 +262,7 @@ class Journal:
 
     @property
     def pending(self) -> bool:
-        """True if records were appended that no commit has taken."""
+        """True if no commit has taken some appended records."""
         taken_token = self.durable_token if self._writing is None else self._writing.token
         return self.appended_token != taken_token
 
@@ -326,7 +326,7 @@ class Journal:
         return self.durable_token
 
     def check(self, subscription: SubscriptionJournal) -> None:
-        """Raise CheckError if an invariant, of all journals or of this one, does not hold. O(pending)."""
+        """Raise CheckError if an invariant, of all journals or of this one, is broken. O(pending)."""
         writing, taken = self._writing, () if self._writing is None else self._writing.records
         taken_token = self.durable_token if writing is None else writing.token
         require(

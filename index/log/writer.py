@@ -1,20 +1,20 @@
 """Writes an index log: one ledger after another, each a snapshot and then all writes since.
 
-The caller notes the writes of the store (`note`), calls `ship` from time to time, and does pauses and
-retries. After a failed append, or if too much waits, the ledger is abandoned, and the next `ship` begins
-another one with a snapshot. A ledger that is only too long continues until the next one counts, for an owner
-taking over meanwhile. With many blocks, a log has them in ledgers of their own (`places`), which the next log
-and the next owner's name again at almost no cost.
+The caller notes the store's writes (`note`), calls `ship` from time to time, and does pauses and retries. A
+failed append, or too much waiting, abandons the ledger, and the next `ship` begins another one with a
+snapshot. A ledger that is only too long continues until the next one counts, for an owner taking over
+meanwhile. Many blocks go into ledgers of their own (`places`); the next log and the next owner's name these
+again at almost no cost.
 
 Invariants:
 
 - the content of a ledger up to any record is a state that the store has had, or that a crash could have left;
 - at most one `ship` is under way;
-- the pointer names every ledger made here and not deleted, from its making on, and every ledger of blocks in
+- the pointer names every ledger made here, from its making to its deletion, and every ledger of blocks in
   which the log names places;
 - a place is appended to the log only after its block;
-- no ledger is deleted that may count because the write of a pointer, also a former writer's, was not
-  answered, nor a ledger of blocks that such a ledger names;
+- no ledger is deleted that may count because a pointer's write, also a former writer's, was not answered, nor
+  a ledger of blocks that such a ledger names;
 - before a pointer to a log is written, the local data says that it has all of that log, and so knows the log
   as its own after a kill;
 - blocks appended for a former log while the next one begins belong to the former only: `places` lacks them;
@@ -70,9 +70,9 @@ class LogWriter:
     it has none. catch_up: brings all noted writes of the store to `note`. may_count: called with a ledger
     that the pointer may soon name; on return the local data says so durably. chained: called with the ledger
     that has all of the local data, once the pointer names it. damaged: called with the keys of damaged stored
-    values, which are not in the log. block_bytes: returns the size of the subscription's blocks. places: of
-    the blocks, as far as known; changed here. complete: tells if all blocks are in the store. in_doubt:
-    pointers that may yet replace `text` in the cursor.
+    values, which are not in the log. block_bytes: returns the size of the subscription's blocks. places:
+    known places of blocks; changed here. complete: tells if all blocks are in the store. in_doubt: pointers
+    that may yet replace `text` in the cursor.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class LogWriter:
         self._store = store
         pointer = of_home(text, home.kind)
         self._unanswered: deque[Pointer] = deque(in_doubt, maxlen=_UNANSWERED_MAX)
-        """Pointers that may stand in the cursor instead: their writes were not answered, or not yet."""
+        """Pointers that may stand in the cursor instead: their writes are unanswered."""
         self._current = pointer.ledger_id
         self._others = set(pointer.others)
         self._options = options
@@ -127,9 +127,9 @@ class LogWriter:
         self._waiting = Waiting(options.queue_bytes)
         """For `_ledger`."""
         self._next_waiting: Waiting | None = None
-        """Writes since the snapshot of the ledger that is being begun."""
+        """Writes since the snapshot of the next ledger, while it begins."""
         self._may_switch = False
-        """True while the pointer may name that ledger already, because its change is under way."""
+        """True while the pointer may name that ledger already: its change is under way."""
         self._snapshot_bytes = 0
         self._snapshot_entries = 0
 
@@ -139,11 +139,11 @@ class LogWriter:
         """Take a write of the store."""
         for kind, key, _ in noted.operations:
             if kind == Batch.PUT and key[:1] == keys.BLOCK:
-                self._places.pop(key, None)  # the place, if any, has another block
+                self._places.pop(key, None)  # a place, if any, has another block
         if self._next_waiting is not None:
             self._next_waiting.put(noted)
         if self._ledger is None:
-            # The coming or present snapshot will have this write.
+            # A snapshot will have this write.
             if self._dirty_ns is None:
                 self._dirty_ns = noted.written_ns
             return
@@ -172,12 +172,12 @@ class LogWriter:
 
     @property
     def in_doubt(self) -> tuple[Pointer, ...]:
-        """Pointers that may yet stand in the cursor, without another write."""
+        """Pointers that may yet stand in the cursor, without another write from here."""
         return tuple(self._unanswered)
 
     @property
     def ledger_bytes(self) -> int:
-        """Bytes appended to the ledger being written, 0 if there is none."""
+        """Bytes in the ledger being written, 0 without one."""
         return 0 if self._ledger is None else self._ledger.size_bytes
 
     @property
@@ -188,7 +188,7 @@ class LogWriter:
 
     @property
     def begins(self) -> bool:
-        """True if the next `ship`, if it has something to do, begins another ledger."""
+        """True if the next `ship` with something to do begins another ledger."""
         return self._ledger is None or self._too_long
 
     @property
@@ -208,7 +208,7 @@ class LogWriter:
         self._waiting = Waiting(self._options.queue_bytes)
 
     def check(self) -> None:
-        """Raise CheckError if an invariant does not hold. May be called during a `ship`."""
+        """Raise CheckError if an invariant is broken. May be called during a `ship`."""
         named = self._others | {self._current}
         self._waiting.check()
         if self._next_waiting is not None:
@@ -238,7 +238,7 @@ class LogWriter:
             raise
 
     async def follow(self) -> None:
-        """Continue the log that counts while the next one begins or waits to begin; a failure abandons it.
+        """Continue the log that counts until the next one does; a failure abandons it.
 
         Not during a `ship`. Its new blocks do not enter `places`: the next log has its own.
         """
@@ -252,7 +252,7 @@ class LogWriter:
                 raise
 
     async def _begin(self) -> None:
-        """Begin another ledger with a snapshot. If that fails, the former one continues if it can."""
+        """Begin another ledger with a snapshot. After a failure the former one continues if it can."""
         await self.follow()
         made: list[LedgerWriter] = []
         former = self._current
@@ -294,7 +294,7 @@ class LogWriter:
         self._ledger, self._blocks, self._waiting = ledger, blocks, waiting
         self._snapshot_bytes, self._snapshot_entries = ledger.size_bytes, ledger.entries
         if waiting.full:
-            self._leave()  # too much came meanwhile: the next `ship` begins another one
+            self._leave()  # too much came meanwhile: the next `ship` begins another
         self._chained(ledger.ledger_id)
         kept = ledgers_of(self._places)
         if blocks is not None:
@@ -303,7 +303,7 @@ class LogWriter:
         for ledger_id in sorted(others - kept):
             await self._delete(ledger_id)
         if named - len(self._others) > _DEAD_NAMES_MAX:
-            # Otherwise the next owner would inherit these ledgers, and add its own.
+            # Otherwise the next owner would inherit these ledgers and add its own.
             with contextlib.suppress(AwayError):
                 await self._point(ledger.ledger_id, self._others)
 
@@ -329,7 +329,7 @@ class LogWriter:
             del self._places[key]
 
     async def _delete(self, ledger_id: int) -> None:
-        """Delete a ledger that does not count, now if possible, else after the next one has been made.
+        """Delete a ledger that does not count: now if possible, else once the next one is made.
 
         The pointer names it until its next change, which is harmless; many such ledgers force a change.
         """
@@ -354,7 +354,7 @@ class LogWriter:
         self._unanswered.clear()
 
     async def _replace_pointer(self, new: str) -> None:
-        """Replace the pointer that was written last, or any that may have been written."""
+        """Replace the pointer written last, or any that may have been written."""
         try:
             await self._home.point(self.pointer_text, new)
         except StalePointerError:
@@ -368,8 +368,8 @@ class LogWriter:
     async def _put_snapshot(
         self, ledger: LedgerWriter, blocks: LedgerWriter | None, wasteful: set[int]
     ) -> Waiting:
-        """Begin the ledger with the content of the store; later writes wait to follow it."""
-        # The snapshot has all writes noted so far; later ones are kept.
+        """Begin the ledger with the store's content; later writes wait to follow it."""
+        # The snapshot has all writes noted so far.
         self._catch_up()
         self._next_waiting = waiting = Waiting(self._options.queue_bytes)
         for ledger_id in wasteful:
@@ -382,7 +382,7 @@ class LogWriter:
             await self.follow()
         for key in before.keys() - snapshot.met:
             self._places.pop(key, None)  # there is no such block any more
-        # The snapshot may have a part of a write that is not noted yet.
+        # It may also have a part of a write that is not noted yet.
         await self._offload(self._store.drain)
         self._catch_up()
         await self._put_waiting(waiting, ledger, blocks, EntryKind.SNAPSHOT, self._places)
@@ -425,7 +425,7 @@ class LogWriter:
         operations: list[Operation],
         places: Places,
     ) -> None:
-        """Append a record, and its blocks to the ledger of blocks if there is one; adds their `places`."""
+        """Append a record, and its blocks to the ledger of blocks if there is one; adds to `places`."""
         if blocks is not None:
             operations = await self._placed(blocks, operations, places)
         before = ledger.size_bytes

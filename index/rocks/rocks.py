@@ -1,10 +1,10 @@
 """A store in RocksDB; it translates all its errors. In `index/`, only this and `families` import rocksdict.
 
-A failed write makes RocksDB read-only, so the database is reopened before the next write, which repeats the
-batch. If the cause is an unreadable table that RocksDB wanted to compact, it would recur for ever: from then
-on nothing is compacted, which costs room on the disk and no commit.
+A failed write makes RocksDB read-only, so the next write first reopens the database, then repeats the batch.
+If the cause is an unreadable table that RocksDB wanted to compact, it would recur for ever: from then on
+nothing is compacted, which costs disk space and no commit.
 
-Synced batches are numbered in the order of the WAL, and after opening the witness shows any loss.
+Synced batches are numbered in the WAL's order, and after opening the witness shows any loss.
 """
 
 from __future__ import annotations
@@ -42,18 +42,17 @@ _GARBAGE_BYTES = 8 * MIB
 _GARBAGE_SHARE = 20
 _TIDY_BYTES = 4 * MIB
 _REPLACED = "its directory was deleted or replaced"
-_LOCK = "LOCK"  # the one file of RocksDB that is never replaced
+_LOCK = "LOCK"  # the one file that RocksDB never replaces
 
 
 class _Reading:
     """A scan on its way; closing the database ends it, in any thread."""
 
     def __init__(self, rows: RdictIter, bounded: ReadOptions) -> None:
-        # The iterator has only a pointer to its bound: if that is freed early, keys are missing.
+        # The iterator has only a pointer to its bound: freed early, keys are missing.
         self._held: tuple[RdictIter, ReadOptions] | None = (rows, bounded)
 
     def end(self) -> None:
-        """Release the iterator."""
         self._held = None
 
     def next_row(self) -> tuple[bytes, bytes] | None:
@@ -121,7 +120,7 @@ class RocksStore:
         families = open_families(path)
         try:
             if not witnessed:
-                # The witness marks the directory as ours, so that must be certain first.
+                # The witness marks the directory as ours: be certain first.
                 families.require_ours(path)
             directory.close_to_others(path)
             witness, loss = Witness.open(path, families.last_commit())
@@ -166,18 +165,18 @@ class RocksStore:
         if self._failed:
             self._open_again()
         families = self._families
-        # Nothing is locked while the disk syncs: a commit must not wait for the write of another thread. If
-        # that thread meets a failure and opens the database again, this write fails too, and is tried again.
+        # No lock while the disk syncs: a commit must not wait for another thread's write. If that thread
+        # fails and reopens the database, this write fails too, and is tried again.
         try:
             made = families.write_batch(batch)
             if sync:
                 with self._numbering:
-                    # A number is never given twice, even if the fate of its batch is unknown.
+                    # A number is never given twice, even if its batch's fate is unknown.
                     self._commit += 1
                     commit = self._commit
                     families.number(made, commit)
                     families.main.write(made, self._unsynced)
-                # Not a synced write, which would hold the interpreter lock while the disk works.
+                # A synced write would hold the interpreter lock while the disk works.
                 families.main.flush_wal(True)
                 self._require_directory()
                 self._witness.advance(commit)
@@ -229,12 +228,12 @@ class RocksStore:
         return itertools.chain.from_iterable(parts)
 
     def _scan(self, family: Rdict, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        # The bound keeps RocksDB from reading, and failing, beyond the range.
+        # Without the bound RocksDB reads, and fails, beyond the range.
         bounded = ReadOptions()
         bounded.set_iterate_upper_bound(end)
         try:
-            # Not Rdict.items: damage looks like the end to it. Not Rdict.snapshot: its iterators see later
-            # writes. An iterator sees the state of its creation, so it is created at once.
+            # To Rdict.items damage looks like the end, and iterators of Rdict.snapshot see later writes. An
+            # iterator sees the state of its creation, so it is created at once.
             rows = family.iter(bounded)
             rows.seek(start)
         except Exception as error:
@@ -255,11 +254,11 @@ class RocksStore:
             yield row
 
     def loss(self) -> Loss | None:
-        """The synced writes that were gone when the database was opened."""
+        """The synced writes that were gone at the opening."""
         return self._loss
 
     def settle_loss(self) -> None:
-        """Note that the consequences of the loss are durable. Raises StorageError if the write fails."""
+        """Note that the loss's consequences are durable. Raises StorageError if the write fails."""
         if self._loss is not None:
             # The witness tells newer from older only by a higher number.
             self.write(Batch(), sync=True)
@@ -273,7 +272,7 @@ class RocksStore:
         """
         if self._written_bytes < _TIDY_BYTES:
             return
-        # RocksDB cannot be closed during a call: half closed, it would stay open, and locked.
+        # Closed during a call, RocksDB would stay half open, and locked.
         with self._lock:
             if self._failed or self._closed or not self._compacts:
                 return
@@ -290,11 +289,11 @@ class RocksStore:
                 raise self._translate(error) from error
 
     def compacts(self) -> bool:
-        """True if RocksDB compacts; False once it has met an unreadable table."""
+        """False once RocksDB has met an unreadable table."""
         return self._compacts
 
     def disk_bytes(self) -> int:
-        """Bytes of all files of the database."""
+        """Bytes of the database's files."""
         total = 0
         for each in self._path.iterdir():
             try:
@@ -335,8 +334,8 @@ class RocksStore:
             if not (self._path / _LOCK).exists():
                 # Perhaps the cause of the failed write. Opening here would open another database.
                 raise LostCommitsError(str(self._path), _REPLACED)
-            # Opening writes the content of the WAL into tables. Without room the database would stay closed;
-            # as it is, it can at least be read.
+            # Opening writes the WAL into tables. Without room the database would stay closed; as it is, it
+            # can at least be read.
             self._require_room()
             self._end_readings()
             # Closing repeats the earlier error, and closes all the same.
@@ -345,10 +344,10 @@ class RocksStore:
             try:
                 self._families = open_families(self._path, compacts=self._compacts)
             except AlreadyOpenError as error:
-                # A thread of this process still uses the open database. The next write tries again.
+                # A thread of this process still uses the database. The next write tries again.
                 raise StorageError(_opened_again(self._path)) from error
             except DamagedDirectoryError as error:
-                # Another try would be in vain. A start handles this case.
+                # Another try would be in vain; a start handles this case.
                 raise LostCommitsError(str(self._path), error.reason) from error
             try:
                 loss = self._witness.accuse(self._families.last_commit())
@@ -360,7 +359,7 @@ class RocksStore:
             self._failed = False
 
     def _end_readings(self) -> None:
-        """End all scans half-way: the database stays open, and locked, as long as an iterator is."""
+        """End all scans half-way: an open iterator keeps the database open, and locked."""
         with self._readings_lock:
             readings = list(self._readings)
             self._readings.clear()
@@ -394,7 +393,7 @@ def _opened_again(path: Path) -> str:
 
 
 def _too_much_garbage(family: Rdict) -> bool:
-    """True if replaced and deleted values take so much room that a rewrite of the rest is worth it."""
+    """True if replaced and deleted values take so much room that rewriting the rest is worth it."""
     all_bytes = family.property_int_value("rocksdb.total-sst-files-size") or 0
     live_bytes = family.property_int_value("rocksdb.estimate-live-data-size") or 0
     return all_bytes - live_bytes > max(_GARBAGE_BYTES, live_bytes // _GARBAGE_SHARE)

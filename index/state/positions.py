@@ -24,11 +24,11 @@ Position = tuple[int, int]
 """(ledger_id, entry_id)."""
 
 _COPIES = 8
-"""Copying the positions of one ledger costs as much as copying those of so many together."""
+"""Copying one ledger's positions costs as much as copying those of so many together."""
 
 _CONTAINER_BYTES = 64
 _PORTABLE_CONTAINER_BYTES = 28
-"""The cost of a container besides its content, if it is a ledger's only one."""
+"""The cost of a container besides its content, if its ledger has no other."""
 
 _LEDGER_MASK = (1 << 32) - 1
 _KEY_MAX = (1 << 64) - 1
@@ -43,13 +43,13 @@ class PositionSet:
 
     def __init__(self, *, tracked: bool = False) -> None:
         self._pages: dict[int, BitMap64] = {}
-        # There are thousands of sets, most of them empty: an empty `set` would be a third of each.
+        # Of thousands of sets most are empty: an empty `set` would be a third of each.
         self._shared: frozenset[int] = frozenset()
         self._changed: PositionSet | None = PositionSet() if tracked else None
         self._dirty: set[int] | None = None
         """Ledgers that count as changed besides those of `_changed`."""
         self._containers: dict[int, roaring.Containers] = {}
-        """Containers of a page, for pages asked about."""
+        """Containers of the pages asked about."""
 
     # ---- construction
 
@@ -97,7 +97,7 @@ class PositionSet:
         return made
 
     def snapshot(self) -> PositionSet:
-        """An independent set with the same positions; bitmaps are shared until either side changes them."""
+        """An independent set of the same positions; bitmaps are shared until either side changes them."""
         made = PositionSet()
         made._pages = dict(self._pages)
         made._shared = self._shared = frozenset(made._pages)
@@ -106,7 +106,7 @@ class PositionSet:
     def of_ledgers(self, ledgers: set[int]) -> PositionSet:
         """The positions of these ledgers, and perhaps of others: a copy if they are few, else a snapshot.
 
-        The next change of a bitmap shared with a snapshot copies the whole bitmap, even for one position.
+        The next change of a bitmap shared with a snapshot copies all of it, even for one position.
         """
         made = PositionSet()
         by_page: dict[int, list[int]] = {}
@@ -205,7 +205,7 @@ class PositionSet:
             yield ledger_id, roaring.deserialize_bitmap(data)
 
     def contains(self, entries: Entries | PositionBatch) -> BoolArray:
-        """For each entry, True if its position is in the set; a bool array of the same length."""
+        """A bool array as long as `entries`: True where the position is in the set."""
         batch = PositionBatch.of(entries)
         mask = np.zeros(batch.count, dtype=np.bool_)
         for part in batch.parts:
@@ -222,7 +222,7 @@ class PositionSet:
         )
 
     def count_in(self, other: PositionSet) -> int:
-        """Number of positions that are in `other` too."""
+        """Number of positions that are also in `other`."""
         return sum(
             bitmap.intersection_cardinality(other._pages[page])
             for page, bitmap in self._pages.items()
@@ -230,7 +230,7 @@ class PositionSet:
         )
 
     def issubset(self, other: PositionSet) -> bool:
-        """True if every position is in `other` too."""
+        """True if every position is also in `other`."""
         return all(
             page in other._pages and bitmap.issubset(other._pages[page])
             for page, bitmap in self._pages.items()
@@ -384,7 +384,7 @@ class PositionSet:
             self.mark_dirty(page << 32 | high for high in roaring.highs(self._pages[page]))
 
     def _own(self, page: int) -> BitMap64:
-        """The bitmap of an existing page, safe to change in place."""
+        """An existing page's bitmap, safe to change in place."""
         bitmap = self._pages[page]
         if page in self._shared:
             bitmap = self._pages[page] = _copied(bitmap)
@@ -413,7 +413,7 @@ class PositionSet:
 
     @classmethod
     def deserialize(cls, data: bytes | memoryview) -> PositionSet:
-        """Read bytes that `serialize` wrote; all of `data` must be used. Raises CorruptRecordError."""
+        """Read the bytes of `serialize`; all of `data` must be used. Raises CorruptRecordError."""
         view = memoryview(data)
         try:
             (ledgers,) = _COUNT.unpack_from(view, 0)

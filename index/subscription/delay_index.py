@@ -1,12 +1,11 @@
 """One subscription's delay index: its parts, and the changes that concern more than one.
 
-Callers ask two objects: `state` knows the state of each position, `timeline` the due times. `Changes` applies
-a change to both, and this class appends it to the journal. `upkeep` has the work of background threads;
-`Parts` makes all of them.
+Callers ask `state` for the state of a position, `timeline` for due times. `Changes` applies a change to both,
+and this class appends it to the journal. `upkeep` has the work of background threads; `Parts` makes all of
+them.
 
 Called by the core's thread only. This class reads the store only for a due block, and writes it only to
-delete blocks that a job has replaced: changes go to the journal, and jobs on other threads turn them into
-slices.
+delete blocks that a job has replaced: jobs on other threads turn the journal's changes into slices.
 """
 
 from __future__ import annotations
@@ -49,13 +48,13 @@ class DelayIndex:
         self.incarnation = identity.incarnation
         self.own_journal = own_journal
         self.damaged = False
-        """True if a part was found damaged or missing, so that the index log is the better copy. Set on
-        opening, and through `Catalog.on_corrupt_block`; reset when work goes on without a better copy.
+        """True if a part is damaged or missing, so that the index log is the better copy. Set on opening, and
+        through `Catalog.on_corrupt_block`; reset when work goes on without a better copy.
         """
         self.state = state or PositionState()
         """The held, in-flight, acknowledged and moved positions, and the owner. Ask it, do not change it."""
         self.width = width
-        """The width of the slices for entries spilled from now on. Ask it, do not change it."""
+        """The slice width for entries spilled from now on. Ask it, do not change it."""
         self._context = context
         self._journal = context.journal
         self._notices = Notices(context, self)
@@ -64,9 +63,9 @@ class DelayIndex:
             self.name, context, own_journal, self.state, self._quarantine, width, self._notices
         )
         self.timeline = parts.timeline
-        """The entries by due time: it hands out."""
+        """The entries by due time, to hand out."""
         self.upkeep = parts.upkeep
-        """The background work on it, at times that the catalog chooses."""
+        """The background work, at times that the catalog chooses."""
         self._changes = parts.changes
         self._absent = parts.absent
         self._blocks = parts.blocks
@@ -76,7 +75,7 @@ class DelayIndex:
     def restored(
         cls, context: Context[DelayIndex], found: Recovered, absent: Iterable[int] = ()
     ) -> DelayIndex:
-        """The index as recovered from the store, with its journal replayed.
+        """The index as recovered from the store, its journal replayed.
 
         absent: ids of blocks that are not in the store yet.
         """
@@ -110,8 +109,8 @@ class DelayIndex:
     def add(self, entries: Entries) -> int:
         """Stage entries; ignore those held, acknowledged or up to the mark-delete position.
 
-        Returns a token: the entries are durable when `Journal.durable_token` has reached it.
-        Raises InvalidEntriesError if an id is out of range; nothing is added then.
+        Returns a token: the entries are durable once `Journal.durable_token` reaches it. Raises
+        InvalidEntriesError if an id is out of range; nothing is added then.
         """
         fresh = self._changes.stage_new(entries.validated())
         if not len(fresh):
@@ -122,7 +121,7 @@ class DelayIndex:
     def move(self, entries: Entries) -> int:
         """Let these times hold instead of the entries' own, until their acknowledgement.
 
-        Positions not held are held from now on, unless acknowledged or up to the mark-delete position.
+        Positions not held become held, unless acknowledged or up to the mark-delete position.
         `Timeline.pop_due` has all of them again, also those in flight. Returns a token as of `add`. Raises
         InvalidEntriesError if an id is out of range; nothing changes then.
         """
@@ -132,7 +131,7 @@ class DelayIndex:
         return self._journal.append_entries(self.own_journal, changed, RecordType.MOVE)
 
     def rewind(self, in_flight: PositionSet) -> None:
-        """Hand out everything held once more, but for the positions `in_flight`."""
+        """Hand out everything held once more, except the positions `in_flight`."""
         self.state.rewind(in_flight)
         self.timeline.rewind()
 
@@ -146,7 +145,7 @@ class DelayIndex:
         return self._journal.append_positions(self.own_journal, RecordType.ACKNOWLEDGE, positions)
 
     def unacknowledge(self, positions: PositionSet) -> int:
-        """Forget acknowledgements (the cursor was reset); the broker will add these positions again."""
+        """Forget acknowledgements (the cursor was reset); the broker adds these positions again."""
         if positions.isdisjoint(self.state.acknowledged):
             return self._journal.appended_token
         self._changes.unacknowledge(positions)
@@ -155,8 +154,8 @@ class DelayIndex:
     def mark_delete(self, ledger_id: int, entry_id: int) -> int:
         """Set the cursor's persisted mark-delete position; forget everything up to it.
 
-        The position may go back (a seek): positions above it can then be added again, and all
-        acknowledgements are forgotten, as a seek clears them in the cursor.
+        It may go back (a seek): positions above it can then be added again, and all acknowledgements are
+        forgotten, as a seek clears them in the cursor.
         """
         before = self.state.mark
         if (ledger_id, entry_id) == before:
@@ -164,16 +163,16 @@ class DelayIndex:
         self._changes.mark_delete(ledger_id, entry_id)
         token = self._journal.append_numbers(self.own_journal, RecordType.MARK_DELETE, ledger_id, entry_id)
         if (ledger_id, entry_id) < before:
-            # Joined with a later record, this one would not show that it went back.
+            # Joined with a later record, this one would hide that it went back.
             self._journal.cut(self.own_journal)
         return token
 
     def begin_generation(self, generation: int) -> int:
         """Learn acknowledgements from now on under the cursor's seal `generation`.
 
-        Those learned under another seal are forgotten: a reset of the cursor may have taken them back. 0
-        stands for no seal, under which no earlier acknowledgement counts. Returns a token as of `add`. Raises
-        ValueError if the number does not fit into 63 bits.
+        Those learned under another seal are forgotten: a reset of the cursor may have taken them back. 0 is
+        no seal: no earlier acknowledgement counts then. Returns a token as of `add`. Raises ValueError if the
+        number does not fit into 63 bits.
         """
         if not 0 <= generation < 1 << 63:
             raise ValueError(f"a generation is a number of 63 bits, not {generation}")
@@ -183,7 +182,7 @@ class DelayIndex:
         return self._journal.append_numbers(self.own_journal, RecordType.GENERATION, generation)
 
     def begin_claim(self, claim: Claim) -> int:
-        """Note the owner of the subscription, the source of all further changes. Returns a token as of `add`.
+        """Note the subscription's owner, the source of all further changes. Returns a token as of `add`.
 
         Raises ValueError if its epoch does not fit into 63 bits, or its number into 32.
         """
@@ -197,8 +196,7 @@ class DelayIndex:
     def forget_acknowledgements(self) -> int:
         """Forget all acknowledgements and the mark-delete position: a change that took them back may be lost.
 
-        Returns a token as of `add`. The broker repeats seal and mark-delete position when it opens the
-        subscription.
+        Returns a token as of `add`. On opening, the broker repeats seal and mark-delete position.
         """
         self.damaged = True
         self.begin_generation(0)
@@ -211,7 +209,7 @@ class DelayIndex:
         return self._journal.append_numbers(self.own_journal, RecordType.CLEAR)
 
     def set_slice_width(self, width_ms: int, *, auto: bool = False) -> int:
-        """Set the width, in ms, of the slices for entries spilled from now on; existing slices keep theirs.
+        """Set the slice width, in ms, for entries spilled from now on; existing slices keep theirs.
 
         With `auto` it is the first width: each persist may choose another. Returns a token as of `add`.
         Raises ValueError if the width is not positive.
@@ -244,7 +242,7 @@ class DelayIndex:
         return gone, token
 
     def doubt(self) -> None:
-        """Distrust the state, because a change may be half made.
+        """Distrust the state: a change may be half made.
 
         No acknowledgement counts, and a persist looks for held positions without an entry: those are lost, as
         to a corrupt block.
@@ -254,7 +252,7 @@ class DelayIndex:
         self._notices.want_persist()
 
     def page_reader(self, *, with_moved: bool) -> PageReader:
-        """Everything stored or staged now, also entries that are no longer held. O(blocks).
+        """Everything stored or staged now, also entries no longer held. O(blocks).
 
         with_moved: with the entries of moved positions, at the times that hold for them.
 
@@ -285,14 +283,14 @@ class DelayIndex:
         return Outline(store, subscription_id, held, parts, blocks, moved=moved, frozen=taken)
 
     def remove(self) -> None:
-        """Give the subscription's share of the journal back: it is gone."""
+        """Give back the share of the journal of a subscription that is gone."""
         self._journal.remove(self.own_journal)
         self._notices.removed()
 
     # ---- telling
 
     def stats(self) -> IndexStats:
-        """Numbers for metrics and status. O(containers of the bitmaps + slices)."""
+        """Figures for metrics and status. O(containers of the bitmaps + slices)."""
         positions, timeline = self.state, self.timeline
         slices = timeline.slices
         return IndexStats(
@@ -319,7 +317,7 @@ class DelayIndex:
         )
 
     def check(self) -> None:
-        """Walk every invariant of every part, reading every block. O(everything).
+        """Check every invariant of every part, reading every block. O(everything).
 
         Raises CheckError with the state.
         """
