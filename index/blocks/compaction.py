@@ -1,4 +1,4 @@
-"""A compaction: merges runs of a slice into one run, in steps, so that it never holds up a persist.
+"""A compaction: merges runs of a slice into one run, in steps, so that no persist waits for it.
 
 `run` merges one slice after another, and stops between two blocks on request; the next `run` continues there.
 Merged blocks do not count yet. A `run` that may commit also commits merged slices; none may beside a persist
@@ -45,8 +45,8 @@ Slices = Mapping[SliceId, Iterable[BlockDescriptor]]
 class Task(NamedTuple):
     """The merging to do in one slice.
 
-    blocks: all blocks of each run to merge.
-    live: positions held according to the store, as of the newest of the blocks or later; None: omit nothing.
+    blocks: all blocks of each run to merge. live: positions held according to the store, as of the newest of
+    the blocks or later; None: omit nothing.
     """
 
     blocks: list[BlockDescriptor]
@@ -90,13 +90,13 @@ class _MergedBlock:
         return [(run.key(), run)]
 
     def consumed(self, run: Run, count: int) -> None:
-        """Do nothing: a merge is never rewound."""
+        """Nothing: a merge is never rewound."""
 
 
 class CompactionJob:
-    """The compaction of one subscription, number `version` in one row with its persists.
+    """One subscription's compaction, number `version` in one row with its persists.
 
-    done: nothing is left to merge or commit. `run` raises StorageError if the store fails, and ends the job.
+    done: nothing is left to merge or commit. If the store fails, `run` raises StorageError and ends the job.
     """
 
     def __init__(
@@ -111,9 +111,9 @@ class CompactionJob:
         self._left: dict[SliceId, Task] = {}
         self._merging: Iterator[None] | None = None
         self._merged: dict[SliceId, list[BlockDescriptor]] = {}
-        """The new blocks of slices to be committed."""
+        """The new blocks of slices to commit."""
         self._committed: dict[SliceId, tuple[list[int], list[BlockDescriptor]]] = {}
-        """Slices whose commit is in the writer's batch, or in one whose write has failed."""
+        """Slices with their commit in the writer's batch, or in one that failed to be written."""
         self._retired: list[bytes] = []
         self._intents: list[bytes] = []
         """Keys of the intents that list the blocks retired by these commits."""
@@ -123,7 +123,7 @@ class CompactionJob:
         self._result = CompactionResult()
 
     def extend(self, tasks: Mapping[SliceId, Task]) -> None:
-        """Add slices to merge, none of them among those left."""
+        """Add slices to merge, none of them among `left`."""
         self._left.update(tasks)
 
     @property
@@ -142,10 +142,10 @@ class CompactionJob:
         return bool(self._merged)
 
     def run(self, slices: Slices, pause: Pause, *, commits: bool) -> None:
-        """Continue until nothing is left or `pause` returns true, asked after each block.
+        """Continue until nothing is left or `pause`, asked after each block, returns true.
 
-        slices: all blocks of each remaining slice, as the core knows them, without slices that have lost a
-        block to be merged. With `commits` nothing else may write these slices while this runs.
+        slices: all blocks of each remaining slice known to the core, without slices that have lost a block to
+        be merged. With `commits` nothing else may write these slices meanwhile.
         """
         self._slices = slices
         if commits:
@@ -164,18 +164,18 @@ class CompactionJob:
         return taken
 
     def deletion(self, result: CompactionResult) -> Batch:
-        """Deletes the retired blocks of a result; write it once nothing loads them."""
+        """Deletes a result's retired blocks; write it once nothing loads them."""
         batch = Batch()
         for key in (*result.retired, *result.intents):
             batch.delete(key)
         return batch
 
     def leftovers(self) -> tuple[list[bytes], set[SliceId]]:
-        """The remains of an abandoned job: keys that do not count, and slices whose commit is in doubt."""
+        """What an abandoned job leaves: keys that do not count, and slices with a doubtful commit."""
         return [*self._writer.leftovers(), *self._intents], set(self._committed)
 
     def read(self, stored: StoredBlock) -> Entries | None:
-        """The entries of a block; None, and a note, if it is corrupt."""
+        """A block's entries; None, and a note, if it is corrupt."""
         slice_id, descriptor = stored
         try:
             return load_block(self._store, self._subscription_id, slice_id, descriptor)

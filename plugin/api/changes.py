@@ -5,7 +5,7 @@ daemon's HTTP side, the commands and the clients share it, over any transport. I
 
 - every id is read and checked before the first query;
 - a query has at most ``POSITIONS_MAX`` positions and fits into a frame;
-- the answers of a course that ends early hold, and it can be begun again.
+- the answers of a course that ends early hold, and it can begin again.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ Course = Asking[Answer]
 Positions = dict[int | None, PositionSet]
 OUTCOMES = ("done", "too_late", "acknowledged", "unknown", "undecided")
 WHOLE_MAX = 512  # ids of one partition among which no chunk may lack the others: the broker reads all
-POSITIONS_MAX = 10_000  # of one query: the broker looks at each with a lock of the cursor
+POSITIONS_MAX = 10_000  # of one query: the broker checks each under a lock of the cursor
 PARTITIONS_MAX = 1_000  # named in one query
 NAMED_MAX = 1_000  # ids of one answer, by outcome
 PAGE_ENTRIES = 5_000
 FILTERS = ("key", "property")
-"""Restrictions of a query to messages with one content: the broker reads them."""
+"""Restrictions to messages of one content: the broker reads them."""
 WHY_OVER = "one request takes no longer: ask again for these"
 _SET_BYTES_MAX = 45_000  # in base64 a frame's worth
 _BEGINNING = "0:0:0"
 _MARK = "\ufeff"
 Over = Callable[[], bool]
-"""True once a course must end: it asks at least one query."""
+"""True once a course must end; it asks at least one query."""
 
 
 def _never() -> bool:
@@ -58,7 +58,7 @@ class Total:
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(OUTCOMES, 0))
     ids: dict[str, list[str]] = field(default_factory=dict)
     why: str = ""
-    """The reason that some are undecided."""
+    """Why some are undecided."""
     stopped: bool = False
     """True if the course ended early, because nothing can be decided now."""
 
@@ -92,7 +92,7 @@ class Total:
         return self.answer()
 
     def answer(self) -> Answer:
-        """All of it in the form of one answer."""
+        """The sum in the form of one answer."""
         why = {"why": self.why} if self.why else {}
         stopped = {"stopped": True} if self.stopped else {}
         return {"schema": 1, "dry_run": self.dry_run, **self.counts, "ids": self.ids} | why | stopped
@@ -127,7 +127,7 @@ def unite(found: Positions, more: Positions) -> None:
 
 
 def check_span(query: Query, positions: Positions) -> None:
-    """Raise ``UserError`` if a span might be added to one message by two ids."""
+    """Raise ``UserError`` if two ids might add a span to one message."""
     if query.get("by_ms") is not None and None in positions and len(positions) > 1:
         raise UserError("by_ms: give all ids with their partition, or none; nothing was changed")
 
@@ -150,7 +150,7 @@ def _ask_of(
 ) -> Asking[bool]:
     """Ask `query` of all positions but those of `stuck` partitions, and add newly stuck ones there.
 
-    They are undecided, as is the rest after a failure or once `over`. False after a failure.
+    They are undecided, as is the rest after a failure (then it returns False) or once `over`.
     """
     more = {"partitions": _partitions_text(positions)} if len(positions) > 1 else {}
     ended = failed = False
@@ -177,12 +177,12 @@ def _ask_of(
 
 
 def _partitions_text(partitions: Iterable[int | None]) -> str:
-    """Numbers of partitions for a query, which has no lists; the first of them, as its length is bounded."""
+    """Partition numbers for a query, which has no lists; the first ones, as its length is bounded."""
     return ",".join(str(one) for one in sorted(one for one in partitions if one is not None)[:PARTITIONS_MAX])
 
 
 def raise_unless_late(error: UserError, total: Total) -> None:
-    """Raise an error, unless it follows a change that may be done and must be told."""
+    """Raise an error, unless it follows a change that may be done and must be reported."""
     is_late = total.counts["done"] or total.counts["undecided"]
     if isinstance(error, DaemonAwayError) or not is_late:
         raise error
@@ -201,8 +201,8 @@ def change_of_due(
 ) -> Course:
     """Ask `query` of all waiting messages due in [from_ms, to_ms), a page at a time.
 
-    A release leaves due messages alone, and a change to a time those that have it: so neither meets its own.
-    The answer's `next` is the cursor for a further course, null at the end: there is one once `entries_max`
+    A release skips due messages, and a change to a time those that have it: so neither meets its own. The
+    answer's `next` is the cursor for a further course, null at the end: there is one once `entries_max`
     entries were read, or it was `over`. If nobody can decide about a page and no other partition has more, or
     a query fails after a change, the course is `stopped`, and `next` is before that page.
     """
@@ -247,7 +247,7 @@ def change_of_due(
 
 
 def require_read(kept: Query, page: Answer) -> None:
-    """Require a page of a daemon that knows the filter. Raises ``UserError``."""
+    """Require a page from a daemon that knows the filter. Raises ``UserError``."""
     if kept and "read" not in page:
         raise UserError(f"the daemon knows no {' and no '.join(kept)}: upgrade it; nothing was changed")
 
@@ -261,7 +261,6 @@ def _others_wait(asked: Query, after: str | None, stuck: set[int | None]) -> Gen
 
 
 def _before(entry: dict[str, Any]) -> str:
-    """A cursor before the first of the listed entries."""
     return f"{max(0, int(entry['deliver_at_ms']) - 1)}:0:0"
 
 
@@ -298,7 +297,6 @@ def run_blocking(course: Generator[AskedT, SaidT, T], ask: Callable[[AskedT], Sa
 
 
 def _cut(positions: PositionSet) -> Iterator[PositionSet]:
-    """Parts that fit into a query."""
     part: list[tuple[int, int]] = []
     for position in positions:
         part.append(position)

@@ -1,7 +1,7 @@
 """One answer about a partitioned topic, with partitions perhaps on many brokers.
 
-A broker asked for a partitioned topic by its own name tells the number of partitions. Each is then asked at
-its owner, one after the other. Invariants:
+A broker asked for a partitioned topic by its own name answers with the number of partitions. Each is then
+asked at its owner, one after the other. Invariants:
 
 - a message, and a ledger, is in one partition: ids, cursors and times of partitions do not collide;
 - a partition without an index at its owner may have messages: it has just moved, or has no consumers. No
@@ -36,11 +36,11 @@ _PAGE_DEFAULT = 1_000
 _BUCKETS_MAX = 1_000
 _STEP_LEAST_MS = 1_000
 BACKLOG = "backlog"
-"""The query for Pulsar's own statistics of a topic, which only a broker answers."""
+"""The query for Pulsar's own statistics of a topic; only a broker answers it."""
 _STATES = ("waiting", "handed_out", "acknowledged", "unknown")
 """States of a message: one partition has it, and others may have acknowledged beyond its id."""
 _LEFT_OUT = (UnknownNameError, NotNowError)
-"""Errors of one partition that keep no change from the others."""
+"""Errors of one partition that do not stop a change of the others."""
 
 
 class PartitionedError(UserError):
@@ -72,12 +72,12 @@ def looked(query: Query) -> Course:
 
 
 _Without = dict[int, UserError]
-"""The reasons why partitions have no answer, by their numbers."""
+"""Why partitions have no answer, by their numbers."""
 
 
 @dataclass
 class _Told:
-    """The answers of the partitions, and the others."""
+    """The partitions' answers, and those without one."""
 
     answers: list[Answer] = field(default_factory=list)
     without: _Without = field(default_factory=dict)
@@ -95,7 +95,7 @@ def _why(partition: int, error: UserError) -> str:
 def _of_each(
     query: Query, partitions: int, *, though: tuple[type[UserError], ...] = (UnknownNameError,)
 ) -> Asking[_Told]:
-    """The answers of the partitions; `though` leaves one out. Raises the first such error if none is left."""
+    """The partitions' answers; `though` leaves one out. Raises the first such error if none is left."""
     told = _Told()
     for one in range(partitions):
         try:
@@ -134,7 +134,7 @@ def _tide(query: Query, partitions: int) -> Course:
     told = yield from _of_each(query, partitions)
     answers = told.answers
     if len(answers) > 1 and query.get("span_ms") is None:
-        # With the longest one's step: others do not add up.
+        # With the longest step: others do not add up.
         step_ms = query.get("step_ms") or max(map(_step_ms, answers))
         now_ms = min(one["now_ms"] for one in answers)
         last_ms = max(one["buckets"][-1]["until_ms"] for one in answers)
@@ -250,7 +250,7 @@ _MERGES = {"tide": _tide, "waiting": _waiting, "show": _show, "pace": _pace}
 
 
 def _raise_unless_of_one(error: UserError, total: Total) -> None:
-    """Raise an error unless it leaves out one partition, or follows a change that must be told."""
+    """Raise an error unless it leaves out one partition, or follows a change to report."""
     if not isinstance(error, _LEFT_OUT):
         raise_unless_late(error, total)
 
@@ -297,7 +297,7 @@ def _all(outcome: str, ids: list[str]) -> Answer:
 
 
 def _change_anywhere(query: Query, ids: list[str], partitions: int, total: Total) -> Asking[None]:
-    """The change of a few ids without partitions: a partition does not own ids that it does not know.
+    """Change a few ids without partitions: a partition does not own ids that it does not know.
 
     `total` has each answer as it comes, even if a later one is an error.
     """

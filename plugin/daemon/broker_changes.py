@@ -46,7 +46,7 @@ WHY_UNDECIDED = (
 WHY_STORE_FAILING = "the store is failing, nothing can be made durable: try again later"
 NS_PER_SECOND = 1_000_000_000
 WantedT = TypeVar("WantedT")
-"""The requested change of the positions, besides their numbers: a new time, or none."""
+"""The requested change besides the positions: a new time, or none."""
 
 
 class Owner(Protocol):
@@ -58,7 +58,7 @@ class Owner(Protocol):
         ...
 
     def acknowledge_cancelled(self, stream: Stream, positions: PositionSet) -> int | None:
-        """Note that the broker has cancelled these; returns the token of that.
+        """Note that the broker has cancelled these; returns that change's token.
 
         None if the index does not believe this stream, or met a bug, which has ended the stream.
         """
@@ -79,21 +79,21 @@ class Outcome:
     unknown: PositionSet = field(default_factory=PositionSet)
     undecided: PositionSet = field(default_factory=PositionSet)
     why: str = ""
-    """The reason that some are undecided."""
+    """Why some are undecided."""
     no_room: bool = False
-    """True if that is the reason: the broker has decided."""
+    """True if this is why: the broker has decided."""
     store_failed: bool = False
-    """True if that is the reason: the broker has decided, and the journal does not know."""
+    """True if this is why: the broker has decided, and the journal does not know."""
 
 
 class BrokerChanges(ABC, Generic[WantedT]):
-    """The changes of one kind that are under way."""
+    """The running changes of one kind."""
 
     WHAT: ClassVar[str]
     VERSION: ClassVar[int]
     """The first version of the protocol that asks a broker."""
     ACKNOWLEDGES: ClassVar[bool]
-    """True if the broker acknowledges what it changes, when asked once more."""
+    """True if the broker acknowledges changed messages when asked once more."""
     WHY_UNSTORED: ClassVar[str]
     WHY_NO_ROOM: ClassVar[str]
 
@@ -234,7 +234,7 @@ class BrokerChanges(ABC, Generic[WantedT]):
     ) -> Outcome:
         outcome, left = outcome or Outcome(), positions
         before, why = outcome.undecided, outcome.why
-        answered = PositionSet()  # changed by a former answer, and perhaps not to last
+        answered = PositionSet()  # changed by a former answer, perhaps not durably
         was_asked = False
         until_ns = self._until_ns(patience_s)
         pause_s = AGAIN_FIRST_S
@@ -342,7 +342,7 @@ class BrokerChanges(ABC, Generic[WantedT]):
             raise error
 
     async def _in_log(self, stream: Stream, durable_ns: int) -> bool:
-        """True once the index log, read by the next owner, has everything durable at `durable_ns`."""
+        """True once the index log, for the next owner, has everything durable at `durable_ns`."""
         logs = self._logs
         if logs is None:
             return self._ownership.get(stream.name) is stream

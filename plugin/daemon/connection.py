@@ -1,14 +1,14 @@
 """One client's connection: greeting, frames, heartbeats, back-pressure.
 
-``streams`` has its streams; the engine knows the meaning of the frames.
+``streams`` has its streams; the engine knows the frames' meaning.
 
 Invariants:
 
-- it accepts nothing before HELLO, and nothing at all once it is closing;
+- it accepts nothing before HELLO, and nothing once it is closing;
 - its bytes of an incomplete frame count together with those of all other connections, and are freed at its
   end;
-- while the peer does not read, it makes no DUE and no HELD and reads nothing more from the peer, so its
-  memory is bounded by ``write_buffer_bytes`` and one answer;
+- while the peer does not read, it makes no DUE and no HELD and reads nothing more from the peer, so
+  ``write_buffer_bytes`` and one answer bound its memory;
 - it gathers frames that add few entries for each stream, and applies them together before any other frame, at
   the latest at the end of the read: the result is as if they had come one after another;
 - it applies everything that the peer had sent before its end, even when a failed write ends the connection:
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 
 SILENT_HEARTBEATS = 3
 BEATS = 4  # checks in one heartbeat
-CLOSE_SECONDS = 1.0  # until the cut-off of a peer that does not read its ERROR
+CLOSE_SECONDS = 1.0  # until a peer that does not read its ERROR is cut off
 NS_PER_MS = 1_000_000
 
 
@@ -142,7 +142,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def peer_name(self) -> str:
-        """The name that the client gave in its HELLO."""
+        """The client's name, from its HELLO."""
         return "" if self.hello is None else self.hello.name
 
     @property
@@ -152,7 +152,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def product(self) -> str:
-        """The product named in the client's HELLO."""
+        """The client's product, from its HELLO."""
         return "" if self.hello is None else self.hello.product
 
     @property
@@ -162,7 +162,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_broker(self) -> bool:
-        """True if the client has said that it is a broker."""
+        """True if the client called itself a broker."""
         return self.hello is not None and self.hello.role == Role.BROKER
 
     @property
@@ -171,9 +171,9 @@ class Connection(asyncio.BufferedProtocol):
         return self._closing
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by asyncio: the connection is made."""
+        """Called by asyncio."""
         self._transport = cast("asyncio.Transport", transport)
-        if self._closing:  # given up already: there are too many
+        if self._closing:  # there were too many already
             self.abort()
             return
         self._out.connect(self._transport)
@@ -252,9 +252,9 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        """Called by asyncio: the connection is over.
+        """Called by asyncio.
 
-        Wakes all waiters for that, whatever fails here: else a stop of the daemon would wait for ever.
+        Wakes all waiters for the end, whatever fails here: else a stop of the daemon would wait for ever.
         """
         try:
             self._end()
@@ -265,12 +265,12 @@ class Connection(asyncio.BufferedProtocol):
         self.read_rest()
         self._half_frames.forget(self)
         torn = self._decoder.buffered_bytes
-        # Not left to garbage collection: connection and streams refer to each other.
+        # Garbage collection would be late: connection and streams refer to each other.
         self._decoder.discard()
         self._read_buffer = bytearray()
         if torn and not self._closing:
             self._log.warning("connection ended inside a frame", peer=self.peer_name, torn_bytes=torn)
-        # A broker that stops closes its streams first; a killed one leaves them.
+        # A stopping broker closes its streams first; a killed one leaves them.
         unclosed = 0 if self._closing else len(self._streams.by_number)
         self._closing = True
         for timer in (self._heartbeat, self._pause):
@@ -333,7 +333,7 @@ class Connection(asyncio.BufferedProtocol):
         self._loop.call_later(CLOSE_SECONDS, transport.abort)
 
     def abort(self) -> None:
-        """Abort the connection; unsent data is dropped."""
+        """Abort the connection, dropping unsent data."""
         self._closing = True
         if self._transport is not None:
             self._transport.abort()
@@ -344,8 +344,8 @@ class Connection(asyncio.BufferedProtocol):
     # --- incoming ---------------------------------------------------------------------------------
 
     def _apply_gathered(self) -> None:
-        """Apply the gathered frames. Raises ``ProtocolError`` at the first one that breaks a rule; earlier
-        ones are applied.
+        """Apply the gathered frames. Raises ``ProtocolError`` at the first bad one; earlier ones are
+        applied.
         """
         gathered = self._small_adds.pop_gathered()
         if gathered is None:
@@ -443,7 +443,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _beat(self) -> None:
         now_ns = self._clock.monotonic_ns()
-        # Counts beats, not time: a delay of this process is no silence of its peer.
+        # Beats, not time: a delay of this process is no silence of its peer.
         self._silent_beats += 1
         if self._silent_beats > SILENT_HEARTBEATS * BEATS and self._pause is None:
             silent_ms = (now_ns - self._received_ns) // NS_PER_MS

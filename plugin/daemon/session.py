@@ -1,17 +1,16 @@
 """A broker's session with one subscription: turns frames into calls of the index and into messages.
 
-No I/O, no clock of its own. A session answers for one subscription on one connection, from OPEN to CLOSE.
-Invariants:
+No I/O, no clock. A session answers for one subscription on one connection, from OPEN to CLOSE. Invariants:
 
 - ADD, MOVE, ACK, UNACK, MARK_DELETE, CLEAR and CLOSE are applied in the order 1, 2, 3 …, each exactly once;
-- a seq is reported durable only when the index says that the token of its change, and so of every change
-  before it, is on disk;
+- a seq is reported durable only when the index says that its change's token, and so every change before it,
+  is on disk;
 - an ACK or MARK_DELETE counts only while the index has the generation of the stream's OPEN: else a newer
-  stream has told a reset of the cursor since;
+  stream has reported a reset of the cursor since;
 - nothing is handed out before the last HELD frame was taken, nor without credit, nor after CLOSE or
   ``supersede``;
-- entries that the broker has reported as in flight, or as near, are not handed out on this stream, whoever
-  brings them to the index;
+- entries reported by the broker as in flight, or as near, are not handed out on this stream, whoever brings
+  them to the index;
 - nothing counts of a topic since put back to an earlier state, for instance from a backup: see ``histories``.
 """
 
@@ -33,7 +32,7 @@ Change = Add | Move | Ack | Unack | MarkDelete | Clear | Close
 
 @dataclass(frozen=True, slots=True)
 class Durability:
-    """The effect of a commit: frames up to ``seq`` are durable; the oldest came at ``received_ns``."""
+    """A commit's effect: frames up to ``seq`` are durable; the oldest came at ``received_ns``."""
 
     seq: int
     received_ns: int
@@ -42,11 +41,10 @@ class Durability:
 class Session:
     """The stream ``stream_id`` of a connection, which serves ``index``.
 
-    ``credit``: number of entries that may still be handed out; ``credit_max`` bounds it. ``cleared``:
-    everything was cleared, and nothing was added since. ``next_seq``: the number that the next change must
-    have. ``answer_begun``: the contents of the answer to OPEN are fixed; ``answer_made``: its last HELD was
-    taken. ``found_break``: the sign that the index was of another history than the cursor, and was therefore
-    emptied.
+    ``credit``: entries that may still be handed out; ``credit_max`` bounds it. ``cleared``: everything was
+    cleared, and nothing added since. ``next_seq``: the number of the next change. ``answer_begun``: the
+    contents of the answer to OPEN are fixed; ``answer_made``: its last HELD was taken. ``found_break``: the
+    sign that the index was of another history than the cursor, and was therefore emptied.
     """
 
     def __init__(self, stream_id: int, index: DelayIndex, request: Open, credit_max: int) -> None:
@@ -67,32 +65,32 @@ class Session:
         self.found_break = find_break(index.state, request)
         if self.found_break is not None:
             index.clear()
-        # The claim follows the clearing: after a crash between the two, the next OPEN finds the break again.
+        # The claim follows the clearing: after a crash between them, the next OPEN finds the break again.
         claim = claim_of(request)
         if claim is not None:
             index.begin_claim(claim)
         self._token = max(index.begin_generation(request.generation), index.mark_delete(*request.mark_delete))
         self._pending: deque[tuple[int, int, int]] = deque()  # seq, token, received_ns
         index.rewind(request.in_flight)
-        # The broker has these, but the index lost them before they were durable: they will be added again,
-        # once. Better handed out twice than never: any other change of such a position makes it an ordinary
+        # The broker has these, but the index lost them before they were durable: they come once more in an
+        # ADD. Better handed out twice than never: any other change of such a position makes it an ordinary
         # one.
         self._in_flight_unheld = request.in_flight.difference(index.state.held_among(request.in_flight))
-        index.take_unheld()  # the answer to OPEN has the held positions: earlier losses need no UNHELD
+        index.take_unheld()  # the answer to OPEN lacks earlier losses: they need no UNHELD
 
     def __repr__(self) -> str:
         return f"Session({self.name.topic!r}, {self.name.subscription!r}, stream {self.stream_id})"
 
     @property
     def undurable_frames(self) -> int:
-        """Applied changes that no commit covers yet."""
+        """Applied changes not yet in a commit."""
         return len(self._pending)
 
     def held_frames(self) -> Iterator[Held]:
         """The answer to OPEN, at least one frame: the positions held when the first one is taken.
 
-        Each frame is made when taken, and costs some milliseconds at most. After the last one entries may be
-        handed out.
+        Each frame is made when taken, in some milliseconds at most. After the last one entries may be handed
+        out.
         """
         nothing = PositionSet()
         held, acknowledged = self.index.state.held.snapshot(), self.index.state.acknowledged.snapshot()
@@ -109,7 +107,7 @@ class Session:
         """Make one change; returns its weight in journal entries (for the size of a commit group).
 
         first_seq: the frames from there to ``seq`` are one change. Raises ``ProtocolError`` (out of order) if
-        it is not the next one, ``StreamError`` (unknown stream) after CLOSE, and the errors of the index.
+        it is not the next one, ``StreamError`` (unknown stream) after CLOSE, and the index's errors.
         """
         if self.closing:
             raise StreamError(ErrorCode.UNKNOWN_STREAM, "the stream is closed")
@@ -149,12 +147,12 @@ class Session:
                 self._in_flight_unheld.difference_update(change.positions)
                 weight = len(change.positions)
             case MarkDelete() if self.superseded and change.position < index.state.mark:
-                token = self._token  # its successor has told a later position of the cursor
+                token = self._token  # its successor has reported a later position of the cursor
             case MarkDelete():
                 token = index.mark_delete(*change.position)
                 self._in_flight_unheld.discard_up_to(*change.position)
             case Clear() if self.superseded:
-                # Its successor skips positions that it believes held. Holding too many costs a look at the
+                # Its successor skips positions that it believes held. Too many held cost a look at the
                 # cursor.
                 token = index.unacknowledge(index.state.acknowledged.snapshot())
             case Clear():
@@ -168,7 +166,7 @@ class Session:
         return weight
 
     def acknowledge(self, positions: PositionSet) -> int | None:
-        """Note that the broker has cancelled these, which an ACK repeats; returns a token as of the index.
+        """Note positions cancelled by the broker, as an ACK repeats; returns a token as of the index.
 
         None if the index has another generation: there it counts as little as the ACK.
         """
@@ -178,20 +176,20 @@ class Session:
         return self.index.acknowledge(positions)
 
     def move(self, entries: Entries) -> int:
-        """Note that the broker has moved these, which a MOVE repeats; returns a token as of the index."""
+        """Note entries moved by the broker, as a MOVE repeats; returns a token as of the index."""
         fresh = entries.take(~self.index.state.moved.holds(entries))
         self._in_flight_unheld.difference_update(PositionSet.of_entries(fresh))
         return self.index.move(fresh)
 
     def _keep_moved(self, change: Move) -> None:
-        """Do not hand out positions that the near tier has at their new times; all others, also in flight."""
+        """Hand out again all but the positions that the near tier has at their new times."""
         positions = PositionSet.of_entries(change.entries)
         self._in_flight_unheld.difference_update(positions)
         if change.near and not self.superseded:
             self.index.state.mark_in_flight(positions)
 
     def _keep_with_broker(self, change: Add) -> None:
-        """Do not hand out entries that the broker's near tier has, or that it has handed out already.
+        """Do not hand out entries in the broker's near tier, or already handed out by it.
 
         The near tier of a superseded stream is gone.
         """
@@ -217,7 +215,7 @@ class Session:
             self.index.state.mark_in_flight(in_flight)
 
     def durable(self, durable_token: int) -> Durability | None:
-        """The newest seq covered by ``durable_token``, once; None if it was told before."""
+        """The newest seq covered by ``durable_token``, once; None if it was reported before."""
         news: Durability | None = None
         while self._pending and self._pending[0][1] <= durable_token:
             seq, _, received_ns = self._pending.popleft()
@@ -237,7 +235,7 @@ class Session:
         self.superseded = True
 
     def follow(self, index: DelayIndex | None) -> None:
-        """Send changes told here to ``index``, the subscription's present one, if it is of the same life.
+        """Send changes from here to ``index``, the subscription's present one, if it is of the same life.
 
         For a broker's former stream, after its newer stream got the index from its log.
         """
@@ -245,9 +243,8 @@ class Session:
             self.index = index
 
     def pop_due(self, now_ms: int, limit: int) -> Entries:
-        """Entries to hand out now.
-
-        At most ``limit``, at most the credit, in order. Raises the errors of the index.
+        """Entries to hand out now, in order: at most ``limit``, at most the credit. Raises the index's
+        errors.
         """
         if not self.hands_out:
             return Entries.empty()
@@ -256,10 +253,7 @@ class Session:
         return entries
 
     def wake_at_ms(self) -> int | None:
-        """The time at which ``pop_due`` may return entries (or turn out empty).
-
-        None: not before a change.
-        """
+        """The time at which ``pop_due`` may return entries (or turn out empty); None: not before a change."""
         if not self.hands_out:
             return None
         next_due_ms = self.index.timeline.next_due_ms()

@@ -2,11 +2,11 @@
 
 Invariants:
 
-- the fault is undone and the clients are closed when ``Course.run`` returns or raises, in all cases;
-- the verdict reads the ledger on disk, and nothing else;
-- a fault that could not be done, or was not seen done, fails the round with its own words, as does every
-  other error that a person could repair. Only an interrupt ends the run;
-- a burst that this machine stored too slowly says nothing of the tracker: it starts again with more time
+- the fault is undone and the clients are closed when ``Course.run`` returns or raises;
+- the verdict reads only the ledger on disk;
+- a fault not done, or not seen done, fails the round with its own words, as does every other error that a
+  person could repair. Only an interrupt ends the run;
+- a burst that this machine stored too slowly is no evidence about the tracker: it starts again with more time
   (``TooFastError``), and counts as it is if that does not help.
 """
 
@@ -80,7 +80,7 @@ class Progress:
 class Job:
     """One round to run. ``seed`` makes the plan; ``run`` marks its messages.
 
-    ``sends_per_s``: rate at which they are stored; with ``again`` a slower burst may start again.
+    ``sends_per_s``: their storing rate; with ``again`` a slower burst may start again.
     """
 
     drill: Drill
@@ -94,7 +94,7 @@ class Job:
 
 
 class TooFastError(UserError):
-    """The burst could not be stored before it was due; ``sends_per_s`` is a rate that can."""
+    """The burst was not stored before it was due; ``sends_per_s`` is a rate that can be."""
 
     def __init__(self, sends_per_s: int) -> None:
         super().__init__("the burst could not be stored before it was due")
@@ -246,19 +246,19 @@ class Course:
                 self._stop.pause(drill.between_s)
 
     def _drain(self, clients: Clients) -> None:
-        """Wait until everything due by now has come, and the broker has its acknowledgements."""
+        """Wait until everything due has come, and the broker has its acknowledgements."""
         tally = self._progress.tally
         now_us = self._now_us()
         while tally is not None and tally.delivered_due < tally.due(now_us):
             self._check(clients)
             if given_up(self._now_us(), tally.last_us, now_us):
-                # The verdict will tell the missing messages.
+                # The verdict reports missing messages.
                 break
             self._stop.pause(_POLL_S)
         self._stop.pause(_ACKNOWLEDGED_S)
 
     def _tell(self, ledger: Ledger, kind: str, **fields: Any) -> int:
-        """Write an event of a fault into the ledger; when the cursor is reset, expect everything again."""
+        """Write a fault's event into the ledger; after a reset of the cursor, expect everything again."""
         at_us = ledger.event(kind, **fields)
         if kind == "rewinding" and self._progress.tally is not None:
             self._progress.tally.rewinding()
@@ -267,7 +267,7 @@ class Course:
     def _strike(self, ledger: Ledger, scene: Scene, fault: Fault, clients: Clients) -> None:
         progress, drill = self._progress, self._job.drill
         if not progress.strikes or fault.forgets in {Forgets.ORDERLY, Forgets.UNSTORED}:
-            # From the first strike on; the broker's count dies with it.
+            # The broker's count dies with it.
             self._count_reads(ledger, scene.topic)
         begin_us = ledger.event("strike", what=fault.what, forgets=fault.forgets, rewinds=fault.rewinds)
         progress.strikes.append(((begin_us - self._start_us) / 1e6, fault.what))
@@ -337,7 +337,7 @@ class Course:
         self._stop.pause(_REPEATS_S)
 
     def _measure(self, ledger: Ledger, topic: str, messages: Plan) -> None:
-        """Record the broker's own counts: messages that it still holds, and entries that it has read."""
+        """Record the broker's own counts: messages still held, and entries read."""
         far = len(messages) - int(messages.expected.sum())
         deadline_s = time.monotonic() + _FAR_TIMEOUT_S
         held = self._stand.delayed(topic, self._subscription)
@@ -356,7 +356,7 @@ class Course:
     # ---- small things
 
     def _whole_ms_us(self) -> int:
-        """Now, in whole milliseconds, as deliver_at: no fraction may come between it and the plan."""
+        """Now, in whole milliseconds as deliver_at is: no fraction may come between it and the plan."""
         return self._now_us() // _MS_US * _MS_US
 
     def _pause_until_ms(self, moment_ms: float, clients: Clients) -> None:
@@ -374,7 +374,7 @@ class Course:
 
 
 def given_up(now_us: int, *happened_us: int) -> bool:
-    """True if missing messages are lost, as the verdict will then say.
+    """True if missing messages are lost, as in the verdict later.
 
     ``happened_us``: the last receipt, the due time of the last message, and the end of the last fault's
     outage: a broker may take longer than ``_PATIENCE_S`` to start.
@@ -394,5 +394,5 @@ def slower_pace(sent: int, count: int, elapsed_ms: float, lead_ms: int, *, last:
 
 
 def faster_pace(sends_per_s: int, most_per_s: int) -> int:
-    """The rate for the burst after one that was stored in time: only the start may have been slow."""
+    """The rate for the burst after one stored in time: only the start may have been slow."""
     return min(int(sends_per_s * _FASTER), most_per_s)

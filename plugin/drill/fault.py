@@ -18,7 +18,7 @@ from tidegate.plugin.errors import UserError
 
 
 class FaultError(UserError):
-    """A fault could not be done, or was not seen to be done; the message says which and why."""
+    """A fault that could not be done, or was not seen done; the message says which and why."""
 
 
 class Need(StrEnum):
@@ -48,10 +48,7 @@ class State(StrEnum):
 
 
 class Part(Protocol):
-    """A process of the stand.
-
-    Every call returns when it has taken effect, and raises ``UserError`` if it has not.
-    """
+    """A process of the stand. Each call returns once it has taken effect, else raises ``UserError``."""
 
     @property
     def name(self) -> str:
@@ -63,7 +60,7 @@ class Part(Protocol):
         ...
 
     def stop(self) -> None:
-        """End it in an orderly way."""
+        """End it orderly."""
         ...
 
     def start(self) -> None:
@@ -71,7 +68,7 @@ class Part(Protocol):
         ...
 
     def pause(self) -> None:
-        """Make it stand still with its connections open."""
+        """Make it stand still, its connections open."""
         ...
 
     def resume(self) -> None:
@@ -84,19 +81,19 @@ class Part(Protocol):
 
 
 class Drivers(Protocol):
-    """The producer and consumers of the round, as faults see them."""
+    """The round's producer and consumers, for faults."""
 
     @property
     def consumers(self) -> int:
-        """The number of subscribed consumers."""
+        """Number of subscribed consumers."""
         ...
 
     def replace(self) -> None:
-        """Replace the client, which may not notice by itself that its broker is gone."""
+        """Replace the client, which may not notice that its broker is gone."""
         ...
 
     def replace_consumer(self) -> None:
-        """Close the oldest consumer, and subscribe another one."""
+        """Close the oldest consumer and subscribe another one."""
         ...
 
     def receiving(self, *, on: bool) -> None:
@@ -104,12 +101,12 @@ class Drivers(Protocol):
         ...
 
     def working(self, each_s: float) -> None:
-        """Have each consumer spend ``each_s`` on a message before it takes the next one."""
+        """Have each consumer spend ``each_s`` on a message before the next one."""
         ...
 
     @property
     def received(self) -> int:
-        """The number of receipts."""
+        """Number of receipts."""
         ...
 
 
@@ -128,7 +125,7 @@ class Stand(Protocol):
 
     @property
     def token(self) -> str | None:
-        """The token of its clients."""
+        """Its clients' token."""
         ...
 
     @property
@@ -138,14 +135,11 @@ class Stand(Protocol):
 
     @property
     def lacking(self) -> dict[Need, str]:
-        """The reasons why it does not meet others, where known."""
+        """Known reasons why it does not meet others."""
         ...
 
     def client_url(self, topic: str) -> str:
-        """The URL for a client to connect to now.
-
-        Raises ``UserError`` while no broker that answers has the topic.
-        """
+        """The URL for a client now. Raises ``UserError`` while no broker that answers has the topic."""
         ...
 
     def part(self, name: str) -> Part:
@@ -157,11 +151,11 @@ class Stand(Protocol):
         ...
 
     def rewind(self, topic: str, subscription: str) -> None:
-        """Set the subscription's cursor back to the beginning of the topic."""
+        """Set the subscription's cursor back to the topic's beginning."""
         ...
 
     def data_dir(self) -> Path:
-        """The data directory of that daemon."""
+        """That daemon's data directory."""
         ...
 
     def status(self) -> dict[str, Any] | None:
@@ -185,7 +179,7 @@ class Stand(Protocol):
         ...
 
     def pulsar_version(self, name: str) -> str | None:
-        """The version that the running broker ``name`` states; None without an answer."""
+        """The version stated by the running broker ``name``; None without an answer."""
         ...
 
     def detach_all(self) -> str:
@@ -197,15 +191,15 @@ class Stand(Protocol):
         ...
 
     def topic(self, drill: str, number: int) -> str:
-        """A topic for one round, made if it must be; its full name."""
+        """The full name of a round's topic, made if missing."""
         ...
 
     def wait_usable(self, topic: str) -> None:
-        """Return when messages of the topic can be delivered."""
+        """Return when the topic's messages can be delivered."""
         ...
 
     def delayed(self, topic: str, subscription: str) -> int | None:
-        """The number of the subscription's messages that wait to be due; None if unknown."""
+        """How many of the subscription's messages wait to be due; None if unknown."""
         ...
 
     def release(self, topic: str, subscription: str) -> None:
@@ -213,7 +207,7 @@ class Stand(Protocol):
         ...
 
     def entries_read(self, topic: str) -> dict[str, int] | None:
-        """The topic's entries that each running broker has read from storage so far; None if unknown."""
+        """The topic's entries read from storage so far, by running broker; None if unknown."""
         ...
 
 
@@ -231,7 +225,7 @@ class Scene:
     parts: dict[str, Part] = field(default_factory=dict)
 
     def part(self, name: str) -> Part:
-        """The part of that name; the same one during a fault, even if the topic changes its owner."""
+        """The part of that name, the same throughout a fault, even if the topic changes its owner."""
         if name not in self.parts:
             self.parts[name] = self.stand.part(name)
         return self.parts[name]
@@ -256,7 +250,7 @@ class Fault(Protocol):
 
     @property
     def forgets(self) -> Forgets:
-        """The acknowledgements that may be forgotten because of it."""
+        """The acknowledgements that it may make forgotten."""
         ...
 
     @property

@@ -4,13 +4,13 @@
 the faults between two receipts, and the lead of the broker's clock. Words:
 
 - *early*: received before the broker's clock had ever shown its deliver_at. *Lost*: confirmed, due in the
-  round, and never received, or not again after the cursor was reset.
+  round, and never received, or not again after a reset of the cursor.
 - *repeated*: one position of the topic received again; *by cause*, see ``Cause``. *Sent twice*: one message
   at two positions, because a fault took the confirmation and the producer sent it again; no tracker can know.
 - *gap*: a time in which a message was due and none was received.
 - *wait*: the reason why a message may be late, see ``Wait``.
-- *first due*: from the moment of a fault to the first receipt of a message due after it. Messages already on
-  their way to a consumer before or during the fault do not count.
+- *first due*: from a fault to the first receipt of a message due after it. Messages already on their way to a
+  consumer before or during the fault do not count.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ _CURSOR_WRITTEN_US = 1_000_000
 # Shorter waits are lateness, not an outage.
 _GAP_MIN_US = 50_000
 _OVERDUE_US = 10_000_000
-"""Messages due so long before the end of an aborted round may only have been late."""
+"""Messages due so long before the end of an aborted round may only be late."""
 
 
 class Cause(StrEnum):
     """The cause of a repeat.
 
-    Each cause is exact about its excuse; everything else is TRACKER: no fault in between explains it.
-    IN_FLIGHT: over a fault that disconnects consumers: unacknowledged, or acknowledged only in the client's
-    last 100 ms before the fault or while it lasted. UNPERSISTED: over a fault that destroys unstored data:
-    acknowledged within the second before. HOLE: over a fault after which the cursor is read from its record
-    (these, or an orderly one): acknowledged earlier than that. REWOUND: the cursor was reset on purpose.
-    PLAIN: over such a fault, a message without a delay, whose acknowledgement no tracker knows.
+    Each cause is exact about its excuse; TRACKER is the rest: no fault in between explains it. IN_FLIGHT:
+    over a fault that disconnects consumers: unacknowledged, or acknowledged only in the client's last 100 ms
+    before the fault or while it lasted. UNPERSISTED: over a fault that destroys unstored data: acknowledged
+    within the second before. HOLE: over a fault (these, or an orderly one) after which the cursor is read
+    from its record: acknowledged earlier. REWOUND: the cursor was reset on purpose. PLAIN: over such a fault,
+    a message without a delay, whose acknowledgement no tracker knows.
     """
 
     IN_FLIGHT = "in_flight"
@@ -72,9 +72,9 @@ class Cause(StrEnum):
 class Wait(StrEnum):
     """The reason why a message may be late.
 
-    FAULT: a fault overlaps the time from its due time to the receipt. CATCHING_UP: it came due during the
-    delivery of messages that had waited for a fault. STORED_LATE: the broker confirmed it after its due time.
-    USUAL: none of these.
+    FAULT: a fault overlaps the time from due to receipt. CATCHING_UP: it came due during the delivery of
+    messages that had waited for a fault. STORED_LATE: the broker confirmed it after its due time. USUAL: none
+    of these.
     """
 
     USUAL = "usual"
@@ -106,7 +106,7 @@ class Recovery:
 
 @dataclass(frozen=True)
 class LatenessMs:
-    """Percentiles of lateness in milliseconds; None if there were no receipts."""
+    """Percentiles of lateness in milliseconds; None without receipts."""
 
     p50: float
     p99: float
@@ -118,11 +118,11 @@ class LatenessMs:
 class Verdict:
     """The verdict on one round.
 
-    Times in the unit that ends their name; None for an event that did not happen.
+    A time's name ends with its unit; None for an event that did not happen.
 
     ``waits`` and ``kinds`` split lateness; ``steady`` is that of the usual ones without bursts. ``aborted``:
-    it did not reach its end; ``lost`` counts the overdue ones by then. ``too_early``: early ones that the
-    drill does not permit.
+    it ended too soon; ``lost`` counts the messages overdue by then. ``too_early``: early ones that the drill
+    does not permit.
     """
 
     passed: bool
@@ -157,7 +157,7 @@ class Verdict:
     planned: dict[Kind, int]
     aborted: bool
     start_us: int
-    # For the plots, an element for each delayed message received: seconds since the start, and ms.
+    # For the plots, one element for each received delayed message: seconds since the start, and ms.
     due_s: npt.NDArray[np.float64]
     late_ms: npt.NDArray[np.float64]
     kind: Kinds
@@ -240,7 +240,7 @@ def judge(record: Record) -> Verdict:
 def waits_of(
     due_us: Int64, confirmed_us: Int64, received_us: Int64, strikes: list[Strike]
 ) -> tuple[npt.NDArray[np.int8], Int64]:
-    """The reason why each message may be late (index in ``Wait``), and the fault it waited for (else
+    """Each message's possible reason for lateness (index in ``Wait``), and the fault it waited for (else
     ``NEVER``).
     """
     waits = np.full(len(due_us), _WAITS.index(Wait.USUAL), np.int8)
@@ -261,21 +261,20 @@ def _end_us(strike: Strike) -> int:
 
 
 def _due_us(record: Record) -> Int64:
-    """The due time of each message by the broker's clock; ``NEVER`` without one."""
+    """Each message's due time by the broker's clock; ``NEVER`` without one."""
     deliver_at_us = record.round.start_us + record.plan.due_ms * 1000
     due_us: Int64 = np.where(record.plan.delayed, reached_us(deliver_at_us, record.clock), NEVER)
     return due_us
 
 
 def _last_us(record: Record) -> int:
-    """The time of the last event in a round's ledger."""
     received_us, confirmed_us = record.receipts["received_us"], record.confirmed_us
     done_us = confirmed_us[confirmed_us != NEVER]
     return max(int(received_us.max(initial=0)), int(done_us.max(initial=0)))
 
 
 def stored_late(record: Record) -> int:
-    """The number of a burst's messages stored only after they were due."""
+    """How many of a burst's messages were stored only after they were due."""
     if not record.round.burst:
         return 0
     deliver_at_us = record.round.start_us + record.plan.due_ms * 1000
@@ -283,7 +282,7 @@ def stored_late(record: Record) -> int:
 
 
 def reached_us(deliver_at_us: Int64, clock: list[tuple[int, int]]) -> Int64:
-    """The time at which the broker's clock first showed each moment, by this machine's clock.
+    """When the broker's clock first showed each moment, by this machine's clock.
 
     ``clock``: (from when, how far ahead, both µs), ascending; before the first it is not ahead. After a step
     back it shows moments again: the first time counts, because a message that left then was not early.
@@ -328,7 +327,7 @@ def _reasons(verdict: Verdict, record: Record) -> list[str]:
 
 
 def _proves_nothing(verdict: Verdict, record: Record) -> bool:
-    """True if the fault came after everything had been received.
+    """True if the fault came after all receipts.
 
     A burst's round lasts beyond the instant at which all is due; an aborted round has its own words.
     """
@@ -343,7 +342,7 @@ def _repeat_causes(record: Record) -> tuple[npt.NDArray[np.int8], int]:
     before, after = repeats((receipts["ledger_id"], receipts["entry_id"]), received_us)
     index = {cause: number for number, cause in enumerate(Cause)}
     causes = np.full(len(before), index[Cause.TRACKER], np.int8)
-    # No tracker knows of the acknowledgement of a message without a delay.
+    # No tracker knows of such an acknowledgement.
     plain = ~record.plan.delayed[receipts["number"][before].astype(np.int64)]
     settled = np.zeros(len(before), np.bool_)
     oldest_us = 0
@@ -352,7 +351,7 @@ def _repeat_causes(record: Record) -> tuple[npt.NDArray[np.int8], int]:
         last_us = np.iinfo(np.int64).max if strike.back_us == NEVER else strike.back_us
         between = (first_us < last_us) & (second_us >= strike.begin_us) & ~settled
         if strike.rewinds:
-            # Since its beginning: an attempt answered with an error may have set it back, too.
+            # An attempt answered with an error may have set it back, too.
             causes[between] = index[Cause.REWOUND]
             settled |= between
             continue
@@ -364,10 +363,9 @@ def _repeat_causes(record: Record) -> tuple[npt.NDArray[np.int8], int]:
         between &= ~plain
         under_way = between & ((acknowledged_us == NEVER) | (age_us <= _CLIENT_HOLDS_US))
         causes[under_way] = index[Cause.IN_FLIGHT]
-        # It may come only after a later fault: a client drops a repeat of a message that it has just
-        # acknowledged.
+        # It may come after a later fault only: a client drops a repeat of a message just acknowledged.
         settled |= under_way & (acknowledged_us != NEVER)
-        # Of two faults, only the first after the acknowledgement can have lost it.
+        # Only the first fault after the acknowledgement can have lost it.
         if strike.forgets is Forgets.UNDER_WAY:
             continue
         forgotten = between & ~under_way
@@ -380,13 +378,13 @@ def _repeat_causes(record: Record) -> tuple[npt.NDArray[np.int8], int]:
 
 
 def _not_again(record: Record, number: Int64, received_us: Int64) -> Bools:
-    """A mask of due messages, confirmed before the cursor was reset, that did not come after it."""
+    """A mask of due messages, confirmed before the cursor's reset, that did not come after it."""
     missing = np.zeros(len(record.plan), np.bool_)
     for strike in record.strikes:
         if not strike.rewinds or strike.back_us == NEVER:
             continue
         came = np.zeros(len(record.plan), np.bool_)
-        # Receipts since the fault began, but before a broker accepted the reset, must come again as well.
+        # Receipts since the fault began, but before a broker accepted the reset, must come again, too.
         came[number[received_us >= strike.rewind_us]] = True
         stored = (record.confirmed_us != NEVER) & (record.confirmed_us < strike.rewind_us)
         missing |= stored & record.plan.expected & ~came
@@ -395,7 +393,7 @@ def _not_again(record: Record, number: Int64, received_us: Int64) -> Bools:
 
 def _out_of_order(record: Record, first_us: Int64, due_us: Int64, timed: Bools) -> int:
     sent = np.arange(len(record.plan), dtype=np.int64)
-    # In the same millisecond of the plan, the message sent first comes first.
+    # In one millisecond of the plan, the message sent first comes first.
     late = out_of_order(record.plan.keys[timed], due_us[timed], sent[timed], first_us[timed])
     return int(np.count_nonzero(late))
 
@@ -411,7 +409,7 @@ def _lateness(late_us: Int64) -> LatenessMs | None:
 def _recovery(strike: Strike, record: Record, first_us: Int64, due_us: Int64, waited: Lateness) -> Recovery:
     done_us, end_us = max(strike.done_us, strike.begin_us), _end_us(strike)
     after_us = first_us[(due_us >= done_us) & (first_us != NEVER)]
-    # Before the fault only if it came early.
+    # Before the fault only if early.
     first_due_us = max(int(after_us.min()) - done_us, 0) if len(after_us) else None
     usable_us = None
     if len(after_us) and strike.back_us != NEVER:
@@ -439,7 +437,7 @@ def _down_s(strikes: list[Strike]) -> float | None:
 
 
 def _entries_read(record: Record) -> int | None:
-    """Entries that all brokers have read from storage since the first fault (without one: in the round).
+    """Entries read from storage by all brokers since the first fault (without one: in the round).
 
     A falling count has started anew.
     """

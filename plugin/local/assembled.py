@@ -1,14 +1,14 @@
 """A Pulsar without a distribution on Maven Central, assembled from its jars.
 
 ``homes/pulsar-VERSION.lock`` names each jar with its SHA-256; scripts and conf files come from the
-distribution that is fetched anyway. A stand-in for trying a version, not the release that Apache ships: see
+distribution that is fetched anyway. A stand-in for trying a version, not Apache's release: see
 ``docs/decisions/assembled-homes.md``. Invariants:
 
 - no jar enters a home unless its SHA-256 is the locked one;
 - the home appears under its name only when complete;
-- Maven resolves nothing by itself: each jar is requested by its coordinates, and has a pom without parent or
-  dependencies in a local repository of this set-up, so that poms missing from Central, and version conflicts,
-  do not matter. A jar's own pom would: `dependency:copy` reads it, and fails if Central lacks its parent.
+- Maven resolves nothing: each jar is requested by its coordinates, and has a pom without parent or
+  dependencies in this set-up's local repository, so that version conflicts, and poms missing from Central, do
+  not matter. A jar's own pom would: `dependency:copy` reads it, and fails if Central lacks its parent.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _GONE_IN_5 = frozenset(
 
 @dataclass(frozen=True)
 class LockedJar:
-    """A jar as the lock names it."""
+    """A jar in the lock."""
 
     group: str
     artifact: str
@@ -83,7 +83,7 @@ class LockedJar:
 
     @property
     def name_in_home(self) -> str:
-        """Its name in ``lib``: with its group, as in Pulsar's own distributions."""
+        """Its name in ``lib``: with its group, as in Pulsar's distributions."""
         return f"{self.group}-{self.file_name}"
 
 
@@ -94,13 +94,13 @@ def versions() -> list[str]:
 
 
 def check_version(version: str) -> None:
-    """Raises ``SetupError`` unless ``version`` is available."""
+    """Raise ``SetupError`` unless ``version`` is available."""
     if version not in versions():
         raise SetupError(f"Pulsar {version[:40]!r} cannot be set up: choose one of {', '.join(versions())}")
 
 
 def pulsar_home(environment: Mapping[str, str], cache_dir: Path | None = None) -> Path:
-    """The home of the Pulsar that ``TIDEGATE_PULSAR`` names, existing or not; the distribution's without it.
+    """The home, existing or not, of the Pulsar in ``TIDEGATE_PULSAR``, else of the distribution's.
 
     Raises ``SetupError`` if there is no such version.
     """
@@ -110,13 +110,13 @@ def pulsar_home(environment: Mapping[str, str], cache_dir: Path | None = None) -
 
 
 def find_jdk(environment: Mapping[str, str]) -> toolchain.Tool | toolchain.Problem:
-    """A JDK that runs the Pulsar of ``TIDEGATE_PULSAR`` and its clients."""
+    """A JDK for the Pulsar of ``TIDEGATE_PULSAR`` and its clients."""
     version = environment.get(VARIABLE) or PULSAR.version
     return toolchain.find_jdk_of(JAVA_MIN.get(version.partition(".")[0], toolchain.JDK_MIN), environment)
 
 
 def newest_home(environment: Mapping[str, str]) -> Path | None:
-    """The existing home of the newest Pulsar, if that is newer than the one of ``pulsar_home``."""
+    """The existing home of the newest Pulsar, if newer than that of ``pulsar_home``."""
     chosen = environment.get(VARIABLE) or PULSAR.version
     newer = [version for version in versions() if _ordered(version) > _ordered(chosen)]
     homes = [_home(version, default_cache_dir(environment)) for version in sorted(newer, key=_ordered)]
@@ -126,7 +126,7 @@ def newest_home(environment: Mapping[str, str]) -> Path | None:
 def fetch_home(
     cache_dir: Path, environment: Mapping[str, str], report: Report = lambda _what, _done, _total: None
 ) -> Path:
-    """The home of ``TIDEGATE_PULSAR``, first fetched or assembled if it is missing.
+    """The home of ``TIDEGATE_PULSAR``, fetched or assembled if missing.
 
     Raises ``SetupError`` if Maven, a JDK, the network, the disk or a jar fails.
     """
@@ -207,7 +207,7 @@ def conf_of(text: str) -> str:
 
 
 def log_conf_of(text: str) -> str:
-    """A ``log4j2.yaml`` of 4.0 whose lines also have what 5.0 logs beside the message: topic, ids, error.
+    """A ``log4j2.yaml`` of 4.0 with lines that also have 5.0's fields beside the message: topic, ids, error.
 
     A 4.2 has nothing there, and writes ``{}``.
     """
@@ -235,15 +235,15 @@ def copy_jars(
 ) -> None:
     """Have Maven copy the jars of ``name`` ("Pulsar 5.0.1") to ``to``, each checked, and named as in a home.
 
-    Downloads are below ``directory`` meanwhile, stay there after an interruption, and go at the end. Raises
-    ``SetupError`` if Maven, the network, the disk or a jar fails.
+    Downloads lie below ``directory``, survive an interruption, and go at the end. Raises ``SetupError`` if
+    Maven, the network, the disk or a jar fails.
     """
     total = sum(jar.size_bytes for jar in jars)
     require_disk(directory, 3 * total)
     maven = toolchain.find_maven(environment)
     if isinstance(maven, toolchain.Problem):
         raise SetupError(maven.text)
-    # Its own, so that no other build reads these poms.
+    # No other build may read these poms.
     repository = directory / "download" / f"maven-{name.lower().replace(' ', '-')}"
     write_poms(jars, repository)
     pom = repository / "pom.xml"
@@ -307,6 +307,6 @@ def _furnish(home: Path, base: Path, java: Path) -> None:
     path.write_text(log_conf_of(path.read_text("utf-8")), "utf-8")
     for name in ("bkenv.sh", "pulsar_env.sh"):
         path = home / "conf" / name
-        # First of all, since the script then asks this Java for its version.
+        # First: the script then asks this Java for its version.
         text = f"JAVA_HOME={shlex.quote(str(java.resolve().parents[1]))}\nexport JAVA_HOME\n"
         path.write_text(text + path.read_text("utf-8"), "utf-8")

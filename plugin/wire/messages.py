@@ -1,6 +1,6 @@
 """The messages: one class for each frame type of ``docs/protocol.md``, and the choice of a version.
 
-Those of control clients and about index logs have modules of their own.
+Those of control clients and about index logs have their own modules.
 
 ``codec`` turns them into bytes and back. Invariant: a decoded message follows the rules of its type; code
 behind the codec need not check ids, times or sets again.
@@ -84,8 +84,7 @@ class Pong:
 class Open:
     """A stream for a subscription begins.
 
-    log_home: the home of its index log from now on, empty for none. log_pointer: the index log's present
-        place.
+    log_home: the home of its index log from now on, empty for none. log_pointer: the log's present place.
     claims: random numbers of 32 bits, one for each of the last owners' epochs, that of `epoch` last; none if
         the cursor has none.
     end: the topic's last position when `epoch` was claimed, -1:-1 if unknown.
@@ -197,7 +196,7 @@ class Unheld:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Positions to keep from consumers, unless one has them. ask: only tell their states."""
+    """Positions to keep from consumers, unless one has them. ask: only report their states."""
 
     type: ClassVar[FrameType] = FrameType.CANCEL
     positions: PositionSet
@@ -205,7 +204,7 @@ class Cancel:
 
 
 class Standing(IntEnum):
-    """The reliability of an answer to CANCEL or RESCHEDULE; the flags of the answer."""
+    """How reliable an answer to CANCEL or RESCHEDULE is; the answer's flags."""
 
     SETTLED = 0
     """The answer is stored; asked with ASK, it may not be."""
@@ -214,7 +213,7 @@ class Standing(IntEnum):
     UNSTORED = 2
     """It may not be stored: ask again."""
     NO_ROOM = 4
-    """There is no room for it: CANCELLED is then as UNSTORED, RESCHEDULED has moved nothing."""
+    """No room for it: CANCELLED is then as UNSTORED, RESCHEDULED has moved nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +238,7 @@ class Cancelled(Decided):
 
 @dataclass(frozen=True, slots=True)
 class Reschedule:
-    """Messages to be due at these times, unless a consumer has them. ask: only tell their states."""
+    """Messages to be due at these times, unless a consumer has them. ask: only report their states."""
 
     type: ClassVar[FrameType] = FrameType.RESCHEDULE
     entries: Entries
@@ -264,7 +263,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The pace from now on. ask: only tell the one in force."""
+    """The pace from now on. ask: only report the one in force."""
 
     type: ClassVar[FrameType] = FrameType.PACE
     pace: ReleasePace
@@ -275,9 +274,8 @@ class Pace:
 class Paced:
     """The answer to the PACE of the same seq; with seq 0 the pace from before the stream.
 
-    pace: the one in force, in the cursor's record.
-    held_back: due entries in the broker's near tier that wait for nothing else.
-    why: the reason against the requested one; empty if it is in force.
+    pace: the one in force, in the cursor's record. held_back: due entries in the broker's near tier that wait
+    for nothing else. why: the reason against the requested one; empty if it is in force.
     """
 
     type: ClassVar[FrameType] = FrameType.PACED
@@ -287,7 +285,7 @@ class Paced:
 
 
 class PeekKind(IntEnum):
-    """The messages that a PEEK seeks among its own."""
+    """The messages that a PEEK seeks."""
 
     ANY = 0
     KEY = 1
@@ -316,8 +314,8 @@ class Peek:
 class Peeked:
     """The answer to a PEEK; a position in none of the sets is another message, or its ledger is gone.
 
-    unread: not readable now. read_bytes: of all that were read. content: of one message, if any is sought,
-    as a JSON object; empty otherwise.
+    unread: not readable now. read_bytes: of all that were read. content: of one message, if any is sought, as
+    a JSON object; empty otherwise.
     """
 
     type: ClassVar[FrameType] = FrameType.PEEKED
@@ -329,7 +327,7 @@ class Peeked:
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """The number of due entries that wait with the daemon for credit; a spread counts them, too."""
+    """Due entries that wait with the daemon for credit; a spread counts them, too."""
 
     type: ClassVar[FrameType] = FrameType.BEHIND
     entries: int
@@ -397,7 +395,7 @@ Message = (
 
 
 def negotiate(hello: Hello) -> int:
-    """The version to speak with this client. Raises ``ProtocolError`` (version) if there is none."""
+    """The version to speak with this client. Raises ``ProtocolError`` (version) without one."""
     version = min(hello.max_version, VERSION_MAX)
     if version < max(hello.min_version, VERSION_MIN):
         raise ProtocolError(

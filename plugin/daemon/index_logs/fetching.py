@@ -5,10 +5,10 @@ The stream is open meanwhile, and absent entries count as held; a due entry wait
 Invariants:
 
 - a block counts as here only when written, and a start believes the blocks only when all are here;
-- an unreadable block is as good as corrupt: its positions are read from the topic. A home that does not
-  answer has ``GIVE_UP_SECONDS`` to come back; a disk that accepts no writes has for ever;
+- an unreadable block is as good as corrupt: its positions are read from the topic. A home without an answer
+  has ``GIVE_UP_SECONDS`` to come back; a disk that accepts no writes has for ever;
 - one daemon reads few records at a time, for the memory they take;
-- records not due soon wait a moment: the broker, whose code is cold, is handing out due entries.
+- records not due soon wait a moment: the broker, its code still cold, is handing out due entries.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ GIVE_UP_SECONDS = 30.0
 RETRY_SECONDS = 0.5
 SOON_MS = 60_000
 REST_SECONDS = 1.0
-REFUSED_SECONDS = 1.0  # a refusal that lasts so long has another cause than the end of the stream
+REFUSED_SECONDS = 1.0  # a longer refusal has another cause than the stream's end
 NS_PER_SECOND = 1_000_000_000
 
 
 class BlockFetch:
-    """Brings the absent blocks of one index, on behalf of one stream.
+    """Brings the absent blocks of one index, for one stream.
 
-    places: of the blocks. home: of these places. at_once: shared by all. landed: called when some blocks have
-    come.
+    places: of the blocks. home: of these places. at_once: shared by all. landed: called when some blocks are
+    here.
     """
 
     def __init__(
@@ -98,11 +98,11 @@ class BlockFetch:
         self._last_entries: dict[int, int] = {}
         """Last entries of the open ledgers."""
         self._away_ns: int | None = None
-        """Time since which the home does not answer."""
+        """Time since which the home is silent."""
         self._said: set[str] = set()
 
     async def run(self) -> int:
-        """Return when no block is absent any more, or the index was replaced; the number of lost blocks.
+        """Return the number of lost blocks when none is absent any more, or the index was replaced.
 
         Raises HomeError if this stream cannot use the home.
         """
@@ -126,7 +126,7 @@ class BlockFetch:
                 if not self._is_current:
                     return lost
                 blocks = self._still_absent(planned)
-                if not blocks:  # they were dropped meanwhile, and with them the ledger
+                if not blocks:  # dropped meanwhile, and the ledger with them
                     continue
                 self._say(
                     "blocks of an index cannot be read where its log says, their messages are read again",
@@ -227,10 +227,10 @@ class BlockFetch:
 
 
 class Fetches:
-    """The fetches of one daemon, and the known places of its indexes' blocks.
+    """One daemon's fetches, and the known places of its indexes' blocks.
 
-    do: makes a task. whole: called with an index when all its blocks are here and none is lost.
-    landed: called when some blocks have come. said, met_bug: told of failures.
+    do: makes a task. whole: called with an index when all its blocks are here and none is lost. landed:
+    called when some blocks are here. said, met_bug: log failures.
     """
 
     def __init__(
@@ -260,20 +260,20 @@ class Fetches:
         self._log = log
         self._at_once = asyncio.Semaphore(RECORDS_AT_ONCE)
         self._places: WeakKeyDictionary[DelayIndex, tuple[str, Places]] = WeakKeyDictionary()
-        """The home of the blocks of an index, and their places there."""
+        """The home of an index's blocks, and their places there."""
         self._looked: WeakSet[DelayIndex] = WeakSet()
         self._running: dict[DelayIndex, tuple[Stream, asyncio.Task[None]]] = {}
 
     def restored(self, index: DelayIndex, home_kind: str, places: Places) -> None:
-        """Note an index whose blocks lie in these places."""
+        """Note an index with its blocks in these places."""
         self._places[index] = home_kind, places
 
     def is_elsewhere(self, home: Home, index: DelayIndex) -> bool:
-        """True if the blocks of an index are known to lie in another home."""
+        """True if an index's blocks are known to lie in another home."""
         return self._places.get(index, (home.kind,))[0] != home.kind
 
     def places_in(self, home: Home, index: DelayIndex, pointer_text: str) -> Places:
-        """The known places of the blocks in a home; the writer of that home updates them."""
+        """The known places of the blocks in a home; its writer updates them."""
         if self.is_elsewhere(home, index):
             if index.upkeep.absent_blocks:
                 return {}
@@ -282,7 +282,7 @@ class Fetches:
         pointer = of_home(pointer_text, home.kind)
         chain = self._catalog.chains.get(index)
         # Another owner, unable to read the log, has deleted the ledgers no longer named, and perhaps some
-        # still named: the pointer names those until its next change.
+        # that the pointer still names until its next change.
         is_ours = chain is not None and chain.has(pointer.ledger_id, home.kind)
         for (key, place), block_id in zip(list(places.items()), block_ids(places), strict=True):
             if place.ledger_id not in pointer.ledgers or not (is_ours or index.upkeep.is_absent(block_id)):
@@ -298,7 +298,7 @@ class Fetches:
         if not index.upkeep.absent_blocks:
             chain = self._catalog.chains.get(index)
             if chain is not None and chain.ledger_id == NO_LEDGER and index not in self._looked:
-                # The daemon died before all blocks were here, and the log is not available.
+                # The daemon died before all blocks were here, and the log is unavailable.
                 self._looked.add(index)
                 index.upkeep.look_for_lost()
             return None
@@ -332,7 +332,7 @@ class Fetches:
         try:
             lost = await fetch.run()
         except HomeError as error:
-            # If the stream is over, this is cancelled meanwhile, and the next stream continues.
+            # The end of the stream cancels this, and the next stream continues.
             await asyncio.sleep(REFUSED_SECONDS)
             self._lose(stream, index, error)
         except Exception as error:

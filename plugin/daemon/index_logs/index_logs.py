@@ -4,7 +4,7 @@ Invariants:
 
 - only the answer to CLOSE waits for a log's writing, for ``LAST_WORDS_SECONDS``; a log that cannot be written
   costs reading the topic, and says so;
-- a log is written only on behalf of the current stream of its subscription;
+- a log is written only for the current stream of its subscription;
 - an idle subscription has no task and asks for nothing.
 """
 
@@ -94,9 +94,9 @@ class IndexLogs:
         self._seldom = Seldom(clock.monotonic_ns)
         self._homes = homes or Homes()
         self._shipped: WeakKeyDictionary[DelayIndex, int] = WeakKeyDictionary()
-        """The ledger that has all stored data of an index."""
+        """The ledger that has all of an index's stored data."""
         self._behind: WeakSet[DelayIndex] = WeakSet()
-        """Indexes whose log could not be written at the end of their stream, and not since."""
+        """Indexes whose log has not been written since its write failed at the end of their stream."""
         self._restorer = Restorer(
             catalog,
             store,
@@ -125,17 +125,17 @@ class IndexLogs:
         self._streams: Counter[int] = Counter()
         """Streams by subscription id: two while a former one is open."""
         self._refused: dict[Stream, LogState] = {}
-        """States for streams whose brokers want a log where this daemon keeps none. A URL may have a secret
-        in it.
+        """States for streams whose brokers want a log where this daemon keeps none. A URL may contain a
+        secret.
         """
         self._in_doubt: dict[Identity, tuple[Pointer, ...]] = {}
-        """Pointers on their way at the end of the stream behind them."""
+        """Pointers on their way when their stream ended."""
         self._cleared: set[Identity] = set()
-        """Identities whose log was deleted, and that no stream has served since."""
+        """Identities whose log was deleted, and not served by a stream since."""
         self._deleting: dict[Identity, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._too_long: set[StreamLog] = set()
-        """Logs to look at again when a persist may be done."""
+        """Logs to check again when a persist may be done."""
         self._commit_soon: Callable[[], None] = lambda: None
         self._when_durable: WhenDurable = lambda _, tell: tell(None)  # where nobody commits
         self._pointer_may_come: Callable[[DelayIndex], None] = lambda _: None
@@ -149,13 +149,13 @@ class IndexLogs:
         landed: Callable[[DelayIndex], None],
         pointer_may_come: Callable[[DelayIndex], None] = lambda _: None,
     ) -> None:
-        """Call ``commit_soon`` after a change of the catalog that no frame has brought.
+        """Call ``commit_soon`` after a change of the catalog that came in no frame.
 
         when_durable: commits, and calls its argument once everything up to a token is durable, or with the
             error.
-        landed: called with an index when some of its absent blocks have come.
-        pointer_may_come: called with an index when its stream has ended with a pointer on its way to a log
-            that nothing but its data's chain knows.
+        landed: called with an index when some of its absent blocks are here.
+        pointer_may_come: called with an index whose stream has ended with a pointer on its way to a log
+            known to its data's chain only.
         """
         self._commit_soon = commit_soon
         self._when_durable = when_durable
@@ -189,7 +189,7 @@ class IndexLogs:
             self._fetches.stop(restored.former)
         self._fetches.restored(index, chain.home, restored.places)
         # This commit makes data durable that was written without a sync. A later DURABLE may concern nothing
-        # else, and the log may be away when needed.
+        # else, with the log away when needed.
         self._set_chain(index, chain)
         if not restored.more:
             self._shipped[index] = chain.ledger_id
@@ -200,16 +200,16 @@ class IndexLogs:
     # ---- a stream's life
 
     def begin(self, stream: Stream, requests: LogRequests, stream_id: int, request: Open) -> None:
-        """Ship the log of a stream that is now the current one of its subscription."""
+        """Ship the log of a stream that has become its subscription's current one."""
         index = stream.session.index
         subscription_id = index.own_journal.subscription_id
         self._end_id(subscription_id)
-        # A better log, if any, could not be read; it lacks everything that the broker reads from now on.
+        # A better log, if any, is unreadable, and lacks everything that the broker reads from now on.
         self._catalog.chains.believe(index)
         fetching = self._fetches.begin(stream, requests, stream_id, request)
         identity = Identity(index.name, index.incarnation)
         if identity in self._cleared:
-            # A last word about a cleared index must not revive the index.
+            # A last word about a cleared index must not revive it.
             self._cleared.discard(identity)
             stream.session.cleared = True
         try:
@@ -245,7 +245,7 @@ class IndexLogs:
         )
         after = [each for each in (self._deleting.get(identity),) if each is not None]
         if fetching is not None and self._fetches.is_elsewhere(home, index):
-            after.append(fetching)  # this log would miss blocks that are not in the store
+            after.append(fetching)  # this log would miss the absent blocks
         former = self._former(home, requests, stream_id, request)
         self._by_id[subscription_id] = StreamLog(self, stream, home, writer, former, after=after)
         self._by_stream[stream] = subscription_id
@@ -284,7 +284,7 @@ class IndexLogs:
         self._commit_soon()
 
     async def _may_count(self, index: DelayIndex, ledger_id: int, home: str) -> None:
-        """Note that the data here has all of the log in a ledger about to count: durable on return.
+        """Note durably that the data here has all of the log in a ledger about to count.
 
         Raises StorageError.
         """
@@ -305,12 +305,12 @@ class IndexLogs:
             raise error
 
     def doubt(self, index: DelayIndex) -> None:
-        """Have a later start read the log, too: the data here was found damaged, and its log is whole."""
+        """Have a later start read the log, too: the data here is damaged, and its log is whole."""
         self._catalog.chains.doubt(index)
         self._commit_soon()
 
     def changed_by_others(self, index: DelayIndex) -> None:
-        """Note a change of an index by another than a stream: without a stream, no log has it."""
+        """Note a change that came from no stream: without a stream, no log has it."""
         self._shipped.pop(index, None)
 
     def after_last_words(self, stream: Stream, then: Callable[[], None]) -> None:
@@ -328,7 +328,7 @@ class IndexLogs:
         self._do(wait())
 
     def is_logged(self, stream: Stream, at_ns: int) -> bool:
-        """True if the stream's log has everything written up to then, or none continues."""
+        """True if the stream's log has everything written up to then, or no log continues."""
         log = self._of(stream)
         if log is None or log.over:
             return True
@@ -343,9 +343,9 @@ class IndexLogs:
         return task
 
     def delete(self, stream: Stream) -> None:
-        """Delete the log of an ending stream whose index was cleared. The broker deletes BookKeeper's.
+        """Delete the log of an ending stream with a cleared index. The broker deletes BookKeeper's.
 
-        Does nothing if another stream continues with the index: then the log belongs to that one.
+        Does nothing if another stream continues with the index: the log is then its own.
         """
         log = self._of(stream)
         if log is None or log.stream is not stream or not isinstance(log.home, ObjectHome):
@@ -394,7 +394,7 @@ class IndexLogs:
         )
 
     def has_all(self, index: DelayIndex) -> bool:
-        """True if a log has all of an index that has no stream."""
+        """True if a log has all of an index without a stream."""
         chain = self._catalog.chains.get(index)
         shipped = self._shipped.get(index, NO_LEDGER)
         return chain is not None and NO_LEDGER != shipped == chain.ledger_id
@@ -402,7 +402,7 @@ class IndexLogs:
     def leave(self, stream: Stream) -> None:
         """Leave the log of an ending stream as it is; the next stream begins a new one.
 
-        Does not even look at writes of the store: for callers amid a change.
+        Ignores even the store's writes: for callers amid a change.
         """
         subscription_id = self._by_stream[stream]
         log = self._by_id.pop(subscription_id)
@@ -497,7 +497,7 @@ class IndexLogs:
             journal.records > self.options.journal_records or journal.size_bytes > self.options.journal_bytes
         )
         if too_long and not self._catalog.want_persist(log.index) and log not in self._too_long:
-            # A persist is on its way, and the changes since its beginning may be too many as well.
+            # A persist is running, and the changes since its beginning may be too many, too.
             self._too_long.add(log)
             self.loop.call_later(LOOK_AGAIN_SECONDS, self._look_again, log)
 

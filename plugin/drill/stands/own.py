@@ -1,8 +1,8 @@
 """The user's own cluster: a test topic of it, and the faults that its owner permits.
 
-We start and kill nothing here: the user's hook does (``hook``). Invariants: we touch only the test topic and
-our own subscriptions on it; the subscriptions are deleted, as is a topic made by us. ``left`` lists
-everything that could not be restored.
+We start and kill nothing: the user's hook does (``hook``). Invariants: we touch only the test topic and our
+own subscriptions on it; the subscriptions are deleted, as is a topic made by us. ``left`` lists everything
+not restored.
 """
 
 from __future__ import annotations
@@ -41,8 +41,7 @@ _CONNECTED, _RECONNECTS = (
 @dataclass(frozen=True)
 class Own:
     """The user's description of the cluster. ``on_kill``: a command, called with an action and a part.
-
-    ``token``: authenticates clients and admin requests; it is never written to a file.
+    ``token``: for clients and admin requests; never written to a file.
     """
 
     service_url: str
@@ -150,7 +149,7 @@ class OwnStand:
             raise ConfigError(f"{own.topic} is partitioned: name one partition as --topic, {partitions[0]}")
 
     def end(self) -> None:
-        """End: nothing was started; a topic made here is deleted."""
+        """Delete a topic made here; nothing was started."""
         for name, part in self._parts.items():
             if part.state() is not State.RUNNING:
                 self.left.append(f"the {name} is {part.state()}: it was not brought back")
@@ -224,10 +223,10 @@ class OwnStand:
         return self._own.topic
 
     def client_url(self, topic: str) -> str:  # noqa: ARG002
-        """The user's URL.
+        """The user's URL; of several addresses each client gets one, in turn.
 
-        Of several addresses each client gets one, in turn: a client that knows all of them asks all, and
-        waits too long for a paused broker, which accepts the connection and says nothing.
+        A client that knows all of them asks all, and waits too long for a paused broker, which accepts the
+        connection and says nothing.
         """
         return next(self._places)
 
@@ -251,7 +250,7 @@ class OwnStand:
         return None
 
     def release(self, topic: str, subscription: str) -> None:
-        """Delete our subscription, so that messages due tomorrow do not stay there in vain.
+        """Delete our subscription, so that messages due tomorrow do not stay.
 
         Also after an interrupt: if a hook has taken the broker away, wait for it here.
         """
@@ -263,7 +262,7 @@ class OwnStand:
             answer = self._admin.request("DELETE", path)
             if answer is not None and (answer.is_success or answer.status == HTTPStatus.NOT_FOUND):
                 return
-        # Without access to the admin interface, unsubscribe as a consumer.
+        # Without the admin interface, unsubscribe as a consumer.
         try:
             reach(self._own.service_url)
             self._unsubscribe(topic, subscription)
@@ -292,7 +291,7 @@ class OwnStand:
     def trace(self, name: str) -> frozenset[str] | float | None:
         """For the broker the connections of its consumers, for the daemon its number of reconnects.
 
-        None if unavailable. No times: clocks and time zones of a cluster are not ours.
+        None if unavailable. No times: a cluster's clocks and time zones are not ours.
         """
         return self._reconnects() if name == "daemon" else self._connections()
 
@@ -320,11 +319,10 @@ class OwnStand:
 
     @functools.cached_property
     def _at_first(self) -> int | None:
-        """The number of active brokers before the first fault; None if it is hidden from us."""
+        """Active brokers before the first fault; None if hidden from us."""
         return self._active()
 
     def _active(self) -> int | None:
-        """The number of active brokers now."""
         answer = self._admin.request("GET", "/brokers")
         if answer is None or not answer.is_success:
             return None
@@ -351,9 +349,7 @@ class OwnStand:
         return min(found) > 0 if found else None
 
     def _reconnects(self) -> float | None:
-        """The number of times that the shim has lost and regained its daemon; None if its metrics lack the
-        topic.
-        """
+        """How often the shim lost and regained its daemon; None if its metrics lack the topic."""
         return max(self._figures(_RECONNECTS), default=None)
 
     def _figures(self, figure: re.Pattern[str]) -> list[float]:
@@ -364,5 +360,5 @@ class OwnStand:
 
 
 def _reason(answer: Answer) -> str:
-    """The reason for a refusal, in Pulsar's words if there are any."""
+    """A refusal's reason, in Pulsar's words if there are any."""
     return f"{answer.status} {answer.reason}"
