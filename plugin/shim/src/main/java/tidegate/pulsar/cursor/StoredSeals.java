@@ -24,8 +24,8 @@ import tidegate.pulsar.gate.Seal;
  *
  * <p>A seal must not be put during a reset: Pulsar then has removed the seal, but not yet the acknowledgements. It begins a
  * reset on the {@link LedgerThread} alone, and refuses to move mark-delete until that is done. So a mark-delete to the
- * cursor's own position carries the seal, requested on that thread: either Pulsar refuses it, or no reset begins before it is
- * queued.
+ * cursor's own position, requested on that thread, carries the seal: either Pulsar refuses it, or no reset begins before it
+ * is queued.
  *
  * <p>Cost: one write of the cursor where a seal is missing and acknowledgements lie beyond.
  */
@@ -34,7 +34,7 @@ public final class StoredSeals {
     /** The pause after a write: Pulsar's own limit of one a second may be off. */
     private static final long WRITE_PAUSE_NS = TimeUnit.MILLISECONDS.toNanos(250);
     private static final long FAILED_PAUSE_NS = TimeUnit.SECONDS.toNanos(1);
-    /** At the end of a reset Pulsar forgets the callbacks of writes that were waiting. */
+    /** At a reset's end Pulsar forgets the callbacks of waiting writes. */
     private static final long LOST_AFTER_NS = TimeUnit.SECONDS.toNanos(5);
 
     private final RandomGenerator random;
@@ -58,8 +58,8 @@ public final class StoredSeals {
     }
 
     /**
-     * As {@link #keep}, for a cursor just reset: its record still has the acknowledgements that the reset took back, so a
-     * record without them follows soon.
+     * As {@link #keep}, for a cursor just reset: its record still has the acknowledgements taken back, so a record without
+     * them follows soon.
      */
     void keepReset(ManagedCursor cursor) {
         keep(cursor, Seal.NONE, true);
@@ -104,7 +104,7 @@ public final class StoredSeals {
         private final Executor thread;
         /** The seal stored with every acknowledgement since; {@link Seal#NONE} if unknown. */
         private volatile long stored;
-        /** True if something was acknowledged beyond mark-delete under the stored seal. */
+        /** True after an acknowledgement beyond mark-delete under the stored seal. */
         private volatile boolean beyond;
         private volatile long dueNs;
 
@@ -160,10 +160,8 @@ public final class StoredSeals {
             dueNs = nanoTime.getAsLong() + ns;
         }
 
-        /** Notes the outcome of a requested write. */
         private final class Asked implements MarkDeleteCallback {
             private final long seal;
-            /** True once the call has returned. */
             private volatile boolean isOver;
 
             Asked(long seal) {

@@ -19,8 +19,8 @@ import tidegate.pulsar.wire.Ownership;
 /**
  * Resets a cursor once more if it was loaded from a reset's record: Pulsar stores a reset with the acknowledgements that it
  * takes back, and clears these only with the next write. If a broker ends in between, the next owner has both, and those
- * messages stay away. A missing {@link Seal} shows this, if the {@link Ownership} says that acknowledgements were stored with
- * one. Why: docs/decisions/acknowledgement-seal.md.
+ * messages stay away. A missing {@link Seal} shows this, if the {@link Ownership} says that acknowledgements were stored
+ * with one. Why: docs/decisions/acknowledgement-seal.md.
  *
  * <p>Example: 5:1 to 5:9 are acknowledged under a seal, a user resets to 5:0, and the broker dies. The next owner loads
  * mark-delete 5:0, 5:1 to 5:9 deleted, no seal: it resets to 5:0 once more, and the messages come.
@@ -41,7 +41,7 @@ public final class UndoneResets {
     private enum Found { NEW, SEALED, UNSEALED, UNDONE }
 
     record Loaded(boolean wasSealed, boolean isSealed, boolean mayHaveAcknowledgements) {
-        /** True if the cursor may have acknowledgements that a reset has taken back. */
+        /** True if the cursor may have acknowledgements taken back by a reset. */
         boolean isUndone() {
             return wasSealed && !isSealed && mayHaveAcknowledgements;
         }
@@ -77,7 +77,7 @@ public final class UndoneResets {
         found.replace(cursor, Found.NEW, Found.UNSEALED);
     }
 
-    /** Handles a loaded topic, perhaps before its consumers come. */
+    /** Checks a loaded topic's cursor, perhaps before its consumers come. */
     public void onLoaded(PersistentSubscription subscription) {
         look(subscription.getCursor(), subscription::resetCursor, Runnable::run);
     }
@@ -112,7 +112,7 @@ public final class UndoneResets {
         }
     }
 
-    /** Notes that the cursor is reset, by this object or another. */
+    /** Notes a reset of the cursor, by this object or another. */
     private void done(ManagedCursor cursor) {
         seals.keepReset(cursor);
         found.put(cursor, Found.UNSEALED);

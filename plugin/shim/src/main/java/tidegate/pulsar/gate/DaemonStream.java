@@ -20,8 +20,8 @@ import tidegate.pulsar.wire.PositionBitmaps;
  * One tracker's stream to the daemon: its state, its OPEN, and when the link should fetch frames. The {@link Outbox} has the
  * outgoing frames, {@link HeldAnswer} the answer to OPEN.
  *
- * <p>Invariants, walked by {@link #check}: an answer to OPEN exists only while the stream is opening; only an existing stream
- * can be due for reopening, and then it sends nothing but CLOSE. Guarded by the tracker's lock.
+ * <p>Invariants, tested by {@link #check}: an answer to OPEN exists only while the stream is opening; only an existing
+ * stream can be due for reopening, and then it sends nothing but CLOSE. Guarded by the tracker's lock.
  */
 final class DaemonStream {
     private static final Logger LOG = LoggerFactory.getLogger(DaemonStream.class);
@@ -44,7 +44,9 @@ final class DaemonStream {
     private boolean takesMoves;
     /** CLOSE is the last frame. */
     private boolean ends;
-    /** True if the daemon needs a new OPEN, for another seal or other positions in flight. Until then only CLOSE goes out. */
+    /**
+     * True if the daemon needs a new OPEN, for another seal or other positions in flight. Until then only CLOSE goes out.
+     */
     private boolean reopen;
     private Position markDeleteTold = new Position(-1, -1);
     private final Wait sinceRefused = new Wait();
@@ -74,7 +76,7 @@ final class DaemonStream {
         return state == State.OPEN;
     }
 
-    /** True if the daemon will send nothing more on the stream. */
+    /** True if the daemon sends nothing more on the stream. */
     boolean isUnopened() {
         return state == State.UNOPENED;
     }
@@ -89,7 +91,7 @@ final class DaemonStream {
         return takesMoves;
     }
 
-    /** True if the daemon must hear of other times now. */
+    /** True if other times must go to the daemon now. */
     boolean tellsMoves() {
         return takesMoves && state == State.OPEN && !ends;
     }
@@ -116,7 +118,7 @@ final class DaemonStream {
         // Without later entries gated here for lack of a daemon, which hands those out.
         PositionSet inFlight = positions.inFlight(nowMs + settings.horizonMs());
         answer.expect(inFlight);
-        // Positions that do not fit may come as DUE all the same; the tracker ignores them.
+        // Positions that do not fit may come as DUE; the tracker ignores them.
         List<PositionBitmaps> parts = inFlight.toPositions().cut(FrameCodec.MAX_SET_BYTES);
         // Otherwise a daemon that keeps returning would send all its credit each time, while nothing leaves.
         int credit = settings.credit() - near.holdCredit(nowMs, settings.credit());
@@ -182,14 +184,14 @@ final class DaemonStream {
     }
 
     /**
-     * True if credit should go back: when it is worth a frame, or when no entry holds any: a daemon that keeps less than its
+     * True if credit should go back: when worth a frame, or when no entry holds any: a daemon that keeps less than its
      * credit then has none left.
      */
     private boolean isCreditDue() {
         return near.creditBack() >= Math.max(1, settings.credit() / 8) || near.creditBack() > 0 && near.isAllCreditFree();
     }
 
-    /** Tells a persisted mark-delete position that has moved forward; OPEN tells one that went back. */
+    /** Sends a persisted mark-delete position that has moved forward; OPEN has one that went back. */
     void tellMarkDelete() {
         Position persisted = context.persistedMarkDelete();
         if (persisted.compareTo(markDeleteTold) > 0) {
@@ -264,7 +266,7 @@ final class DaemonStream {
         }
     }
 
-    /** Notes the loss of the stream; frames sent but not durable will be sent again. */
+    /** Notes the loss of the stream; frames sent but not durable go out again. */
     void lost() {
         noted = false;
         startOver();
@@ -285,7 +287,7 @@ final class DaemonStream {
 
     // ---- clearing -------------------------------------------------------------------------------------------------
 
-    /** Tells the daemon to forget everything; completes when done, or after a while. Call {@link #takeClearing} first. */
+    /** Has the daemon forget everything; completes when done, or after a while. Call {@link #takeClearing} first. */
     CompletableFuture<Void> clear() {
         outbox.clear();
         noted = true;
@@ -298,7 +300,7 @@ final class DaemonStream {
         return clearing.completeOnTimeout(null, CLEAR_TIMEOUT_MS, TimeUnit.MILLISECONDS);
     }
 
-    /** The clearing in progress, which the caller completes without the lock; a completed one if there is none. */
+    /** The clearing in progress, for the caller to complete without the lock; a completed one if there is none. */
     CompletableFuture<Void> takeClearing() {
         CompletableFuture<Void> taken = clearing;
         clearing = null;

@@ -12,9 +12,9 @@ import tidegate.pulsar.wire.Records;
 /**
  * Decides about a read entry: one read by the dispatcher, by a pass ahead, or before the daemon's answer.
  *
- * <p>A due entry is handed out, unless it must wait for the {@link Pacer}. The tracker takes any other: it tells the daemon,
- * and gates the entry here if it is due soon or the daemon cannot. Never early: an entry is due when
- * {@code clock >= deliver_at}, whatever the tick; an override's time replaces the entry's own. Guarded by the tracker's lock.
+ * <p>A due entry is handed out, unless it must wait for the {@link Pacer}. The tracker takes any other: the daemon gets it,
+ * and the broker gates it here if it is due soon or the daemon cannot. Never early: an entry is due when {@code clock >=
+ * deliver_at}, whatever the tick; an override's time replaces the entry's own. Guarded by the tracker's lock.
  */
 final class Intake {
     private static final long MAX_LOOK_AGE_MS = 2000;
@@ -33,7 +33,7 @@ final class Intake {
     private final Pacer pacer;
     private final Alarm alarm;
     private final RoundedTimes rounded;
-    /** The last reading of the clock; never later than the clock, unless its user set it back. */
+    /** The clock's last reading; never later than the clock, unless its user set it back. */
     private long lookedMs;
 
     Intake(TrackerParts parts) {
@@ -62,8 +62,8 @@ final class Intake {
     }
 
     /**
-     * The time at which an entry may leave: its override's, or its own, rounded up to a level. An entry read again is rounded
-     * anew, by its remaining delay: never before its own time.
+     * The time at which an entry may leave: its override's, or its own, rounded up to a level. An entry read again is
+     * rounded anew, by its remaining delay: never before its own time.
      */
     private long timeOf(long ledgerId, long entryId, long ownMs) {
         long movedMs = overrides.get(ledgerId, entryId);
@@ -79,7 +79,7 @@ final class Intake {
 
     // ---- entries read by the dispatcher -----------------------------------------------------------------------------
 
-    /** Takes an entry that the dispatcher has read; false if it must be delivered now. */
+    /** Takes an entry read by the dispatcher; false if it must be delivered now. */
     boolean take(long ledgerId, long entryId, long ownMs) {
         if (!positions.isDecided() && positions.enter(ledgerId, entryId)) {
             // The overrides may still be unknown.
@@ -105,7 +105,7 @@ final class Intake {
             return true;
         }
         if (wasReported) {
-            // The cursor was reset: otherwise the dispatcher would not have read this entry.
+            // A reset of the cursor: otherwise the dispatcher would not have read this entry.
             cursor.onReset();
         }
         noticeReturn(ledgerId, entryId);
@@ -117,13 +117,13 @@ final class Intake {
         return true;
     }
 
-    /** Takes a contained position read all the same: a redelivery, or a read begun earlier. */
+    /** Takes a contained position read in spite of that: a redelivery, or a read begun earlier. */
     private boolean takeAgain(long ledgerId, long entryId, long ownMs) {
         if (!positions.isDecided() || positions.isSettling(ledgerId, entryId) || overrides.isMoving(ledgerId, entryId)) {
             return true;
         }
         if (sought.find(ledgerId, entryId)) {
-            // A sought position counts as new, unless it came back by itself meanwhile.
+            // A sought position counts as new, unless it came back meanwhile.
             return takeNew(ledgerId, entryId, timeOf(ledgerId, entryId, ownMs));
         }
         long deliverAtMs = overrides.timeOf(ledgerId, entryId, ownMs);
@@ -145,8 +145,8 @@ final class Intake {
             }
             int redeliveryCount = context.redeliveryCount(ledgerId, entryId);
             if (redeliveryCount == positions.redeliveryCount(ledgerId, entryId)) {
-                // No consumer has given it back, so its acknowledgement is under way: Pulsar takes it from the consumer
-                // before the cursor hears of it. If not, the message only comes a little later.
+                // No consumer has given it back, so its acknowledgement is under way: Pulsar takes it from the consumer,
+                // then tells the cursor. If not, the message only comes a little later.
                 positions.await(ledgerId, entryId);
                 return true;
             }
@@ -161,8 +161,7 @@ final class Intake {
     }
 
     /**
-     * True if a contained, due entry must wait: it was not handed out yet, or nothing leaves at present and no consumer has
-     * had it.
+     * True if a contained, due entry must wait: not handed out yet, or nothing leaves at present and no consumer has had it.
      */
     private boolean isHeldBack(long ledgerId, long entryId) {
         if (!positions.isHandedOut(ledgerId, entryId)) {
@@ -185,8 +184,8 @@ final class Intake {
     // ---- entries read by a pass ahead -------------------------------------------------------------------------------
 
     /**
-     * Takes entries as if the dispatcher had read them, and returns their number. Skips entries that are acknowledged,
-     * doubtful, or contained without being sought.
+     * Takes entries as if read by the dispatcher, and returns their number. Skips entries that are acknowledged, doubtful,
+     * or contained without being sought.
      */
     int takeAhead(Records records, int from, int to, long nowMs) {
         lookedMs = nowMs;
@@ -194,7 +193,7 @@ final class Intake {
         for (int i = from; i < to; i++) {
             long ledgerId = records.ledgerId(i);
             long entryId = records.entryId(i);
-            // In this order, because an entry handed out stays contained until the watch has seen it deleted.
+            // In this order: an entry handed out stays contained until the watch has seen it deleted.
             boolean unknown = sought.contains(ledgerId, entryId)
                     || !positions.contains(ledgerId, entryId) && !context.isDeleted(ledgerId, entryId);
             if (unknown && !positions.isReported(ledgerId, entryId) && !positions.isDoubtful(ledgerId, entryId)) {
@@ -216,7 +215,7 @@ final class Intake {
         for (int i = 0; i < entries.size(); i++) {
             long ledgerId = entries.ledgerId(i);
             long entryId = entries.entryId(i);
-            // No longer contained if the mark-delete position has passed it meanwhile.
+            // The mark-delete position may have passed it meanwhile.
             if (positions.contains(ledgerId, entryId) && !held.contains(ledgerId, entryId)
                     && !positions.isSettling(ledgerId, entryId)) {
                 boolean isPassed = cursor.hasPassed(ledgerId, entryId) && context.isDeleted(ledgerId, entryId);
@@ -231,8 +230,7 @@ final class Intake {
     }
 
     /**
-     * Notes a message that a reset brought back, if it is not acknowledged any more: its override must not hold at the next
-     * owner.
+     * Notes a message brought back by a reset, if not acknowledged any more: its override must not hold at the next owner.
      */
     private void noticeReturn(long ledgerId, long entryId) {
         if (overrides.isLeaving(ledgerId, entryId) && !context.isDeleted(ledgerId, entryId)) {
@@ -248,7 +246,7 @@ final class Intake {
 
     private void track(long ledgerId, long entryId, long deliverAtMs, long nowMs) {
         boolean undone = overrides.takeUndone(ledgerId, entryId);
-        // A daemon without MOVE cannot learn that it must hand out an undone one after all.
+        // A daemon without MOVE cannot learn to hand out an undone one after all.
         boolean gateHere = !stream.isOpen() || undone && !stream.takesMoves()
                 || deliverAtMs <= nowMs + settings.horizonMs() && near.size() < settings.nearMaxEntries();
         if (gateHere) {

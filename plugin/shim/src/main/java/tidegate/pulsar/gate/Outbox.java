@@ -13,11 +13,11 @@ import tidegate.pulsar.wire.PositionBitmaps;
 import tidegate.pulsar.wire.Records;
 
 /**
- * The changes of one subscription that are not durable with the daemon yet, sent or not, in order.
+ * One subscription's changes that are not durable with the daemon yet, sent or not, in order.
  *
- * <p>A change leaves only when the daemon has said DURABLE for it. After a lost connection unconfirmed changes are sent
- * again, renumbered from 1; each is idempotent. Adds go to two open batches (near and far), as moves do, which close last
- * when frames go out. An add may thus follow a later ACK or MARK_DELETE, without effect, because the daemon ignores adds of
+ * <p>A change leaves only at the daemon's DURABLE for it. After a lost connection unconfirmed changes are sent again,
+ * renumbered from 1; each is idempotent. Adds go to two open batches (near and far), as moves do, which close last when
+ * frames go out. An add may thus follow a later ACK or MARK_DELETE, without effect, because the daemon ignores adds of
  * acknowledged positions; it never overtakes an earlier change.
  *
  * <p>To keep a long outage cheap, an ACK joins the last unsent ACK, and a MARK_DELETE, which only goes forward, replaces the
@@ -26,7 +26,7 @@ import tidegate.pulsar.wire.Records;
  * <p>Example: add a, ack x, add b, ack y, mark-delete 5, mark-delete 9, unack x, ack z are sent as ACK {x y}, MARK_DELETE 9,
  * ADD {a b}, UNACK x, ACK z.
  *
- * <p>Invariants, walked by {@link #check}: sent changes are numbered upwards, and the counted entries are those that wait.
+ * <p>Invariants, tested by {@link #check}: sent changes are numbered upwards, and the counted entries are those that wait.
  * Guarded by the tracker's lock.
  */
 public final class Outbox {
@@ -94,7 +94,7 @@ public final class Outbox {
     }
 
     /**
-     * A message is due at another time; {@code here}: this broker hands it out. The last word about a position counts, so it
+     * Moves a message to another time; {@code here}: this broker hands it out. The last word about a position counts, so it
      * must not overtake an earlier one in another batch, of moves or of adds.
      */
     void move(boolean here, long ledgerId, long entryId, long deliverAtMs) {
@@ -155,7 +155,7 @@ public final class Outbox {
         unsent.add(new Change(new Frame.MarkDelete(ledgerId, entryId)));
     }
 
-    /** A later mark-delete position covers the last unsent one. */
+    /** For a later mark-delete position, which covers the last unsent one. */
     private void removeLastMarkDelete() {
         for (Iterator<Change> i = unsent.descendingIterator(); i.hasNext(); ) {
             Change change = i.next();
@@ -176,9 +176,8 @@ public final class Outbox {
     }
 
     /**
-     * Prepares for a stream opened anew. OPEN tells the mark-delete position, so older ones go; all moves follow its answer.
-     * A finished tracker's CLOSE comes last. An add is near only while its position is in flight: a reset may have removed it
-     * meanwhile.
+     * Prepares for a stream opened anew. OPEN has the mark-delete position, so older ones go; all moves follow its answer. A
+     * finished tracker's CLOSE comes last. An add is near only while its position is in flight: a reset may have removed it.
      */
     void opened(PositionSet inFlight, boolean finished) {
         closeAdds();
@@ -252,7 +251,7 @@ public final class Outbox {
         return frames;
     }
 
-    /** The seq of the last change, or the one it gets if the open batches are closed and sent now. */
+    /** The last change's seq, or the one it gets if the open batches are closed and sent now. */
     long lastSeq() {
         return nextSeq - 1 + unsent.size() + openBatches();
     }
@@ -291,9 +290,9 @@ public final class Outbox {
     }
 
     /**
-     * Takes over another tracker's remaining changes of the same subscription; they come first. Its near tier is gone, so its
-     * adds are ordinary now; the stored overrides tell its moves. Drops changes that take others back: another owner may have
-     * told its acknowledgements since, and the cursor will refuse a refused deletion again.
+     * Takes over another tracker's remaining changes of the same subscription; they come first. Its near tier is gone, so
+     * its adds are ordinary now; the stored overrides have its moves. Drops changes that take others back: another owner may
+     * have reported its acknowledgements since, and the cursor will refuse a refused deletion again.
      */
     void adopt(Outbox other) {
         other.closeAdds();

@@ -4,12 +4,13 @@ import java.util.List;
 import java.util.random.RandomGenerator;
 
 /**
- * The mark that shows a reset of the cursor: a random number, the generation, in the properties that Pulsar persists together
- * with the cursor's mark-delete position and its individual acknowledgements. Why: docs/decisions/acknowledgement-seal.md.
+ * The mark that shows a reset of the cursor: a random number, the generation, in the properties that Pulsar persists
+ * together with the cursor's mark-delete position and its individual acknowledgements. Why:
+ * docs/decisions/acknowledgement-seal.md.
  *
- * <p>Acknowledging keeps the seal, loading the topic restores it with its acknowledgements, and every reset removes it in the
- * step that clears them. So an acknowledgement seen under a seal is true while that seal is there, whoever owned the topic
- * meanwhile.
+ * <p>Acknowledging keeps the seal, loading the topic restores it with its acknowledgements, and every reset removes it in
+ * the step that clears them. So an acknowledgement seen under a seal is true while that seal is there, whoever owned the
+ * topic meanwhile.
  *
  * <p>Skipping and other moves forward remove the seal, too, and take nothing back. A consumer tells the two apart: a reset
  * disconnects all consumers before it touches the cursor. If one stays connected from the last look with the former seal
@@ -18,8 +19,8 @@ import java.util.random.RandomGenerator;
  * <p>Example: the seal is 17, a look finds 5:3 deleted, the seal is still 17: the acknowledgement counts. Later the seal is
  * gone and no consumer stayed: 5:3 is doubtful, a new seal is put, and the next look decides.
  *
- * <p>Use: read {@link #generation}, look at the cursor, then ask {@link #stood}; the look counts only if that is true. Any
- * thread may ask {@link #generation}, {@link #isIntact} and {@link #stood}; the tracker's lock guards the rest.
+ * <p>Use: read {@link #generation}, look at the cursor, then ask {@link #stood}; only if true, the look counts. Any thread
+ * may ask {@link #generation}, {@link #isIntact} and {@link #stood}; the tracker's lock guards the rest.
  */
 public final class Seal {
     /** No seal: nothing learned under it counts. */
@@ -31,11 +32,11 @@ public final class Seal {
     /** A seal to ignore in the cursor: put amid a seek, or with acknowledgements in doubt. */
     private volatile long voided = NONE;
     private boolean refused;
-    /** The consumers connected before the cursor was last seen with the seal. */
+    /** The consumers connected before the cursor's seal was last seen. */
     private List<?> witnesses = List.of();
     /** The seal in use when the tracker was made, until the daemon has answered under it; else {@link #NONE}. */
     private long unheard;
-    /** The seal of the last OPEN while acknowledgements seen under it hold under the present one; else {@link #NONE}. */
+    /** The last OPEN's seal while acknowledgements seen under it hold under the present one; else {@link #NONE}. */
     private long told = NONE;
 
     /** A number for a new seal, different from any before. */
@@ -59,7 +60,7 @@ public final class Seal {
         watch();
     }
 
-    /** The number of the seal in use; {@link #NONE} if the cursor takes none, or not yet. */
+    /** The seal in use; {@link #NONE} if the cursor takes none, or not yet. */
     long generation() {
         return generation;
     }
@@ -74,7 +75,7 @@ public final class Seal {
         return generation == NONE && !refused && context.maySeal();
     }
 
-    /** True if a look at the cursor still holds: made before this call and after reading {@code then} as the generation. */
+    /** True if a look at the cursor, made before this call and after reading {@code then} as the generation, still holds. */
     boolean stood(long then) {
         return then == generation && isIntact();
     }
@@ -89,8 +90,8 @@ public final class Seal {
     // ---- the seal of OPEN -----------------------------------------------------------------------------------------
 
     /**
-     * The seal to tell in OPEN. A daemon that hears of another forgets the acknowledgements that it knows, so it hears of the
-     * former one until it has named these.
+     * The seal for OPEN. At another one the daemon forgets the acknowledgements that it knows, so it gets the former until
+     * it has named these.
      */
     long tell() {
         watch();
@@ -103,7 +104,7 @@ public final class Seal {
         return told != NONE && generation != NONE;
     }
 
-    /** True if the daemon must hear of another seal than OPEN's. */
+    /** True if the daemon must learn another seal than OPEN's. */
     boolean isOutdated() {
         return told != generation;
     }
@@ -115,7 +116,7 @@ public final class Seal {
 
     /**
      * Follows another tracker of the same broker that has no answer yet: this one must now ask under that seal. Not after an
-     * owner in between: the daemon may then have heard of the present seal, and would forget its acknowledgements.
+     * owner in between: the daemon may then know the present seal, and would forget its acknowledgements.
      */
     void adopt(Seal former) {
         if (former.generation == generation && former.unheard != NONE && unheard != NONE) {
@@ -125,7 +126,7 @@ public final class Seal {
 
     // ---- another seal ---------------------------------------------------------------------------------------------
 
-    /** As {@link #renew}, when the seal is gone; true if acknowledgements learned under the former hold all the same. */
+    /** As {@link #renew}, when the seal is gone; true if acknowledgements learned under the former still hold. */
     boolean replace() {
         List<?> before = witnesses;
         long former = generation;
@@ -154,12 +155,12 @@ public final class Seal {
     }
 
     /**
-     * Takes the seal that {@code StoredSeals} has put into the cursor since, or puts a new one there; acknowledgements
-     * learned under the former are doubtful from now on.
+     * Takes the seal put into the cursor by {@code StoredSeals} since, or puts a new one there; acknowledgements learned
+     * under the former are doubtful from now on.
      *
      * <p>It puts none without consumers, before and after: a seek disconnects them first, then removes the seal, and clears
-     * the acknowledgements only after writing its record. A seal put in between would, if the topic is unloaded just then, be
-     * stored with the seek's position, and vouch for acknowledgements from before the seek.
+     * the acknowledgements only after writing its record. A seal put in between would, if the topic is unloaded just then,
+     * be stored with the seek's position, and vouch for acknowledgements from before the seek.
      */
     void renew() {
         if (generation != NONE) {

@@ -16,7 +16,7 @@ import tidegate.pulsar.wire.ProtocolException;
 import tidegate.pulsar.wire.Records;
 
 /**
- * The handler of a tracker's stream: tells the daemon about the tracker and acts on the daemon's frames, one method for each.
+ * The handler of a tracker's stream: makes the tracker's frames and acts on the daemon's, one method for each.
  *
  * <p>Rule: skip only positions that the index surely holds. The dispatcher skips the positions in HELD, and reads again any
  * that it skipped before and HELD lacks. An acknowledgement from the daemon counts only under OPEN's seal. Called by the
@@ -139,8 +139,8 @@ public final class StreamHandler {
     }
 
     /**
-     * Takes entries that the daemon got from elsewhere since its answer to OPEN, as from a rebuild, so they need not be read.
-     * News unknown to the daemon still counts; the cursor decides about acknowledged positions.
+     * Takes entries that the daemon got from elsewhere since its answer to OPEN, as from a rebuild, so they need not be
+     * read. News unknown to the daemon still counts; the cursor decides about acknowledged positions.
      */
     @GuardedBy("lock")
     private void onHeldSince(PositionBitmaps held) {
@@ -170,7 +170,7 @@ public final class StreamHandler {
             sought.seek(notHeld);
             positions.enterAll(answer.held());
             positions.leaveToDaemon(answer.leftToDaemon());
-            // Unless the mark-delete position has passed them meanwhile, or a pending frame says otherwise.
+            // The mark-delete position may have passed them meanwhile, or a pending frame say otherwise.
             positions.settleAll(undone, answer.acknowledged());
             positions.knowReported(answer.acknowledged());
             stream.opened();
@@ -201,7 +201,7 @@ public final class StreamHandler {
             answer.acknowledged().clear();
             undone.clear();
         } else if (seal.isOutdated()) {
-            // The daemon forgets them when it hears of the present seal.
+            // The daemon forgets them at the present seal.
             PositionBitmaps known = answer.acknowledged().toPositions();
             if (!known.isEmpty()) {
                 outbox.acknowledge(known);
@@ -279,7 +279,7 @@ public final class StreamHandler {
     }
 
     /**
-     * Cancels messages, or tells their state. ACK has the cancelled ones, too. The answer comes on any thread, once the
+     * Cancels messages, or reports their state. ACK has the cancelled ones, too. The answer comes on any thread, once the
      * cursor's record agrees.
      */
     public CompletableFuture<Frame.Cancelled> onCancel(Frame.Cancel cancel) {
@@ -307,8 +307,8 @@ public final class StreamHandler {
     }
 
     /**
-     * Moves messages to other times, or tells their state. MOVE has the new times, too. The answer comes on any thread, once
-     * they are stored.
+     * Moves messages to other times, or reports their state. MOVE has the new times, too. The answer comes on any thread,
+     * once they are stored.
      */
     public CompletableFuture<Frame.Rescheduled> onReschedule(Frame.Reschedule reschedule) {
         Inquiry.Look look = Inquiry.look(context, seal, Moves.asked(reschedule));
@@ -340,7 +340,7 @@ public final class StreamHandler {
         act(isDue, signal);
     }
 
-    /** Continues once the overrides of former owners are known: the daemon may be asked, and messages may leave. */
+    /** Continues once former owners' overrides are known: the daemon may be asked, and messages may leave. */
     private void onOverridesRead() {
         synchronized (lock) {
             if (stream.isOpen()) {
@@ -366,7 +366,7 @@ public final class StreamHandler {
 
     // ---- the stream's end -----------------------------------------------------------------------------------------
 
-    /** Handles a stream given up by the daemon (disk full, stale epoch, …) like a lost connection of its own. */
+    /** Handles a stream given up by the daemon (disk full, stale epoch, …) like a lost connection. */
     public void onStreamError(int code, String message) {
         synchronized (lock) {
             stream.refused(code, message, clock.millis());

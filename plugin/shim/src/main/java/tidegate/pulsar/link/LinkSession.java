@@ -20,16 +20,16 @@ import tidegate.pulsar.wire.FrameReader;
 import tidegate.pulsar.wire.ProtocolException;
 
 /**
- * One connection to the daemon, without its socket: bytes and the (monotonic) time go in, bytes and calls of
- * {@link TrackerCore} come out. Greeting, heartbeats and the numbering of streams live here; the core knows the meaning of a
- * stream. A failing core loses its stream and is noted; the others go on. Not thread-safe: only the link's thread drives it.
+ * One connection to the daemon, without its socket: bytes and the (monotonic) time go in, bytes and calls of {@link
+ * TrackerCore} come out. Greeting, heartbeats and stream numbers live here; the core knows a stream's meaning. A failing
+ * core loses its stream and is noted; the others go on. Not thread-safe: only the link's thread drives it.
  */
 public final class LinkSession {
-    /** Above this many unsent bytes the session fetches no frames from the cores. */
+    /** Above so many unsent bytes the session fetches no frames from the cores. */
     private static final long MAX_OUTPUT_BYTES = 8 * 1024 * 1024;
 
     private static final long GREETING_TIMEOUT_MS = 5000;
-    /** How often cores with unopened streams are asked again: one refused by the daemon is not ready at once. */
+    /** How often to ask cores with unopened streams again: one refused by the daemon is not ready at once. */
     private static final long ASK_AGAIN_MS = 100;
 
     private interface Work<E extends Exception> {
@@ -41,13 +41,13 @@ public final class LinkSession {
     private final Map<Integer, TrackerCore> streams = new HashMap<>();
     private final Map<TrackerCore, Integer> ids = new LinkedHashMap<>();
     private final Set<TrackerCore> unopened = new LinkedHashSet<>();
-    /** Unopened cores that may have become ready: only they are asked, because that takes their lock. */
+    /** Unopened cores that may have become ready: asking takes their lock, so the session asks no others. */
     private final Set<TrackerCore> toAsk = new LinkedHashSet<>();
     private long askedAllMs;
     private final Set<TrackerCore> undrained = new HashSet<>();
     /** The failed cores, and the reasons. The session calls them no more. */
     private final Map<TrackerCore, Throwable> failed = new LinkedHashMap<>();
-    /** The cores whose streams the daemon has given up. They are opened again unless taken out. */
+    /** The cores with streams given up by the daemon. They are opened again unless taken out. */
     private final Set<TrackerCore> refused = new LinkedHashSet<>();
     /** Answers from other threads: about index logs, cancellations and the pace. */
     private final Queue<Envelope> answers = new ConcurrentLinkedQueue<>();
@@ -108,14 +108,14 @@ public final class LinkSession {
         detach(core);
     }
 
-    /** The cores that have failed since the last call, and the reasons. The caller must abandon their streams. */
+    /** The cores that failed since the last call, and the reasons. The caller must abandon their streams. */
     Map<TrackerCore, Throwable> takeFailed() {
         Map<TrackerCore, Throwable> taken = new LinkedHashMap<>(failed);
         failed.clear();
         return taken;
     }
 
-    /** The cores whose streams the daemon has given up since the last call. */
+    /** The cores with streams given up by the daemon since the last call. */
     Set<TrackerCore> takeRefused() {
         Set<TrackerCore> taken = new LinkedHashSet<>(refused);
         refused.clear();
@@ -131,7 +131,7 @@ public final class LinkSession {
         }
     }
 
-    /** Reports the dispatchers that bypass the shim, to a new enough daemon that has greeted. */
+    /** Reports the dispatchers that bypass the shim to a daemon that has greeted and is new enough. */
     void tell(Frame.Bypassed bypassed) {
         if (welcome != null && welcome.version() >= FrameCodec.VERSION_WITH_BYPASSED) {
             send(0, 0, bypassed);
@@ -194,7 +194,7 @@ public final class LinkSession {
         }
     }
 
-    /** Tells the pace: the daemon shows it from the start, and excuses late messages. */
+    /** Reports the pace: the daemon shows it from the start, and excuses late messages. */
     private void tellPace(TrackerCore core) {
         Frame.Paced paced = core.paces().tell();
         if (paced != null) {
@@ -228,7 +228,7 @@ public final class LinkSession {
         return output.peek();
     }
 
-    /** Call after each write, with the number of bytes written. */
+    /** Call after each write, with the bytes written. */
     public void written(int bytes, long nowMs) {
         lastSentMs = nowMs;
         outputBytes -= bytes;

@@ -12,10 +12,10 @@ import tidegate.pulsar.wire.PositionBitmaps;
 /**
  * A set of positions: for each ledger, its {@link LedgerPages pages}.
  *
- * <p>One writer at a time (the owner's lock); any thread may call {@link #contains} and {@link #size} without a lock and sees
- * every write that happened before. A bit is one word access, so readers never wait for each other. Pages and ledgers are
- * never reused for other positions: a reader with a dropped page sees old bits of the same positions. Why not a RoaringBitmap
- * under a lock: docs/decisions/position-set.md.
+ * <p>One writer at a time (the owner's lock); any thread may call {@link #contains} and {@link #size} without a lock and
+ * sees every write that happened before. A bit is one word access, so readers never wait for each other. Pages and ledgers
+ * are never reused for other positions: a reader with a dropped page sees old bits of the same positions. Why not a
+ * RoaringBitmap under a lock: docs/decisions/position-set.md.
  */
 public final class PositionSet {
     private static final int CONTAINER_SHIFT = 16;
@@ -45,7 +45,7 @@ public final class PositionSet {
         return ledger != null && ledger.contains(entryId);
     }
 
-    /** The first absent entry of the ledger from that one on. Needs no lock. */
+    /** The ledger's first absent entry from that one on. Needs no lock. */
     public long firstAbsent(long ledgerId, long entryId) {
         LedgerPages ledger = find(ledgerId);
         return ledger == null ? entryId : ledger.firstAbsent(entryId);
@@ -99,7 +99,7 @@ public final class PositionSet {
         SIZE.setOpaque(this, size + by);
     }
 
-    /** Adds word by word where there are many: a new owner hears of millions while its code is cold. */
+    /** Adds word by word where there are many: a new owner gets millions while its code is cold. */
     public void addAll(PositionBitmaps positions) {
         positions.ledgers().forEach((ledgerId, entryIds) -> {
             for (ContainerPointer at = entryIds.getContainerPointer(); at.getContainer() != null; at.advance()) {
@@ -206,7 +206,7 @@ public final class PositionSet {
         }
     }
 
-    /** Clears the bits of {@code words}, laid out as in {@link #forEachIn}, whose positions are in the set. Needs no lock. */
+    /** Clears those bits of {@code words}, laid out as in {@link #forEachIn}, that are in the set. Needs no lock. */
     public void clearIn(long ledgerId, long[] words) {
         LedgerPages ledger = find(ledgerId);
         if (ledger != null) {
@@ -214,7 +214,7 @@ public final class PositionSet {
         }
     }
 
-    /** The lowest position for which the test holds; null if there is none. */
+    /** The lowest position that passes the test; null without one. */
     Position first(PositionPredicate test) {
         Position[] first = {null};
         forWhile((ledgerId, entryId) -> {
@@ -246,7 +246,7 @@ public final class PositionSet {
         return positions.optimized();
     }
 
-    /** The highest position as {ledger id, entry id}, or null if the set is empty. */
+    /** The highest position as {ledger id, entry id}; null if the set is empty. */
     long[] last() {
         LedgerPages[] all = ledgers;
         for (int l = all.length - 1; l >= 0; l--) {

@@ -21,16 +21,16 @@ import tidegate.pulsar.wire.Records;
  * <li><b>sought</b> or <b>asked for</b>: without a holder; read again, then tracked anew ({@link SoughtPositions});
  * <li><b>moving</b>: its new time is not stored yet; nobody reads it or hands it out ({@link Overrides});
  * <li><b>settling</b>: acknowledged before a failover that the cursor forgot; being deleted in the cursor again;
- * <li><b>reported</b>: acknowledged, told to the daemon, and above the persisted mark-delete position;
- * <li><b>doubtful</b>: reported before a possible reset of the cursor; the next watch looks at it again.
- * </ul> {@link #contains} answers true for all but the last two: the dispatcher skips exactly these.
+ * <li><b>reported</b>: acknowledged, known so to the daemon, and above the persisted mark-delete position;
+ * <li><b>doubtful</b>: reported before a possible reset of the cursor, until the next watch.
+ * </ul> {@link #contains} is true in all but the last two: the dispatcher skips exactly these.
  *
- * <p>Example: the dispatcher reads a message due tomorrow: contained, told to the daemon. HELD or DURABLE: held. Two seconds
- * before its time, DUE: near. At its time: handed out. The watch sees it deleted in the cursor: reported. The persisted
- * mark-delete position passes it: forgotten.
+ * <p>Example: the dispatcher reads a message due tomorrow: contained, and an ADD to the daemon. HELD or DURABLE: held. Two
+ * seconds before its time, DUE: near. At its time: handed out. The watch sees it deleted in the cursor: reported. The
+ * persisted mark-delete position passes it: forgotten.
  *
- * <p>Invariants, walked by {@link #check}: a near, handed out or settling position is contained, and only one of the three; a
- * sought or asked-for one is contained, and neither handed out nor settling; a moving one is contained, and none of these;
+ * <p>Invariants, tested by {@link #check}: a near, handed out or settling position is contained, and only one of the three;
+ * a sought or asked-for one is contained, and neither handed out nor settling; a moving one is contained, and none of these;
  * none stays undecided after the decision. Any thread may use the {@link PositionView}; the tracker's lock guards all else.
  */
 public final class TrackedPositions implements PositionView {
@@ -155,7 +155,7 @@ public final class TrackedPositions implements PositionView {
         return Math.max(0, contained.size() - handedOut.members().size() - settling.size());
     }
 
-    /** The last {@code max} positions before that one that wait, here or with the daemon. */
+    /** The last {@code max} waiting positions, here or with the daemon, before that one. */
     public PositionSet waitingBefore(Position before, int max) {
         PositionSet waiting = new PositionSet();
         contained.forWhileBefore(before.ledgerId(), before.entryId(), (ledgerId, entryId) -> {
@@ -227,7 +227,7 @@ public final class TrackedPositions implements PositionView {
         return all;
     }
 
-    /** Contained positions without a holder: neither in {@code others} nor here. Changes {@code others}. */
+    /** Contained positions neither in {@code others} nor here. Changes {@code others}. */
     public PositionSet lostBut(PositionSet others) {
         others.addAll(near.members());
         others.addAll(handedOut.members());
@@ -277,8 +277,8 @@ public final class TrackedPositions implements PositionView {
     }
 
     /**
-     * Enters all held positions not known acknowledged. Those that did not move are still read again: this broker has ignored
-     * any push of them meanwhile. Changes {@code held}.
+     * Enters all held positions not known acknowledged. Held ones that did not move are still read again: this broker has
+     * ignored any push of them. Changes {@code held}.
      */
     public void enterUnacknowledged(PositionSet held) {
         held.removeAll(reported);
@@ -349,7 +349,7 @@ public final class TrackedPositions implements PositionView {
         handedOut.give(ledgerId, entryId, redeliveryCount);
     }
 
-    /** A consumer has gone: any position given to a consumer may be delivered again. */
+    /** Notes that a consumer has gone: any position given to a consumer may be delivered again. */
     public void forgetGiven() {
         handedOut.forgetGiven();
     }
@@ -372,8 +372,8 @@ public final class TrackedPositions implements PositionView {
     }
 
     /**
-     * Takes everything back that the dispatcher has forgotten: asked-for positions are sought again, handed out ones near and
-     * due by any clock, until a later read brings the true time.
+     * Takes back everything forgotten by the dispatcher: asked-for positions are sought again, handed out ones near and due
+     * by any clock, until a later read brings the true time.
      */
     public void takeAllBack() {
         sought.takeBack();
@@ -426,7 +426,7 @@ public final class TrackedPositions implements PositionView {
 
     // ---- acknowledgements -----------------------------------------------------------------------------------------
 
-    /** Notes that the cursor has the position as deleted, and that the daemon hears of it. */
+    /** Notes a position deleted in the cursor, as the daemon learns. */
     public void acknowledge(long ledgerId, long entryId) {
         near.remove(ledgerId, entryId);
         sought.find(ledgerId, entryId);
@@ -437,7 +437,7 @@ public final class TrackedPositions implements PositionView {
         reported.add(ledgerId, entryId);
     }
 
-    /** Notes that the cursor has everything up to there as deleted; returns the contained positions that leave. */
+    /** Notes that everything up to there is deleted in the cursor; returns the contained positions that leave. */
     public PositionBitmaps passUpTo(Position markDelete) {
         PositionBitmaps passed = contained.upTo(markDelete.ledgerId(), markDelete.entryId());
         passed.forEach(overrides::leave);
@@ -451,7 +451,7 @@ public final class TrackedPositions implements PositionView {
         reported.addAll(acknowledged);
     }
 
-    /** Settles a position acknowledged before a failover and unknown to the cursor, until it is deleted there again. */
+    /** Settles a position acknowledged before a failover and unknown to the cursor, until deleted there again. */
     public void settle(long ledgerId, long entryId) {
         near.remove(ledgerId, entryId);
         sought.find(ledgerId, entryId);
@@ -470,14 +470,14 @@ public final class TrackedPositions implements PositionView {
         });
     }
 
-    /** Notes that the cursor has a settling position as deleted. */
+    /** Notes that a settling position is deleted in the cursor. */
     public void settled(long ledgerId, long entryId) {
         if (settling.remove(ledgerId, entryId)) {
             contained.remove(ledgerId, entryId);
         }
     }
 
-    /** Notes that a settling position is not acknowledged after all: sought, because the dispatcher may have passed it. */
+    /** Notes that a settling position is not acknowledged after all: sought, as the dispatcher may have passed it. */
     public void unreport(long ledgerId, long entryId) {
         reported.remove(ledgerId, entryId);
         if (settling.remove(ledgerId, entryId)) {
@@ -489,8 +489,8 @@ public final class TrackedPositions implements PositionView {
     }
 
     /**
-     * Doubts every known acknowledgement until the next look. Settling positions become sought: they are not deleted, and not
-     * every loss of the seal makes the dispatcher rewind.
+     * Doubts every known acknowledgement until the next look. Settling positions become sought: they are not deleted, and
+     * not every loss of the seal makes the dispatcher rewind.
      */
     public void doubt() {
         doubtful.addAll(reported);
@@ -500,7 +500,7 @@ public final class TrackedPositions implements PositionView {
         settling.clear();
     }
 
-    /** Doubts all but the settling positions, which the cursor lacks so far; returns these, to tell the daemon again. */
+    /** Doubts all but the settling positions, which the cursor lacks so far; returns these, for the daemon. */
     public PositionBitmaps doubtSeen() {
         doubtful.addAll(reported);
         doubtful.removeAll(settling);

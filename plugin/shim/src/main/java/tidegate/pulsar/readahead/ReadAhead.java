@@ -19,19 +19,19 @@ import tidegate.pulsar.timing.Wait;
 import tidegate.pulsar.timing.Worker;
 
 /**
- * The broker's one thread that reads ahead of the dispatchers: it reads the parts of a topic that no index has in large
- * batches, straight from BookKeeper, and tells them to the daemon before the dispatcher gets there.
+ * The broker's one thread that reads ahead of the dispatchers: in large batches, straight from BookKeeper, the parts of a
+ * topic in no index, for the daemon to have before the dispatcher gets there.
  *
- * <p>It is only an optimization: the dispatcher reads whatever it leaves. A few subscriptions take turns, a batch each; the
- * others wait. A {@link ReadAheadLimiter} sets the speed by the latency of live traffic; reading stops while too much waits
- * for the daemon.
+ * <p>Only an optimization: the dispatcher reads whatever it leaves. A few subscriptions take turns, a batch each; the others
+ * wait. A {@link ReadAheadLimiter} sets the speed by live traffic's latency; reading stops while too much waits for the
+ * daemon.
  */
 public final class ReadAhead implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(ReadAhead.class);
     private static final int MAX_PASSES = 4;
     /** Reads under way, of all passes. */
     private static final int MAX_READS = 4;
-    /** The turn of a pass, whether it advances or not, before a waiting one takes its place. */
+    /** A pass's turn, whether it advances or not, before a waiting one takes its place. */
     private static final long TURN_MS = 500;
     private static final long HANGS_MS = 100;
     private static final long LOOK_NS = TimeUnit.MILLISECONDS.toNanos(50);
@@ -49,7 +49,7 @@ public final class ReadAhead implements AutoCloseable {
         final Wait sinceBegun = new Wait();
         /** The time since it last advanced, or began to read. */
         private final Wait sinceAdvance = new Wait();
-        /** About the number of entries to read at its begin; then the entries read since, and their count. */
+        /** About the entries to read at its begin; the entries read since, and their count. */
         private final long entries;
         private long read;
         private long counted;
@@ -61,7 +61,6 @@ public final class ReadAhead implements AutoCloseable {
             sinceBegun.begin(nowMs);
         }
 
-        /** A step of the pass. */
         ScanPass.Progress step(int window, int entries, long nowMs) {
             boolean waits = pass.underWay() > 0;
             ScanPass.Progress progress = pass.step(window, entries);
@@ -71,12 +70,12 @@ public final class ReadAhead implements AutoCloseable {
             return progress;
         }
 
-        /** The number of its reads under way; none if they hang, to spare the others. */
+        /** Its reads under way; none if they hang, to spare the others. */
         int reads(long nowMs) {
             return sinceAdvance.isOver(nowMs, HANGS_MS) ? 0 : pass.underWay();
         }
 
-        /** The size of the last step in the limiter's count: bytes take time, too. */
+        /** The last step's size in the limiter's count: bytes take time, too. */
         long count() {
             long step = Math.max(pass.stepRead(), pass.stepBytes() / ENTRY_BYTES);
             read += pass.stepRead();
@@ -184,7 +183,7 @@ public final class ReadAhead implements AutoCloseable {
         }
     }
 
-    /** Starts waiting passes while there is room: there may be thousands, and the running ones go on. */
+    /** Starts waiting passes, perhaps of thousands, while there is room. */
     private void admit() {
         if (active.size() >= MAX_PASSES && !isLongestOver()) {
             return;
@@ -221,7 +220,7 @@ public final class ReadAhead implements AutoCloseable {
     private void makeRoom() {
         Turn longest = active.removeFirst();
         end(longest);
-        // It resumes there at its next turn: the entries told are known.
+        // It resumes there at its next turn: the tracker knows the entries read.
         longest.core.backlog().want();
         goesLast(longest.core);
     }
@@ -248,8 +247,8 @@ public final class ReadAhead implements AutoCloseable {
     }
 
     /**
-     * About the number of entries to read. The dispatcher reads a few without a holder, behind many held ones, at once,
-     * without a pass.
+     * About the entries to read. A few without a holder, behind many held ones, the dispatcher reads at once, without a
+     * pass.
      */
     private static long worthwhile(TrackerCore core, TopicReader reader) {
         long unknown = Math.min(reader.unreadEntries(), reader.unacknowledgedEntries() - core.backlog().contained());
@@ -276,7 +275,7 @@ public final class ReadAhead implements AutoCloseable {
         return moved;
     }
 
-    /** Reads of the other passes. One that was alone may still have more than its part. */
+    /** The other passes' reads. A pass that was alone may still have more than its part. */
     private int readsOfOthers(Turn turn) {
         long nowMs = clock.millis();
         return active.stream().filter(other -> other != turn).mapToInt(other -> other.reads(nowMs)).sum();

@@ -6,28 +6,28 @@ import java.util.concurrent.TimeUnit;
  * Sets the speed of reading ahead: the limit while nobody publishes, else a speed that live traffic does not feel, and never
  * less than a dispatcher's own. Figures: docs/decisions/read-ahead.md.
  *
- * <p>The measure is the latency of live traffic while nothing is read ahead. Above twice that, plus some ms, the speed halves
- * at each look. Below, it rises by a small part, smaller near the speed that live traffic felt last, and not beyond the speed
+ * <p>The measure is live traffic's latency while nothing is read ahead. Above twice that, plus some ms, the speed halves at
+ * each look. Below, it rises by a small part, smaller near the speed that live traffic felt last, and not beyond the speed
  * in use. If even the lowest speed does not help, live traffic feels another load, and its latency becomes the measure.
  *
  * <p>Beside live traffic, reads are small pieces, one after the other, each followed by a rest twice as long: a slow piece
  * shows a busy machine at once, a mean too late. A rest is no longer than the lowest speed allows.
  *
  * <p>A small backlog is read in a hurry, at full speed whoever publishes: its first due message waits for all of it. The
- * allowance is some hundred thousand entries, and refills in some minutes. Latency felt meanwhile does not count. Pure: times
- * and figures are passed in. Not thread-safe.
+ * allowance is some hundred thousand entries, and refills in some minutes. Latency felt meanwhile does not count. Pure:
+ * times and figures are passed in. Not thread-safe.
  */
 public final class ReadAheadLimiter {
-    /** The latency of live traffic since the last look, a mean in ms; NaN without traffic. */
+    /** Live traffic's latency since the last look, a mean in ms; NaN without traffic. */
     public record Felt(double publishMs, double dispatchMs) {
         public static final Felt NOTHING = new Felt(Double.NaN, Double.NaN);
     }
 
-    /** The speed of a dispatcher: a slower pass would make its subscription wait. */
+    /** A dispatcher's speed: a slower pass would make its subscription wait. */
     static final long LOWEST_PER_SECOND = 50_000;
-    /** The most entries that may be read in a hurry at once. */
+    /** The most entries read in a hurry at once. */
     static final long MOST_HURRIED = 120_000;
-    /** Entries a second that may be read in a hurry in the long run: in 100 s a fifth of {@link #MOST_HURRIED}. */
+    /** Entries a second read in a hurry in the long run: in 100 s a fifth of {@link #MOST_HURRIED}. */
     private static final double HURRIED_PER_SECOND = MOST_HURRIED / 500.0;
     /** The first speed where somebody publishes. */
     private static final long FIRST_PER_SECOND = 100_000;
@@ -36,21 +36,21 @@ public final class ReadAheadLimiter {
     /** Within this factor of the speed that live traffic felt last, the speed rises more slowly. */
     private static final double NEAR_FACTOR = 1.25;
     private static final double NEAR_RISE = 1.005;
-    /** After this many looks without a publication, nobody publishes. */
+    /** Looks without a publication until nobody counts as publishing. */
     private static final int QUIET_LOOKS = 20;
-    /** Beside live traffic a second has this many batches: a longer batch holds up the requests behind it. */
+    /** Batches a second beside live traffic: a longer batch delays the requests behind it. */
     private static final long BATCHES_PER_SECOND = 200;
     private static final long SMALLEST_BATCH = 256;
     /** About 2 ms of processor time from the bookie to the daemon. */
     private static final long LARGEST_BATCH = 512;
-    /** The rest after a piece, by the piece's time. Live traffic has two thirds of the time to itself. */
+    /** The rest after a piece, by the piece's time: live traffic has two thirds of the time to itself. */
     private static final double REST_FACTOR = 2;
-    /** A hung piece does not show how busy the machine is. */
+    /** A longer, hung piece does not show how busy the machine is. */
     private static final long LONGEST_YIELD_NS = TimeUnit.MILLISECONDS.toNanos(100);
     /** How long a pass may still use unused speed. */
     private static final long BURST_NS = TimeUnit.MILLISECONDS.toNanos(20);
 
-    /** One kind of latency, now and without reading ahead: means, since a single look may be chance. */
+    /** Latency of one kind, now and without reading ahead: means, since a single look may be chance. */
     private static final class Latency {
         private static final double UNKNOWN_LIMIT_MS = 10;
         private static final double FACTOR = 2;
@@ -99,16 +99,16 @@ public final class ReadAheadLimiter {
     /** The speed at which live traffic felt it last. */
     private double feltPerSecond = Double.MAX_VALUE;
     private int quietLooks;
-    /** When the speed allows more, and the end of the rest after the last piece. */
+    /** When the speed allows more, and when the rest after the last piece ends. */
     private long freeAtNs;
     private long restUntilNs;
     private boolean spent;
     /** True if a higher speed would have read more since the last look. */
     private boolean limited;
-    /** True while reading in a hurry; the second, if so at any time since the last look. */
+    /** True while reading in a hurry; the second, if so since the last look. */
     private boolean hurries;
     private boolean hasHurried;
-    /** The entries that may still be read in a hurry, and the time of that figure. */
+    /** The entries that may still be read in a hurry, and that figure's time. */
     private double hurriesLeft = MOST_HURRIED;
     private long hurriesLeftAtNs;
 
@@ -125,7 +125,7 @@ public final class ReadAheadLimiter {
         return (long) perSecond;
     }
 
-    /** Takes the number of entries left to all passes: a hurry if the allowance covers them. */
+    /** Takes the entries left to all passes: a hurry if the allowance covers them. */
     void want(long entries, long nowNs) {
         hurriesLeft = Math.min(MOST_HURRIED, hurriesLeft + (nowNs - hurriesLeftAtNs) / 1e9 * HURRIED_PER_SECOND);
         hurriesLeftAtNs = nowNs;
@@ -137,7 +137,7 @@ public final class ReadAheadLimiter {
         }
     }
 
-    /** Takes the latency of live traffic since the last look, a short while ago. */
+    /** Takes live traffic's latency since the last look, a short while ago. */
     void look(Felt felt) {
         boolean wasReading = spent;
         boolean wasLimited = limited;
@@ -194,7 +194,7 @@ public final class ReadAheadLimiter {
         dispatch.learn(weight);
     }
 
-    /** The number of entries to ask for at once, {@code most} at most. */
+    /** Entries to ask for at once, {@code most} at most. */
     int batch(int most) {
         if (isAtFullSpeed()) {
             return most;
@@ -203,7 +203,7 @@ public final class ReadAheadLimiter {
         return (int) Math.min(most, piece);
     }
 
-    /** The number of reads that may be under way, {@code most} at most. */
+    /** Reads that may be under way, {@code most} at most. */
     int reads(int most) {
         return isAtFullSpeed() ? most : 1;
     }

@@ -12,29 +12,29 @@ import tidegate.pulsar.wire.Position;
 import tidegate.pulsar.wire.Records;
 
 /**
- * One pass over the entries that a subscription's dispatcher has not read yet, or must read again: finds the ranges without a
- * holder, has them read, and gives the delayed entries to the tracker, in order. The dispatcher reads the unreadable entries,
- * and everything after the pass's end.
+ * One pass over the entries not read yet, or to be read again, by a subscription's dispatcher: finds the ranges without a
+ * holder, has them read, and gives the delayed entries to the tracker, in order. The dispatcher reads the unreadable
+ * entries, and everything after the pass's end.
  *
  * <p>It never waits: call {@link #step} again when a read has come. Reads run a few ranges ahead of the handled entries. Not
  * thread-safe.
  */
 public final class ScanPass {
     private static final Logger LOG = LoggerFactory.getLogger(ScanPass.class);
-    /** The pass gives the tracker this many entries under one hold of its lock. */
+    /** Entries that the pass gives the tracker under one hold of its lock. */
     private static final int CHUNK = 256;
-    /** A sample is useful if at least one in this many entries was worth telling. */
+    /** A sample is useful if at least one in so many entries was new. */
     private static final int USEFUL_PART = 20;
     private static final int MAX_FAILURES = 3;
     private static final Position NOWHERE = new Position(-1, -1);
 
     /**
-     * The measures of a pass.
+     * A pass's measures.
      *
      * @param worthwhile fewer entries than this before the dispatcher are left to it
      * @param batch entries of one read at most
-     * @param gap a longer row of entries known already is not read; a shorter one is
-     * @param sample this many entries tell if reading ahead is of use
+     * @param gap a longer row of known entries is not read; a shorter one is
+     * @param sample this many entries show if reading ahead is of use
      * @param reach entries that the dispatcher reads at once
      */
     public record Stride(int worthwhile, int batch, int gap, int sample, int reach) {}
@@ -53,7 +53,7 @@ public final class ScanPass {
     private final Deque<Range> ranges = new ArrayDeque<>();
     private final Records found = new Records();
 
-    /** The next position to plan: everything before it is handled, under way, or the dispatcher's. */
+    /** The next position to plan: everything before is handled, under way, or the dispatcher's. */
     private Position next;
     /** The last entry of {@code next}'s ledger; null before the first request. */
     private CompletableFuture<Long> lastEntry;
@@ -115,7 +115,7 @@ public final class ScanPass {
         return goesOn ? Progress.ADVANCED : Progress.ENDED;
     }
 
-    /** The number of its reads under way, or come and not yet handled. */
+    /** Its reads under way, or come and not yet handled. */
     int underWay() {
         return ranges.size();
     }
@@ -128,7 +128,7 @@ public final class ScanPass {
         return stepBytes;
     }
 
-    /** The duration of the last step, from the request to the end of telling, in ns. */
+    /** The last step's duration, from the request until the tracker had all, in ns. */
     long stepTookNs() {
         return stepTookNs;
     }
@@ -183,11 +183,11 @@ public final class ScanPass {
         return false;
     }
 
-    /** Has the next range of this ledger without a holder read; false if there is none up to {@code last}. */
+    /** Has this ledger's next range without a holder read; false if there is none up to {@code last}. */
     private boolean planIn(long last) {
         long ledgerId = next.ledgerId();
         Position reads = reader.readPosition();
-        // Entries of this ledger below it are the dispatcher's already.
+        // Below it, this ledger's entries are the dispatcher's already.
         long unread = reads.ledgerId() == ledgerId ? reads.entryId() : reads.ledgerId() > ledgerId ? Long.MAX_VALUE : 0;
         long first = next.entryId();
         while (first <= last && core.backlog().isKnown(ledgerId, first, first < unread)) {
@@ -239,7 +239,7 @@ public final class ScanPass {
         }
     }
 
-    /** Leaves the rest of the ledger to the dispatcher; false if that happened too often. */
+    /** Leaves the ledger's rest to the dispatcher; false if that happened too often. */
     private boolean leave(String verb) {
         leaveUpTo(new Position(next.ledgerId(), Long.MAX_VALUE));
         LOG.debug("[{}] Ledger {} cannot be {} ahead: it is left to the dispatcher", core.name(), next.ledgerId(), verb);
@@ -284,9 +284,7 @@ public final class ScanPass {
         return isUseful();
     }
 
-    /**
-     * Gives the tracker the entries found, a little at a time; returns the number of new ones, -1 if it takes none any more.
-     */
+    /** Gives the tracker the entries found, a little at a time; returns how many were new, -1 if it takes none any more. */
     private int tell() {
         int told = 0;
         for (int from = 0; from < found.size(); from += CHUNK) {

@@ -5,12 +5,12 @@ import java.util.Comparator;
 import java.util.List;
 
 /**
- * The frames of docs/protocol.md, one record for each type; the fields are in the payload's order.
+ * The frames of docs/protocol.md, a record for each type, with the fields in the payload's order.
  *
- * <p>Brokers neither send nor get QUERY, REPLY and INGEST, which are missing. The broker's servlet, a control client, sends
+ * <p>QUERY, REPLY and INGEST are missing: brokers neither send nor get them. The broker's servlet, a control client, sends
  * HTTP_REQUEST.
  *
- * <p>{@code stream} and {@code seq} belong to the envelope ({@link Envelope}), not to the frame.
+ * <p>{@code stream} and {@code seq} belong to the envelope ({@link Envelope}).
  */
 public sealed interface Frame {
     /** The type byte. */
@@ -21,7 +21,6 @@ public sealed interface Frame {
         return 0;
     }
 
-    /** A frame with its stream and its sequence number. */
     record Envelope(int stream, long seq, Frame frame) {}
 
     /** The frame's name in log lines. */
@@ -83,9 +82,9 @@ public sealed interface Frame {
 
     /**
      * Opens a stream: one subscription. {@code generation} = the cursor's seal, 0 without one; {@code inFlight} = near tier
-     * and handed-out positions; {@code logHome} = the place for the index log, empty for none; {@code logPointer} = its
-     * present place; {@code claims} = those of the last epochs, 64 at most, that of {@code epoch} last; {@code end} = the
-     * topic's last position when the epoch was claimed, -1:-1 if unknown.
+     * and handed-out positions; {@code logHome} = the index log's place, empty for none; {@code logPointer} = its present
+     * place; {@code claims} = those of the last epochs, 64 at most, that of {@code epoch} last; {@code end} = the topic's
+     * last position when the epoch was claimed, -1:-1 if unknown.
      */
     record Open(Incarnation incarnation, long epoch, long generation, int horizonMs, int credit, long markDeleteLedgerId,
                 long markDeleteEntryId, String topic, String subscription, PositionBitmaps inFlight, String logHome,
@@ -237,8 +236,8 @@ public sealed interface Frame {
     }
 
     /**
-     * Answers CANCEL, with the same seq. {@code cancelled}: taken back, or would be; {@code tooLate}: handed out. A position
-     * of the request in no set is no waiting message.
+     * Answers CANCEL, with the same seq. {@code cancelled}: taken back, or would be; {@code tooLate}: handed out. A
+     * requested position in no set is no waiting message.
      */
     record Cancelled(Standing standing, PositionBitmaps cancelled, PositionBitmaps tooLate, PositionBitmaps acknowledged)
             implements Frame {
@@ -276,8 +275,8 @@ public sealed interface Frame {
     }
 
     /**
-     * Answers RESCHEDULE, with the same seq. {@code moved}: due at their new times, or would be; {@code tooLate}: handed out.
-     * A position of the request in no set is no waiting message.
+     * Answers RESCHEDULE, with the same seq. {@code moved}: due at their new times, or would be; {@code tooLate}: handed
+     * out. A requested position in no set is no waiting message.
      */
     record Rescheduled(Standing standing, PositionBitmaps moved, PositionBitmaps tooLate, PositionBitmaps acknowledged)
             implements Frame {
@@ -355,8 +354,8 @@ public sealed interface Frame {
     }
 
     /**
-     * Asks about stored messages: which have a key ({@code value}) or a property ({@code property} with {@code value}), or,
-     * with {@link #ANY}, for the content of one.
+     * Asks which stored messages have a key ({@code value}) or a property ({@code property} with {@code value}), or, with
+     * {@link #ANY}, for the content of one.
      */
     record Peek(int kind, String property, String value, PositionBitmaps positions) implements Frame {
         static final int TYPE = 0x47;
@@ -402,15 +401,15 @@ public sealed interface Frame {
     }
 
     /**
-     * All dispatchers that bypass Tidegate at this broker: the number of dispatchers with delayed messages outside our
-     * trackers, and the first of them by name.
+     * All dispatchers that bypass Tidegate at this broker: how many have delayed messages outside our trackers, and the
+     * first of them by name.
      */
     record Bypassed(int dispatchers, List<Dispatcher> named) implements Frame {
         static final int TYPE = 0x1e;
         public static final int MOST_NAMED = 32;
         public static final Bypassed NOTHING = new Bypassed(0, List.of());
 
-        /** One of them, with its number of delayed messages and the reason why they are not ours. */
+        /** One of them, with its delayed messages and the reason why they are not ours. */
         public record Dispatcher(String topic, String subscription, long delayed, String reason) implements Comparable<Dispatcher> {
             @Override
             public int compareTo(Dispatcher other) {
@@ -425,7 +424,7 @@ public sealed interface Frame {
     }
 
     /**
-     * A request of the broker's web service, for the daemon to answer as its own HTTP side would. {@code target}: path and
+     * A request of the broker's web service, which the daemon answers as its own HTTP side would. {@code target}: path and
      * query. {@code clientRole}: the authenticated role, empty without authentication.
      */
     record HttpRequest(String method, String target, String clientRole, ByteBuffer body) implements Frame {
