@@ -16,21 +16,21 @@ class IndexOptions:
         default without a width).
     staging_budget_bytes: memory of staged entries over all subscriptions (24 B an entry); beyond it the
         largest spills.
-    carry_ms: a persist keeps entries due within this many milliseconds of now in staging (and carries them
-        over in one record), so that short delays never reach the slices.
-    persist_age_ms: a subscription with a journal record older than this many milliseconds is persisted.
+    carry_ms: a persist keeps entries due within so many milliseconds of now in staging (and carries them over
+        in one record), so that short delays never reach the slices.
+    persist_age_ms: a subscription with a journal record older than so many milliseconds is persisted.
     journal_budget_bytes: size of all journals together; beyond it the largest is persisted.
     journal_records: records of all journals together, and 16 more for each subscription; beyond it the
         journal with most records is persisted, because opening reads each one, however small.
     block_entries: most entries of one packed block, 1 … 65,536.
     chunk_entries: staged entries are sorted in chunks of this many.
-    merge_runs: a slice with this many overlapping runs of blocks is compacted, 2 or more.
-    runs_max: as a slice nears this many runs, compactions get more and more of the time, and beyond it all;
+    merge_runs: a slice with so many overlapping runs of blocks is compacted, 2 or more.
+    runs_max: as a slice nears so many runs, compactions get more and more of the time, and beyond it all;
         more than `merge_runs`.
-    compaction_entries: a compaction adds slices until it has this many entries to merge.
-    drop_entries: slices without held entries are dropped when they have this many entries, or with any other
+    compaction_entries: a compaction adds slices until it has so many entries to merge.
+    drop_entries: slices without held entries are dropped once they have so many entries, or with any other
         persist.
-    prefetch_ms: a block is loaded when its first entry is due within this many milliseconds.
+    prefetch_ms: a block is loaded when its first entry is due within so many milliseconds.
     pop_scan_entries: most entries one `pop_due` examines, live or not, and a block counts for 1,024 more; it
         bounds the pause, not the result.
     write_piece_bytes: size of the pieces in which blocks are written: a write holds the interpreter lock.

@@ -58,8 +58,8 @@ class Batch:
 class Loss(NamedTuple):
     """Synced writes that an opened store lacks.
 
-    commits: number of synced writes that are gone, at least; 0 if it is unknown whether any is.
-    reason: the sign of the loss, for the log.
+    commits: number of lost synced writes, at least; 0 if any loss is uncertain. reason: the sign of the loss,
+    for the log.
     """
 
     commits: int
@@ -83,8 +83,8 @@ class Store(Protocol):
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield (key, value) with start <= key < end, keys ascending, as they are at the time of the call.
 
-        Any thread may iterate, also while others write. Raises DamagedDirectoryError if the medium cannot be
-        read on.
+        Any thread may iterate, also during writes. Raises DamagedDirectoryError if the medium cannot be read
+        on.
         """
         ...
 
@@ -93,11 +93,11 @@ class Store(Protocol):
         ...
 
     def settle_loss(self) -> None:
-        """Note that the consequences of the loss are durable: `loss` is None from here on."""
+        """Note that the loss's consequences are durable: `loss` is None from here on."""
         ...
 
     def tidy(self) -> None:
-        """Free unneeded space, if there is much and the store can. Any thread may call it; slow."""
+        """Free unneeded space, if there is much and the store can. For any thread; slow."""
         ...
 
     def compacts(self) -> bool:
@@ -105,7 +105,7 @@ class Store(Protocol):
         ...
 
     def disk_bytes(self) -> int:
-        """Estimated bytes on the medium. Any thread may ask at any time; it may take long."""
+        """Estimated bytes on the medium. For any thread at any time; may be slow."""
         ...
 
     def close(self) -> None:
@@ -160,10 +160,10 @@ class MemoryStore:
         """None: memory forgets all or nothing."""
 
     def settle_loss(self) -> None:
-        """Do nothing: there is no loss."""
+        """Nothing: there is no loss."""
 
     def tidy(self) -> None:
-        """Do nothing: deleted values take no room."""
+        """Nothing: deleted values take no room."""
 
     def compacts(self) -> bool:
         """True: deleted values are gone."""

@@ -1,10 +1,10 @@
-"""Persists one subscription: collects the input of a persist from the parts, and applies its result.
+"""Persists one subscription: collects a persist's input from the parts, and applies its result.
 
 `PersistJob` does the work and may run in any thread; this is the core thread's part before and after. A job
 has only its plan, snapshots and arrays that never change. Its result counts once `finish_persist` has applied
 it.
 
-Invariants (walked by `check`): at most one persist is on its way; block ids and versions only grow; stored
+Invariants (tested by `check`): at most one persist is on its way; block ids and versions only grow; stored
 versions are known for exactly the ledgers with a bitmap.
 """
 
@@ -42,10 +42,7 @@ _DEAD_SHARE = 8
 
 
 class Persister:
-    """The persists of one subscription, one after another.
-
-    ids: block ids, shared with compactions.
-    """
+    """One subscription's persists, one after another. ids: block ids, shared with compactions."""
 
     def __init__(
         self,
@@ -121,7 +118,7 @@ class Persister:
         return self._quarantine.pending and not self._absent
 
     def doubt(self, slices: Iterable[SliceId]) -> None:
-        """Have the records of these slices written anew."""
+        """Have these slices' records written anew."""
         self._leftovers.doubt(slices)
 
     @property
@@ -130,7 +127,7 @@ class Persister:
         return self._live
 
     def next_version(self) -> int:
-        """A number for a persist or a compaction, higher than all before."""
+        """A number for a persist or a compaction, above all before."""
         self._version += 1
         return self._version
 
@@ -143,7 +140,7 @@ class Persister:
 
     @property
     def frozen_in_order(self) -> SortedEntries | None:
-        """The entries of that persist, sorted; None before and after it has them."""
+        """That persist's entries, sorted; None before and after it has them."""
         return None if self._job is None or self._job_is_stale else self._job.in_order
 
     def begin_persist(self, now_ms: int) -> PersistJob:
@@ -217,13 +214,13 @@ class Persister:
         )
 
     def _versions(self, known: dict[int, int], changed: set[int]) -> dict[int, int]:
-        """The versions of the bitmaps that a persist writes anew; it may find damage in any ledger."""
+        """Versions of the bitmaps that a persist writes anew; it may find damage in any ledger."""
         if self._looks_for_lost:
             return dict(known)
         return {ledger_id: known[ledger_id] for ledger_id in changed if ledger_id in known}
 
     def finish_persist(self) -> PersistResult | None:
-        """Apply the result of the persist, but for damage found, which is reported.
+        """Apply the persist's result, but for damage found, which is reported.
 
         None after a CLEAR meanwhile: the written data is older.
         """
@@ -252,7 +249,7 @@ class Persister:
             self._timeline.exchange(result.exchanged)
             self._quarantine.done(plan.quarantined, self._job_doubts)
             self._live = result.held if self._job_has_many_dead else None
-        # The removed blocks are not loaded any more.
+        # Nothing loads the removed blocks any more.
         self._delete_retired(job)
         return None if self._job_is_stale else result
 
@@ -283,7 +280,7 @@ class Persister:
                 self._leftovers.orphan(key for _, key, _ in batch.operations)
 
     def check(self) -> None:
-        """Raise CheckError if an invariant does not hold."""
+        """Raise CheckError if an invariant is broken."""
         for each in self._timeline.slices:
             for descriptor in each.descriptors:
                 require(descriptor.block_id < self.ids.upcoming, f"{descriptor} has an id still to come")
@@ -315,7 +312,7 @@ class Persister:
 
 
 def _exchange(versions: dict[int, int], changes: dict[int, int | None]) -> None:
-    """Note the versions that a persist has written, or deleted (None)."""
+    """Note the versions written by a persist, or deleted (None)."""
     for ledger_id, version in changes.items():
         if version is None:
             del versions[ledger_id]

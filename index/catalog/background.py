@@ -1,7 +1,7 @@
 """A catalog's background work: persists, compactions, and tidying up the store.
 
 The core's thread begins and applies each; an executor runs it. Persists come first. A compaction runs when no
-persist is wanted, and in the pauses of persists as far as `pacing` allows; the tidying runs beside them.
+persist is wanted, and in persists' pauses as far as `pacing` allows; the tidying runs beside them.
 
 Invariants: at most one persist or compaction runs, and beside a persist at most the merging part of one
 compaction; a compaction that runs alone pauses for a persist once it has written a block; failed work is
@@ -44,17 +44,15 @@ class _Pause:
         self._at_ns = at_ns
 
     def hurry(self) -> None:
-        """Note that other work waits."""
         if self._at_ns is None:
             self._at_ns = self._clock.monotonic_ns()
 
     def __call__(self) -> bool:
-        """True once the compaction must pause. Called by its thread."""
         return self._at_ns is not None and self._clock.monotonic_ns() >= self._at_ns
 
 
 class _Running:
-    """The running work: a persist of an index, a compaction of one, or both."""
+    """A running persist of an index, compaction of one, or both."""
 
     def __init__(
         self,
@@ -74,7 +72,6 @@ class _Running:
         self._clock = clock
 
     def timed(self, work: Work) -> None:
-        """Do the work and note its duration."""
         began_ns = self._clock.monotonic_ns()
         try:
             work()
@@ -85,11 +82,10 @@ class _Running:
 
 
 class Background:
-    """The background work on the indexes of one catalog.
+    """The background work on one catalog's indexes.
 
-    failure: the reason why persists fail at present, None if the last one succeeded. executor: None runs
-    everything at once on the calling thread, for simulation. late: called with an index removed while a part
-    of it ran.
+    failure: why persists fail at present, None if the last one succeeded. executor: None runs everything at
+    once on the calling thread, for simulation. late: called with an index removed while a part of it ran.
     """
 
     def __init__(
@@ -113,12 +109,12 @@ class Background:
         self._choice = PersistChoice(context, indexes)
         self._pace = CompactionPace(self._options.merge_runs, self._options.runs_max)
         self._crowded: heapdict = heapdict()
-        """Indexes with crowded slices, the one with the most crowded slice first."""
+        """Indexes with crowded slices, the most crowded first."""
         self._running: _Running | None = None
         self._paused: DelayIndex | None = None
-        """The index of the paused compaction."""
+        """The paused compaction's index."""
         self._may_take_turn = False
-        """True if a compaction may still run alone before the waiting persist."""
+        """True if a compaction may run alone before the waiting persist."""
         self._untidy = False
         self._tidying: Future[None] | None = None
         self._retry_at_ms: int | None = None
@@ -138,22 +134,22 @@ class Background:
         self._crowded.pop(index, None)
 
     def is_persisting(self, index: DelayIndex) -> bool:
-        """True from the begin of a persist of an index until it is applied."""
+        """True from the begin of an index's persist until it is applied."""
         return self._running is not None and self._running.persists is index
 
     @property
     def running(self) -> Future[None] | None:
-        """The running persist or compaction, None without one. Once it is done, `advance` applies it."""
+        """The running persist or compaction, None without one; once done, `advance` applies it."""
         return None if self._running is None else self._running.future
 
     @property
     def tidying(self) -> Future[None] | None:
-        """The running tidying of the store, beside everything else; None without one."""
+        """The running tidying of the store, None without one."""
         return None if self._tidying is None or self._tidying.done() else self._tidying
 
     @property
     def unspilled_entries(self) -> int:
-        """Entries in memory that no slice has yet. O(1); slightly too high if some were acknowledged."""
+        """Entries in memory and in no slice. O(1); slightly too high if some were acknowledged."""
         persists = None if self._running is None else self._running.persists
         frozen = 0 if persists is None else persists.upkeep.frozen_entries
         return self._choice.staged_entries + frozen
@@ -196,7 +192,7 @@ class Background:
             if not self._start_compaction(None) and wanted is None:
                 self._tidy()
             return
-        # Commit a slice merged beside the last persist before the next persist.
+        # Before the next persist commit a slice merged beside the last one.
         commits = self._paused is not None and self._paused.upkeep.has_merged
         turn_ns = min(self._pace.allowance_ns, _TURN_MAX_NS)
         if self._may_take_turn and (commits or turn_ns) and self._start_compaction(turn_ns):
@@ -222,7 +218,7 @@ class Background:
         self._run(running, job.run)
 
     def _start_compaction(self, allowance_ns: int | None) -> bool:
-        """Start a compaction, or resume a paused one; False if nothing needs compacting."""
+        """Start a compaction, or resume a paused one; False without any."""
         index, merge = self._next_compaction(commits=True)
         if merge is None:
             return False
@@ -239,7 +235,7 @@ class Background:
             merge = index.upkeep.begin_compaction(commits=commits) if self._is_known(index) else None
             if merge is not None:
                 return index, merge
-            self.crowding_changed(index)  # it was not told when its slices were finished
+            self.crowding_changed(index)  # finished slices changed its crowding unannounced
         return None, None
 
     def _run(self, running: _Running, work: Work) -> None:
@@ -333,7 +329,7 @@ class Background:
         return index is not None and index.own_journal.identity_token <= self._context.journal.durable_token
 
     def _tidy(self) -> None:
-        """Let the store tidy up after the last of many persists, when it is idle."""
+        """Let the store tidy up when idle after many persists."""
         if not self._untidy:
             return
         if self._context.journal.size_bytes > SHORT_JOURNAL_BYTES and not self._choice.is_quiet():

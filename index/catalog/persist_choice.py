@@ -17,7 +17,7 @@ from tidegate.index.subscription.context import Context
 from tidegate.index.subscription.delay_index import DelayIndex
 
 SHORT_JOURNAL_BYTES = 1 << 20
-"""A shorter journal is in nobody's way."""
+"""A shorter journal needs no shortening."""
 
 _RECORDS_EACH = 16
 """A persist for fewer records costs more than it saves the next opening."""
@@ -27,7 +27,7 @@ _QUIET_NS = 2_000_000_000
 
 
 class PersistChoice:
-    """Looks at the indexes of one catalog, and counts their staged entries."""
+    """Looks at one catalog's indexes, and counts their staged entries."""
 
     def __init__(self, context: Context[DelayIndex], indexes: Mapping[SubscriptionName, DelayIndex]) -> None:
         self._context = context
@@ -35,11 +35,11 @@ class PersistChoice:
         self._options = context.options
         self._indexes = indexes
         self._staged_entries = 0
-        """Staged entries at the last look, without those that persists have taken since."""
+        """Staged entries at the last look, without those taken by persists since."""
         self._looked_at_ms: int | None = None
         """Time of the last look, if no index wanted a persist; None if a new look is due."""
         self._old_at_ms = 0
-        """Time at which the oldest change found then is old enough. Later ones are younger."""
+        """When the oldest change found then is old enough. Later ones are younger."""
         self._quiet_token: int | None = None
         """The token at the last look, if the indexes were quiet."""
         self._told_token = 0
@@ -54,7 +54,7 @@ class PersistChoice:
         return self._staged_entries + self._context.added_entries
 
     def taken(self, entries: int) -> None:
-        """Note that a persist has taken so many of the staged entries."""
+        """Note that a persist has taken so many staged entries."""
         self._staged_entries -= entries
 
     def given_back(self, entries: int) -> None:
@@ -68,7 +68,7 @@ class PersistChoice:
         self._looked_at_ms = None
 
     def most_wanted(self, now_ms: int) -> DelayIndex | None:
-        """The next index to persist. Skips a removed index, even if a late frame made it want a persist."""
+        """The next index to persist. Skips a removed one, even if a late frame made it want a persist."""
         if not self._indexes or not self._worth_looking(now_ms):
             return None
         wanting = self._context.wanting
@@ -96,7 +96,7 @@ class PersistChoice:
         return None
 
     def is_quiet(self) -> bool:
-        """True if no index got changes for a while: the staging will not grow soon."""
+        """True if no index has changed for a while: the staging will not grow soon."""
         token, now_ns = self._context.journal.appended_token, self._clock.monotonic_ns()
         if token != self._told_token:
             self._told_token, self._told_ns = token, now_ns

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 FORMAT_KEY = b"\x00tidegate"
 COMMIT_KEY = b"\x00commit"
-"""The store's own: the number of the last commit, in the family of the journal."""
+"""The store's own: the last commit's number, in the journal's family."""
 
 IDENTITY = b"S"
 STATE = b"T"
@@ -26,7 +26,7 @@ MOVED = b"V"
 QUARANTINE = b"Q"
 
 SUBSCRIPTION_KINDS = (STATE, SLICE, BLOCK, HELD, ACKNOWLEDGED, MOVED, CARRY, JOURNAL, INTENT, CHAIN)
-"""Kinds that hold the data of one subscription and go with it."""
+"""Kinds that hold one subscription's data and go with it."""
 
 _KINDS = frozenset({FORMAT_KEY[:1], IDENTITY, QUARANTINE, *SUBSCRIPTION_KINDS})
 _BIAS = 1 << 63
@@ -41,7 +41,7 @@ _NUMBER = struct.Struct(">Q")
 _NUMBERED = 0xFF
 
 PREFIX_BYTES = _SUBSCRIPTION.size
-"""Length of kind and subscription at the begin of a key."""
+"""Length of kind and subscription at a key's begin."""
 
 
 class SliceId(NamedTuple):
@@ -57,7 +57,7 @@ class SliceId(NamedTuple):
 
 
 def is_ours(key: bytes) -> bool:
-    """True if a key may be one of ours, by its kind."""
+    """True if a key's kind may be ours."""
     return key[:1] in _KINDS
 
 
@@ -72,7 +72,7 @@ def subscription_id_of(key: bytes) -> int:
 
 
 def subscription_range(kind: bytes, subscription_id: int) -> tuple[bytes, bytes]:
-    """Start and end of all keys of one kind of a subscription."""
+    """Start and end of a subscription's keys of one kind."""
     start = _SUBSCRIPTION.pack(kind, subscription_id)
     if subscription_id == (1 << 64) - 1:
         return start, bytes([kind[0] + 1])
@@ -90,12 +90,12 @@ def kind_range(kind: bytes) -> tuple[bytes, bytes]:
 
 
 def stripped(key: bytes) -> bytes:
-    """A key of a subscription without the id, as in the index log."""
+    """A subscription's key without the id, as in the index log."""
     return key[:1] + key[_SUBSCRIPTION.size :]
 
 
 def unstripped(key: bytes, subscription_id: int) -> bytes:
-    """The inverse of `stripped`: a key with an id."""
+    """The inverse of `stripped`."""
     return _SUBSCRIPTION.pack(key[:1], subscription_id) + key[1:]
 
 
@@ -121,7 +121,7 @@ def parse_block_key(key: bytes) -> int:
 
 
 def block_of_slice(key: bytes, block_id: int) -> bytes:
-    """Key of a block, from the key of its slice; either both are stripped or neither."""
+    """Key of a block, from its slice's key; either both are stripped or neither."""
     return BLOCK + key[1:] + _NUMBER.pack(block_id)
 
 
@@ -148,21 +148,21 @@ def parse_journal_key(key: bytes) -> tuple[int, int]:
 
 
 RETIRED_PIECE = (1 << 64) - 1
-"""Piece number of the intent that lists what a commit has replaced; further commits count down from it."""
+"""Piece number of the intent that lists the keys replaced by a commit; further commits count down from it."""
 
 
 def intent_key(subscription_id: int, version: int, piece: int) -> bytes:
-    """Key of the list of keys that one piece of a persist wrote ahead of its commit."""
+    """Key of the list of keys written by one piece of a persist ahead of its commit."""
     return _INTENT.pack(INTENT, subscription_id, version, piece)
 
 
 def quarantine_key(number: int, key: bytes) -> bytes:
-    """Key of the bytes of a corrupt value; `number` rises, so that keys ascend with age."""
+    """Key of a corrupt value's bytes; `number` rises, so that keys ascend with age."""
     return _QUARANTINE.pack(QUARANTINE, _NUMBERED, number) + key
 
 
 def parse_quarantine_key(key: bytes) -> int:
-    """The number of a quarantined value; 0 for old ones without a number, which sort first."""
+    """A quarantined value's number; 0 for old ones without a number, which sort first."""
     if key[1] != _NUMBERED:
         return 0
     return int(_QUARANTINE.unpack_from(key)[2])

@@ -43,7 +43,7 @@ RangeOf = Callable[[bytes], tuple[bytes, bytes]]
 """From a kind to the range of keys to read."""
 
 _UNKNOWN_VERSION = 1 << 62
-"""Version of a damaged state: beyond every version in use."""
+"""Version of a damaged state: beyond every one in use."""
 
 
 @dataclass
@@ -68,7 +68,7 @@ class Recovered:
 
 
 class Recovery:
-    """The content of a store. Read the readers in the order of the subscriptions."""
+    """A store's content. Read the readers in the order of the subscriptions."""
 
     def __init__(
         self, subscriptions: list[Recovered], strangers: set[int], journals: Journals, damage: Damage
@@ -79,7 +79,7 @@ class Recovery:
         self._journals = journals
 
     def finish(self) -> int:
-        """Complete the damage, once all readers have been read. Returns an id above all ids in use."""
+        """Complete the damage, after all readers. Returns an id above all ids in use."""
         self._journals.skip_rest()
         strangers = self._strangers | self._journals.strangers
         for subscription_id in strangers:
@@ -89,7 +89,7 @@ class Recovery:
 
 
 def check_format(store: Store, options: IndexOptions) -> None:
-    """Write the format version into a new store, or check it in an existing one and upgrade an older one.
+    """Write the format version into a new store; check an existing one, and upgrade an older one.
 
     Raises NewerFormatError, ForeignDirectoryError, DamagedDirectoryError.
     """
@@ -117,7 +117,7 @@ def check_format(store: Store, options: IndexOptions) -> None:
 def recover(store: Store, options: IndexOptions) -> Recovery:
     """Read every subscription; delete everything uncommitted. `options` replace an unreadable width.
 
-    The journals are read with their readers; `Recovery.finish` must follow.
+    The readers read the journals; `Recovery.finish` must follow.
     """
     damage = Damage()
     strangers: set[int] = set()
@@ -145,7 +145,7 @@ def recover(store: Store, options: IndexOptions) -> Recovery:
 def recover_one(
     store: Store, options: IndexOptions, subscription_id: int, identity: Identity
 ) -> tuple[Recovered, Damage]:
-    """Read one subscription as `recover` does; the store does not have its identity yet."""
+    """Read one subscription as `recover` does; the store lacks its identity so far."""
     damage = Damage()
     ids = {subscription_id}
     found, _ = _recover(
@@ -187,8 +187,8 @@ def _recover(
 ) -> tuple[dict[int, Recovered], set[int]]:
     """Read these subscriptions from the store, and note the ids of others met.
 
-    states, carries: the subscriptions that may have a state, and carried entries: a vain look-up costs as
-    much as a successful one.
+    states, carries: subscriptions that may have a state, and carried entries: a vain look-up costs as much as
+    a successful one.
     """
     found: dict[int, Recovered] = {}
     strangers: set[int] = set()
@@ -197,14 +197,14 @@ def _recover(
         if subscription_id in states:
             state = _read_state(store, subscription_id, state, damage)
         reader = JournalReader(journals, subscription_id, state.persisted_sequence, damage)
-        # Without the state the valid bitmaps are unknown: an audit checks the positions that they hold.
+        # Without the state the valid bitmaps are unknown: an audit checks their positions.
         unsure = state.version == _UNKNOWN_VERSION
         found[subscription_id] = Recovered(
             subscription_id, identity, state, reader, audit=unsure, damaged=unsure
         )
 
     def by_subscription(kind: bytes) -> Iterator[tuple[Recovered, Rows]]:
-        """The rows of a kind, in one scan: a scan for each subscription would cost as much as its rows."""
+        """A kind's rows in one scan: a scan for each subscription would cost as much as its rows."""
         rows = store.scan(*range_of(kind))
         for prefix, group in groupby(rows, lambda row: row[0][: keys.PREFIX_BYTES]):
             subscription_id = keys.subscription_id_of(prefix)
@@ -241,13 +241,13 @@ def _read_state(store: Store, subscription_id: int, fresh: State, damage: Damage
         return fresh if value is None else State.decode(value)
     except CorruptRecordError as error:
         damage.report(key, value, str(error))
-        # Versions and ids in use are unknown: choose numbers far beyond them. OPEN brings the mark-delete
-        # position and a generation other than 0: no acknowledgement counts.
+        # Versions and ids in use are unknown: choose numbers far beyond. OPEN brings the mark-delete position
+        # and a generation other than 0: no acknowledgement counts.
         return fresh._replace(version=_UNKNOWN_VERSION, next_block_id=1 << 62, claim=LOST)
 
 
 def _delete_uncommitted(rows: Rows, damage: Damage) -> set[bytes]:
-    """Delete the blocks and bitmaps of an interrupted persist, which do not count; returns their keys."""
+    """Delete an interrupted persist's blocks and bitmaps, which do not count; returns their keys."""
     uncommitted = set()
     for key, value in rows:
         try:
@@ -300,7 +300,7 @@ def _last_versions(  # noqa: PLR0917 the parts of one reading
     uncommitted: set[bytes],
     damage: Damage,
 ) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield (ledger_id, key, value) of the values that count, or counted until a later one of the ledger."""
+    """Yield (ledger_id, key, value) of the values that count, or counted until the ledger's next one."""
     for key, value in rows:
         if key in uncommitted:
             continue
@@ -318,8 +318,7 @@ def _last_versions(  # noqa: PLR0917 the parts of one reading
 def _read_moved(rows: Rows, found: Recovered, uncommitted: set[bytes], damage: Damage) -> None:
     """Read the times of moved positions.
 
-    Where these are damaged, the broker's ledger has them; positions that no slice has are lost until it
-    tells.
+    The broker's ledger has damaged ones; until they come from there, positions in no slice are lost.
     """
     moved: dict[int, Entries] = {}
     for ledger_id, key, value in _last_versions(

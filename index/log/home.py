@@ -3,7 +3,7 @@
 A ledger is a list of entries, appended by its maker until another client opens it. Every home keeps to this
 (tests/index/log/test_homes.py):
 
-- entries of a ledger are numbered 0, 1, 2 … in append order. After a failed append, every later one to that
+- a ledger's entries are numbered 0, 1, 2 … in append order. After a failed append, every later one to that
   ledger fails;
 - `open` returns the last entry that counts: no returned append lies after it. If `fences` is true, no later
   append of the former writer returns or is ever read;
@@ -62,11 +62,11 @@ class Readable(Protocol):
 
 
 class Home(Readable, Protocol):
-    """The ledgers of one subscription, as one owner sees them."""
+    """One subscription's ledgers, for one owner."""
 
     @property
     def kind(self) -> str:
-        """The home's name in a pointer: ids of ledgers are valid in homes of the same kind only."""
+        """The home's name in a pointer: ledger ids are valid in homes of one kind only."""
         ...
 
     @property

@@ -2,11 +2,11 @@
 
 Invariants (docs/decisions/index-log-in-objects.md):
 
-- objects never change. The opener of a ledger makes the object after its last entry, the fence; the former
-  writer needs every number in turn, and finds that one taken;
+- objects never change. A ledger's opener makes the object after its last entry, the fence; the former writer
+  needs every number in turn, and finds that one taken;
 - an append returns only when all earlier ones have succeeded: the entries that count have no gap;
-- the head of a ledger, `ABOUT`, is its first object to come and to go. A reader without an entry or a fence
-  looks for it: no head means deleted, a head means damaged or at its end;
+- a ledger's head, `ABOUT`, is its first object to come and to go. A reader without an entry or a fence looks
+  for it: no head means deleted, a head means damaged or at its end;
 - a ledger's id contains the owner's epoch and a random number: where the store cannot refuse a second object
   of one name, a former owner writes beside the new ledger, not into it.
 """
@@ -48,7 +48,7 @@ Point = Callable[[str, str], Awaitable[None]]
 
 
 class About(NamedTuple):
-    """The owner of a ledger, in an object beside its entries."""
+    """A ledger's owner, in an object beside its entries."""
 
     identity: Identity
     epoch: int
@@ -79,14 +79,14 @@ class About(NamedTuple):
 
 
 def folder_of(identity: Identity) -> str:
-    """The folder of one incarnation, free of the odd characters that names may have."""
+    """One incarnation's folder, without the odd characters that names may have."""
     whole = b"\0".join((*(part.encode() for part in identity.name), identity.incarnation))
     return hashlib.sha256(whole).hexdigest()[:32]
 
 
 @dataclass
 class _Written:
-    """A ledger that is written here. last: done when the last append has ended."""
+    """A ledger written here. last: done when the last append has ended."""
 
     count: int = 0
     last: asyncio.Future[None] | None = None
@@ -180,7 +180,7 @@ class ObjectHome:
         return size_bytes == len(FENCE) and await self._get(ledger_id, number) == FENCE
 
     async def _fence(self, ledger_id: int, end: int, sizes: dict[int, int]) -> int:
-        """Take the number `end`, or the first free one after it; returns the number."""
+        """Take the number `end`, or the first free one after it; returns it."""
         while True:
             try:
                 await self._do(partial(_create, self._entry(ledger_id, end), FENCE))
@@ -217,7 +217,7 @@ class ObjectHome:
         await self._do(partial(_remove, self._folder(ledger_id)))
 
     async def delete_all(self) -> None:
-        """Delete every ledger of this incarnation, and make none here from now on."""
+        """Delete every ledger of this incarnation; make none here from now on."""
         self._over = True
         # A thread may outlive its caller, and would leave its object behind.
         if self._under_way:
@@ -240,7 +240,7 @@ class ObjectHome:
         try:
             await self._do(partial(_create, name, data))
         except FileExistsError:
-            # A client that retries by itself meets its own object.
+            # A client that retries meets its own object.
             if await self._do(lambda store: store.read(name)) != data:
                 raise FencedError(f"{name} was made by another writer") from None
         except FileNotFoundError:
@@ -306,6 +306,6 @@ def _remove_all(folder: str, store: Objects) -> None:
 
 
 def _require(written: _Written) -> None:
-    """Raise the error of a failed ledger."""
+    """Raise a failed ledger's error."""
     if written.failure is not None:
         raise type(written.failure)(str(written.failure))

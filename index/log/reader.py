@@ -1,7 +1,7 @@
-"""Reads an index log: from the entries of its ledger to the keys of the subscription.
+"""Reads an index log: from the entries of its ledger to the subscription's keys.
 
-Entries count in order, up to the first missing or damaged one, because each state of the log is one that the
-store has had, or that a crash could have left. A log with an incomplete snapshot does not count.
+Entries count in order, up to the first missing or damaged one: each state of the log is one that the store
+has had, or that a crash could have left. A log with an incomplete snapshot does not count.
 
 Invariant: `Content` never has a part of a record.
 """
@@ -31,18 +31,18 @@ class Spill(Protocol):
         ...
 
     async def drain(self, read_bytes: int) -> None:
-        """Wait for writes if necessary, between answers of the home. read_bytes: of the log so far.
+        """Wait for writes if necessary, between the home's answers. read_bytes: of the log so far.
 
-        Raises StorageError, and the errors of the awaited writes.
+        Raises StorageError, and the awaited writes' errors.
         """
         ...
 
 
 class Content:
-    """The keys of a subscription, without its id, and their values; applies operations.
+    """A subscription's keys, without its id, and their values; applies operations.
 
-    spilled: True if the values of blocks are elsewhere, and empty here. places: of the blocks that the log
-    only names; their values are always empty.
+    spilled: True if blocks' values are elsewhere, and empty here. places: of the blocks that the log only
+    names; their values are always empty.
     """
 
     def __init__(self, spill: Spill | None = None) -> None:
@@ -83,7 +83,7 @@ class Content:
 
 
 class LogParser:
-    """Takes the entries of a log ledger one after another, and collects their content.
+    """Takes a log ledger's entries one after another, and collects their content.
 
     content: from the complete records. complete: True if the snapshot is. entries, size_bytes: of the records
     that count.

@@ -62,8 +62,8 @@ class DirectoryLock:
 def prepare(path: Path, beside: Collection[str] = ()) -> DirectoryLock:
     """Make `path` a directory that this process alone uses and may write, if possible.
 
-    beside: names allowed there besides a store, as of a socket. The caller releases the lock.
-    Raises ForeignDirectoryError, OthersDirectoryError, AlreadyOpenError, UnwritableDirectoryError.
+    beside: names allowed there besides a store, as of a socket. The caller releases the lock. Raises
+    ForeignDirectoryError, OthersDirectoryError, AlreadyOpenError, UnwritableDirectoryError.
     """
     try:
         _make(path)
@@ -110,7 +110,7 @@ def sync(directory: Path) -> None:
 def _require_ours(path: Path, beside: Collection[str]) -> None:
     names = {each.name for each in path.iterdir()}
     if "CURRENT" in names or WITNESS_NAME in names:
-        return  # a database: its content tells whether it is ours
+        return  # a database: its content shows whether it is ours
     foreign = sorted(name for name in names - set(beside) if not _OURS.fullmatch(name))
     if foreign:
         shown = ", ".join(map(ascii, foreign[:_SHOWN])) + (", …" if len(foreign) > _SHOWN else "")
@@ -152,7 +152,7 @@ def move_aside(path: Path) -> Path | None:
             shutil.rmtree(aside)
         aside.mkdir(0o700)
         names = [each.name for each in path.iterdir() if _OURS.fullmatch(each.name)]
-        # The witness goes last: it tells the owner. No store may begin beside the former one's WALs.
+        # The witness, which names the owner, goes last. No store may begin beside the former one's WALs.
         last = {"CURRENT": 1, WITNESS_NAME: 2}
         for name in sorted(set(names) - {ASIDE_NAME, "lost+found"}, key=lambda name: last.get(name, 0)):
             (path / name).rename(aside / name)
@@ -166,7 +166,7 @@ def move_aside(path: Path) -> Path | None:
 
 
 def aside_bytes(path: Path) -> int:
-    """Bytes of the store that `move_aside` has moved away in `path`; 0 if there is none any more."""
+    """Bytes of the store moved away by `move_aside` in `path`; 0 without one."""
     total = 0
     with contextlib.suppress(OSError):  # its deletion is under way
         for each in (path / ASIDE_NAME).iterdir():

@@ -4,8 +4,8 @@ The journal makes up three quarters of all writes and is dead within seconds: al
 memtable (docs/decisions/journal-family.md). The families share one WAL, so a batch over both is atomic.
 
 RocksDB recovers its WAL up to the first unreadable record and does not report the rest. So each synced batch
-is numbered: the number is a value in the journal's family, where all but the last die in the memtable. And
-the manifest tracks the closed WALs (rocksdb/OPTIONS-000001), so that a missing or shortened one shows.
+has a number, in the journal's family, where all but the last die in the memtable. And the manifest tracks the
+closed WALs (rocksdb/OPTIONS-000001), so that a missing or shortened one shows.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ _LOG_FILE_BYTES = 4 * MIB
 _OPEN_FILES_MAX = 512
 _OPTIONS = Path(__file__).parent / "rocksdb"
 _IN_USE = ("IO error: lock hold by current process", "IO error: While lock file: ")
-"""The begin of RocksDB's message that this process, or another one, has the directory open."""
+"""RocksDB's message, at its begin, that this process, or another one, has the directory open."""
 
 
 class Families:
-    """An open database: one column family for the journal, the other for everything else."""
+    """An open database of two column families."""
 
     def __init__(self, main: Rdict) -> None:
         self.main = main
@@ -85,13 +85,13 @@ class Families:
         return made
 
     def number(self, made: WriteBatch, commit: int) -> None:
-        """Let `made` carry the number of its commit."""
+        """Let `made` carry its commit's number."""
         made.put(COMMIT_KEY, commit_record(commit), self._journal_handle())
 
     def last_commit(self) -> int | None:
-        """The number of the last numbered batch in the database, None if there is none.
+        """The last numbered batch's number, None without one.
 
-        0 if it is damaged: then no batch is known to be there.
+        0 if damaged: then no batch is known to be there.
         """
         try:
             value = self.journal.get(COMMIT_KEY)
@@ -124,7 +124,7 @@ class Families:
         return self._handle
 
     def close(self) -> None:
-        """Close the database; it stays open, and locked, as long as any part of it is."""
+        """Close the database; any part still in use keeps it open, and locked."""
         self._handle = None
         try:
             self.journal.close()
@@ -157,7 +157,7 @@ def open_families(path: Path, *, compacts: bool = True) -> Families:
 
 
 def _require_ours(path: Path) -> None:
-    """Check a database without our column family before adding one: a foreign database stays untouched."""
+    """Check a database without our column family before adding one: a foreign one stays untouched."""
     if (path / WITNESS_NAME).exists() or not (path / "CURRENT").exists():
         return
     require_readable_manifests(path)
@@ -181,13 +181,13 @@ def _options() -> Options:
     options.set_compression_type(DBCompressionType.none())
     options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
     options.set_max_total_wal_size(_WAL_BYTES_MAX)
-    # The kernel writes back continuously, so the synced commit at the end of a persist has little to do.
+    # The kernel writes back continuously, so a persist's last, synced commit has little to do.
     options.set_wal_bytes_per_sync(_WAL_BYTES_PER_SYNC)
     options.set_bytes_per_sync(_WAL_BYTES_PER_SYNC)
     options.set_level_compaction_dynamic_level_bytes(True)
     options.set_max_background_jobs(2)
     options.set_keep_log_file_num(_LOG_FILES_MAX)
-    # Without a size limit one log file grows while the process lives.
+    # Without a limit one log file grows while the process lives.
     options.set_max_log_file_size(_LOG_FILE_BYTES)
     options.set_max_open_files(_OPEN_FILES_MAX)
     table = BlockBasedOptions()

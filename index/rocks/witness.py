@@ -1,16 +1,16 @@
 """The witness: a small file beside the database that says how far the database was synced, because RocksDB
-opens a damaged or shortened WAL without a report (docs/decisions/witness.md). Each synced batch carries the
-number of its commit, written here after the sync. A database whose last commit is older than its witness has
-lost durable data.
+opens a damaged or shortened WAL without a report (docs/decisions/witness.md). Each synced batch carries its
+commit's number, written here after the sync. A database with a last commit older than its witness has lost
+durable data.
 
 Invariants:
 - the witness never claims more than was synced, so after a power cut it is behind the database or level. It
-  is synced itself only now and then (after a number of commits, in the store's `tidy`, and on closing): an
-  older witness only notices less;
+  is synced itself only now and then (after a number of commits, in the store's `tidy`, and on closing): an older
+  witness only notices less;
 - one of the two slots stays unchanged from one sync of the file to the next: however a write is torn, a good
   slot remains. The file exists, synced, before the first commit that it attests;
-- a loss stays in the file until it is settled, and is synced before anything else is written, so that a crash
-  in between does not hide it.
+- a loss stays in the file until settled, and is synced before any other write, so that a crash in between
+  does not hide it.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _COMMITS_PER_SYNC = 512
 def judge(found: Statement | None, recovered: int | None) -> tuple[Statement, Loss | None]:
     """The statement from now on, and the loss, None if there is none.
 
-    found: the statement of the witness; None if it is missing or unreadable.
-    recovered: the number of the last commit that the database has; None if it has none.
+    found: the witness's statement; None if missing or unreadable. recovered: the number of the database's
+    last commit; None without one.
     """
     if found is None and recovered is None:
         return Statement(0), None  # a new database, or one older than witnesses
@@ -58,7 +58,7 @@ def judge(found: Statement | None, recovered: int | None) -> tuple[Statement, Lo
 
 
 class Witness:
-    """The file. Any thread may call methods; it never fails a commit, which is durable without it."""
+    """The file. For any thread; it never fails a commit, which is durable without it."""
 
     def __init__(self, descriptor: int, statement: Statement, slot: int) -> None:
         self._descriptor = descriptor
@@ -99,7 +99,7 @@ class Witness:
         return self._statement.commit
 
     def advance(self, commit: int) -> None:
-        """Note that everything up to `commit` has been synced."""
+        """Note that everything up to `commit` is synced."""
         with self._lock:
             if commit > self._statement.commit:
                 self._statement = self._statement._replace(commit=commit)
@@ -107,7 +107,7 @@ class Witness:
                 self._try(sync=self._unsynced >= _COMMITS_PER_SYNC)
 
     def accuse(self, recovered: int | None) -> Loss | None:
-        """Compare with the last commit of the database after it was opened again; returns the loss."""
+        """Compare with the last commit of the reopened database; returns the loss."""
         with self._lock:
             statement, loss = judge(self._statement, recovered)
             if loss is not None and self._statement.settled:
@@ -116,7 +116,7 @@ class Witness:
             return loss
 
     def settle(self) -> None:
-        """Note that the consequences of a loss are durable, with everything up to the last commit."""
+        """Note that a loss's consequences are durable, with everything up to the last commit."""
         with self._lock:
             self._statement = Statement(self._statement.commit)
             self._try(sync=True)
@@ -156,7 +156,7 @@ class Witness:
 
 
 def _read(content: bytes) -> tuple[Statement | None, int]:
-    """The newest good statement of a file, and the number of its slot (1 if there is none)."""
+    """A file's newest good statement, and its slot (1 if there is none)."""
     newest, its_slot = None, 1
     for slot, at in enumerate(_SLOTS_AT):
         with contextlib.suppress(CorruptRecordError):

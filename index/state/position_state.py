@@ -3,7 +3,7 @@
 Pure state: no store, no clock, no entries but arguments. Called by the core's thread only; other threads get
 snapshots. All may ask here; changes go through `DelayIndex`, which writes them to the journal.
 
-Invariants (walked by `check`): held and acknowledged are disjoint and above the mark-delete position, as are
+Invariants (tested by `check`): held and acknowledged are disjoint and above the mark-delete position, as are
 moved and acknowledged; in flight is a subset of held. The sets note the ledgers of changed bitmaps;
 `put_back` alone notes others, which a persist could not write or found damaged.
 """
@@ -24,7 +24,7 @@ NO_POSITION: Position = (-1, -1)
 
 
 class ChangedLedgers(NamedTuple):
-    """Ledgers with stored values of `held`, `acknowledged` and `moved` that are out of date."""
+    """Ledgers with outdated stored values of `held`, `acknowledged` and `moved`."""
 
     held: set[int]
     acknowledged: set[int]
@@ -32,11 +32,11 @@ class ChangedLedgers(NamedTuple):
 
 
 class PositionState(Holding):
-    """The positions of one subscription.
+    """One subscription's positions.
 
-    mark: the last persisted mark-delete position told, (-1, -1) before.
-    generation: the cursor's seal under which the acknowledgements were learned; 0 if unknown.
-    claim: the owner behind the latest changes; `claim.UNKNOWN` before the first one, `claim.LOST` if damaged.
+    mark: the last persisted mark-delete position, (-1, -1) before the first. generation: the cursor's seal
+    under which the acknowledgements were learned; 0 if unknown. claim: the owner behind the latest changes;
+    `claim.UNKNOWN` before the first one, `claim.LOST` if damaged.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class PositionState(Holding):
     def move(self, entries: Entries) -> tuple[Entries, Entries]:
         """Hold these positions, at these times.
 
-        Returns the entries that this changes, and those for `pop_due` to have again: these, and entries in
+        Returns the entries changed thereby, and those for `pop_due` to have again: these, and entries in
         flight. Neither has acknowledged ones, or ones up to the mark-delete position.
         """
         mark, acknowledged = self.mark, self.acknowledged
@@ -125,7 +125,7 @@ class PositionState(Holding):
         self.generation = generation
 
     def forget_acknowledgements(self) -> None:
-        """Forget everything known of the cursor: acknowledgements, mark-delete position, seal, owner."""
+        """Forget all knowledge of the cursor: acknowledgements, mark-delete position, seal, owner."""
         self.begin_generation(0)
         self.mark = NO_POSITION
         self.claim = LOST
@@ -172,7 +172,7 @@ class PositionState(Holding):
         return positions.intersection(self.held)
 
     def acknowledged_among(self, positions: PositionSet) -> PositionSet:
-        """The ones of `positions` known acknowledged, or up to mark-delete. No snapshot."""
+        """Those of `positions` known acknowledged, or up to mark-delete. No snapshot."""
         above = positions.snapshot()
         above.discard_up_to(*self.mark)
         known = above.intersection(self.acknowledged)
@@ -180,7 +180,7 @@ class PositionState(Holding):
         return known
 
     def last(self) -> Position:
-        """The last position that is held or known acknowledged, -1:-1 if there is none."""
+        """The last position held or known acknowledged, -1:-1 without one."""
         return max(each.last() or NO_POSITION for each in (self.held, self.acknowledged))
 
     def memory_bytes(self) -> int:
@@ -188,7 +188,7 @@ class PositionState(Holding):
         return sum(each.memory_bytes() for each in (self.held, self.acknowledged, self.in_flight, self.moved))
 
     def check(self) -> None:
-        """Raise CheckError if an invariant does not hold."""
+        """Raise CheckError if an invariant is broken."""
         require(self.held.isdisjoint(self.acknowledged), "a position is held and acknowledged")
         require(self.in_flight.issubset(self.held), "a position in flight is not held")
         moved = self.moved.positions

@@ -23,17 +23,17 @@ _RANGE_MIN = 1 << 16
 
 _BULK = 512
 """From so many values on, set algebra of whole bitmaps is faster than single values, unless there are more
-containers than values to put in: it looks at each container.
+containers than values to put in: it examines each container.
 """
 
 _DISCARD_CONTAINERS = 4
-"""Taking out one value costs as much as looking at so many containers."""
+"""Taking out one value costs as much as examining so many containers."""
 
 _RUN_MIN = 4
-"""Average length of a run that makes looking for runs worthwhile."""
+"""Average length of a run that makes a search for runs worthwhile."""
 
 _COUNT_EVERY, _COUNT_SHARE = 16, 64
-"""Containers are counted again after so many questions, and one for so many containers."""
+"""A new count comes after so many questions, and one for so many containers."""
 
 
 def serialize_bitmap(bitmap: BitMap) -> bytes:
@@ -44,7 +44,7 @@ def serialize_bitmap(bitmap: BitMap) -> bytes:
 
 
 def deserialize_bitmap(data: bytes) -> BitMap:
-    """Read bytes that `serialize_bitmap` wrote; all of `data` must be used. Raises CorruptRecordError."""
+    """Read the bytes of `serialize_bitmap`; all of `data` must be used. Raises CorruptRecordError."""
     try:
         bitmap = BitMap.deserialize(data)
     except (ValueError, IndexError) as error:
@@ -55,9 +55,9 @@ def deserialize_bitmap(data: bytes) -> BitMap:
 
 
 def join(parts: Iterable[tuple[int, bytes | memoryview]]) -> BitMap64:
-    """The 64-bit bitmap of (number, portable 32-bit bytes), numbers ascending. Raises CorruptRecordError.
+    """The 64-bit bitmap of (number, portable 32-bit bytes), numbers ascending.
 
-    A part that is not one whole, non-empty bitmap is refused.
+    Raises CorruptRecordError, also for a part that is not one whole, non-empty bitmap.
     """
     numbers = []
     pieces: list[bytes | memoryview] = [b""]
@@ -85,12 +85,12 @@ def first(bitmap: BitMap64) -> int:
 
 
 def containers(bitmap: BitMap64) -> int:
-    """Number of containers, which is about the number of ledgers. Examines all of them."""
+    """Number of containers, about that of ledgers. Examines all of them."""
     return int(bitmap.get_statistics()["n_containers"])
 
 
 class Containers:
-    """Approximate number of containers of a bitmap, counted now and then: each count examines all of them."""
+    """A bitmap's approximate number of containers, counted now and then: each count examines all of them."""
 
     __slots__ = ("_good_for", "_known")
 
@@ -141,7 +141,7 @@ def runs(bitmap: BitMap64, runs_max: int) -> list[tuple[int, int]] | None:
 
 
 def of_highs(bitmap: BitMap64, wanted: Iterable[int]) -> BitMap64:
-    """The values with these upper 32 bits; some microseconds for each, independent of the bitmap's size."""
+    """The values with these upper 32 bits; some microseconds each, independent of the bitmap's size."""
     mask = BitMap64()
     for high in wanted:
         size = _range_size(bitmap, high)
@@ -175,7 +175,7 @@ def split(bitmap: BitMap64) -> Iterator[tuple[int, bytes]]:
 
 
 def part(bitmap: BitMap64, high: int) -> bytes | None:
-    """Portable bytes of the lower 32 bits of the values with these upper bits; None if there are none.
+    """Portable bytes of the lower 32 bits of the values with these upper bits; None without any.
 
     Takes some ten microseconds, independent of the bitmap's size. Cutting up a copy would be faster for all
     parts, but hold the interpreter lock for tens of milliseconds.
@@ -196,7 +196,7 @@ def _range_size(bitmap: BitMap64, high: int) -> int:
 
 
 def _has_from(bitmap: BitMap64, value: int, high: int) -> bool:
-    """True if there is a value from `value` on with these upper bits."""
+    """True if a value from `value` on has these upper bits."""
     try:
         return bitmap.next_set_bit(value) >> 32 == high
     except ValueError:

@@ -3,8 +3,8 @@
 The catalog chooses the time; between begin and finish a job runs in any thread. Called by the core's thread
 only.
 
-Invariant: a job's damage is reported when the job is applied, and the positions lost with it leave held in
-the same step.
+Invariant: applying a job reports its damage, and in the same step removes the positions lost with it from
+held.
 """
 
 from __future__ import annotations
@@ -87,13 +87,13 @@ class Upkeep(Generic[IndexT]):
         return min(found, default=None)
 
     def begin_persist(self, now_ms: int) -> PersistJob:
-        """Take everything for a persist, to be run by any thread."""
+        """Take everything for a persist, for any thread to run."""
         job = self._persister.begin_persist(now_ms)
         self._notices.persist_begins()
         return job
 
     def finish_persist(self) -> None:
-        """Apply the result of the persist."""
+        """Apply the persist's result."""
         result = self._persister.finish_persist()
         if result is not None:
             self._lose(result.lost)
@@ -120,19 +120,21 @@ class Upkeep(Generic[IndexT]):
 
     @property
     def compaction_paused(self) -> bool:
-        """True if a compaction has paused and can be resumed."""
+        """True if a paused compaction can be resumed."""
         return self._compactor.paused
 
     def begin_compaction(self, *, commits: bool = True) -> Merge | None:
         """Resume the paused compaction, or begin one; None if nothing needs compacting.
 
-        The returned function may be called in any thread, also several times, until `finish_compaction`.
-        Without `commits` it may run beside a persist of this index, and only merges.
+        Any thread may call the returned function, also several times, until `finish_compaction`. Without
+        `commits` it may run beside a persist of this index, and only merges.
         """
         return self._compactor.begin_compaction(commits=commits)
 
     def finish_compaction(self, *, failed: bool = False) -> int:
-        """Apply the work of a compaction that ended, paused or failed; the number of compacted slices."""
+        """Apply the work of a compaction that ended, paused or failed; returns the number of compacted
+        slices.
+        """
         result = self._compactor.finish_compaction(failed=failed)
         self._report(result.corrupt)
         if failed:
@@ -144,7 +146,7 @@ class Upkeep(Generic[IndexT]):
 
     @property
     def absent_blocks(self) -> int:
-        """Number of blocks in the index log that are not in the store yet."""
+        """Number of blocks in the index log and not yet in the store."""
         return len(self._absent)
 
     def is_absent(self, block_id: int) -> bool:
@@ -179,7 +181,7 @@ class Upkeep(Generic[IndexT]):
     def met_damage(self, damaged: Iterable[bytes]) -> None:
         """Note damaged stored values, by their keys: the next persist repairs them.
 
-        It loses the entries of a corrupt block; all else is in memory, and written anew.
+        It loses a corrupt block's entries; all else is in memory, and written anew.
         """
         for key in damaged:
             kind = key[:1]
@@ -215,7 +217,7 @@ class Upkeep(Generic[IndexT]):
         self.tell_wishes()
 
     def _lose(self, lost: PositionSet) -> None:
-        """Lose positions that no block has, unless they were staged again meanwhile."""
+        """Lose positions in no block, unless staged again meanwhile."""
         if lost:
             gone = lost.intersection(self._positions.held)
             gone.difference_update(self._timeline.staged_positions())
