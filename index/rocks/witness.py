@@ -5,8 +5,8 @@ durable data.
 
 Invariants:
 - the witness never claims more than was synced, so after a power cut it is behind the database or level. It
-  is synced itself only now and then (after a number of commits, in the store's `tidy`, and on closing): an older
-  witness only notices less;
+  is synced itself only now and then (after a number of commits, in the store's `tidy`, and on closing): an
+  older witness only notices less;
 - one of the two slots stays unchanged from one sync of the file to the next: however a write is torn, a good
   slot remains. The file exists, synced, before the first commit that it attests;
 - a loss stays in the file until settled, and is synced before any other write, so that a crash in between

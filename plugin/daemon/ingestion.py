@@ -5,10 +5,9 @@ client is refused, and a killed one has released it. Invariants:
 
 - entries go the way of all others: through the journal, in pieces with a turn of the loop between them, and
   not while reading pauses;
-- a block is answered when it is durable, and only then does the broker hear that its positions are held; it
-  hears of disowned positions at once;
-- positions that are held, known acknowledged or up to mark-delete stay: the same block a second time changes
-  nothing.
+- a block is answered when durable, and only then does the broker learn that its positions are held; it learns
+  of disowned positions at once;
+- positions held, known acknowledged or up to mark-delete stay: the same block a second time changes nothing.
 """
 
 from __future__ import annotations
@@ -49,14 +48,14 @@ if TYPE_CHECKING:
     import structlog
 
 PIECE_ENTRIES = 8_192  # put in at once: some milliseconds of the loop
-PAGE_ENTRIES = 65_536  # told at once: a block's worth
+PAGE_ENTRIES = 65_536  # in one answer: a block's worth
 PAGE_TRIES = 3  # a persist may replace blocks that are about to be read
 _NAME_MISSING = "a query about an index needs topic and subscription"
 _KEY = ("after_ms", "after_ledger", "after_entry")
 
 
 class IngestionOwner(Protocol):
-    """The engine's part in the ingestion."""
+    """The engine's part."""
 
     @property
     def storage_failing(self) -> bool:
@@ -102,10 +101,10 @@ class Ingestion:
         self._log = log
         self._holders: dict[SubscriptionName, object] = {}
         self._put_in: WeakKeyDictionary[DelayIndex, PositionSet] = WeakKeyDictionary()
-        """Positions put in by clients, by index; until another owner opens it."""
+        """Positions put in by clients, by index, until another owner opens it."""
 
     def gone(self, holder: object) -> None:
-        """Free the subscriptions of a closed connection."""
+        """Free a closed connection's subscriptions."""
         for name in [name for name, one in self._holders.items() if one is holder]:
             del self._holders[name]
 
@@ -148,7 +147,7 @@ class Ingestion:
         }
 
     def about(self, request: dict[str, object]) -> dict[str, Any]:
-        """The query `index`: says if there is one, and under which seal of the cursor. Makes nothing."""
+        """The query `index`: if there is one, and its seal of the cursor. Makes nothing."""
         index = self._catalog.get(_name(request))
         return {"known": False} if index is None else {"known": True, "generation": index.state.generation}
 

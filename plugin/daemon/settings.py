@@ -2,9 +2,9 @@
 
 Invariants: a setting has one name everywhere (``socket`` in the file, ``TIDEGATE_SOCKET``, ``--socket``); an
 unknown name in the file, a nearly known one in the environment, and a senseless value are refused with one
-line that names the setting; nothing else of the daemon reads the environment, except the runtime directory of
-the default socket (``environment``), the variables of a client of object stores (``object_stores``), those of
-OpenTelemetry's exporter (``otlp``: OTEL_…) and those of systemd (``supervisor``).
+line that names the setting; nothing else of the daemon reads the environment, except the default socket's
+runtime directory (``environment``) and the variables of a client of object stores (``object_stores``), of
+OpenTelemetry's exporter (``otlp``: OTEL_…) and of systemd (``supervisor``).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _text(value: object) -> str:
 
 
 def _path(value: object) -> Path:
-    # An empty path would mean the directory in which the daemon was started.
+    # An empty path would mean the daemon's working directory.
     if not isinstance(value, str | Path) or not str(value) or "\0" in str(value):
         raise ValueError("must be a path")
     return Path(value)
@@ -130,8 +130,8 @@ class Settings:
     data: data directory of the index. socket: Unix socket for the broker.
     http: IP:PORT of /metrics, /healthz, /readyz and /status. http_token_file: its bearer token. http_hosts:
         accepted host names beside localhost, with commas.
-    credit_max: most credit one stream can hold.
-    metrics_subscriptions: subscriptions that get metric series of their own.
+    credit_max: most credit of one stream.
+    metrics_subscriptions: subscriptions with metric series of their own.
     otlp: push metrics to a collector of OpenTelemetry as well. otlp_endpoint: its address.
         otlp_interval_ms: time between two pushes.
     staging_bytes: memory of entries that are not in a slice yet. staging_bytes_max: close to it, frames are
@@ -139,8 +139,8 @@ class Settings:
     prefetch_ms: how long before an entry is due its block is loaded.
     slice_width_ms: of new subscriptions, or their first one. slice_width_auto: the width follows the entries;
         None: unless slice_width_ms is set.
-    quarantine_bytes: damaged values that are kept aside; past it the oldest are deleted.
-    forget_days: an index that no stream has had open for so long is removed; 0: never.
+    quarantine_bytes: damaged values kept aside; past it the oldest are deleted.
+    forget_days: an index without an open stream for so long is removed; 0: never.
     audit_bytes: of all files of the audit log; past it the oldest lines are deleted; 0: no log.
     """
 
@@ -253,7 +253,7 @@ def _unknown(name: str, known: Iterable[str], config_file: Path | None) -> str:
 
 
 def _from_environment(names: Iterable[str]) -> dict[str, str]:
-    """The environment's settings that are not empty. The case of names does not matter, as is usual."""
+    """The environment's settings that are not empty. Names ignore case, as is usual."""
     said = {name.lower(): value for name, value in os.environ.items() if value}
     found = {name: said.get(f"{PREFIX}{name}".lower()) for name in names}
     return {name: value for name, value in found.items() if value is not None}
@@ -265,7 +265,7 @@ def unknown_variables() -> list[str]:
 
 
 def read_token(path: Path, option: str = "http_token_file") -> str:
-    """The bearer token in ``path``. Raises ``ConfigError`` if it is missing, empty or readable by others."""
+    """The bearer token in ``path``. Raises ``ConfigError`` if missing, empty or readable by others."""
     try:
         mode = path.stat().st_mode
         token = read_text(path, TOKEN_MAX_BYTES).strip()

@@ -1,7 +1,7 @@
 """The ledger of one round, on disk: its plan, confirmations and receipts, and the faults done.
 
-Each event is written as it happens, straight to the operating system, so that it survives a kill -9 of the
-drill itself; the verdict uses only the files. Invariants:
+Each event goes straight to the operating system as it happens, and so survives a kill -9 of the drill itself;
+the verdict uses only the files. Invariants:
 
 - every record is one ``write`` to a file opened for appending: threads do not mix theirs, and the reader
   ignores a record cut off by a crash;
@@ -49,11 +49,11 @@ _U16_MAX = 65_535
 
 @dataclass(frozen=True)
 class Round:
-    """Identity and rules of the round.
+    """The round's identity and rules.
 
-    ``start_us``: the event *start* tells it anew, once the messages before it are stored.
-    ``repeats_allowed``: the causes (by name) for which messages may come again. ``burst``: all of it must be
-    stored before it is due. ``early_ms``: how early messages may come after the first fault.
+    ``start_us``: the event *start* has it anew, once the messages before it are stored. ``repeats_allowed``:
+    the causes (by name) for which messages may come again. ``burst``: all of it must be stored before it is
+    due. ``early_ms``: how early messages may come after the first fault.
     """
 
     drill: str
@@ -72,10 +72,10 @@ class Round:
 class Forgets(StrEnum):
     """The acknowledgements that a fault may make forgotten, whatever the tracker.
 
-    NOTHING: none; consumers stay connected to the same broker. UNDER_WAY: those that had not reached the
-    broker, because consumers are disconnected. ORDERLY: the same; the broker stores its cursors first, so of
-    the others only those beyond a cursor record's room can be missing. UNSTORED: also those that the broker
-    had not stored yet, because it dies or is replaced.
+    NOTHING: none; consumers stay connected to the same broker. UNDER_WAY: those not yet at the broker,
+    because consumers are disconnected. ORDERLY: the same; the broker stores its cursors first, so of the
+    others only those beyond a cursor record's room can be missing. UNSTORED: also those not yet stored by the
+    broker, because it dies or is replaced.
     """
 
     NOTHING = "nothing"
@@ -88,8 +88,8 @@ class Forgets(StrEnum):
 class Strike:
     """One fault: its beginning, the evidence, its undoing, and the moment when deliveries are possible again.
 
-    ``rewinds``: the cursor was reset on purpose; ``rewind_us``: begin of the last attempt, the one accepted
-    by a broker. Older ledgers have ``begin_us`` there.
+    ``rewinds``: the cursor was reset on purpose; ``rewind_us``: begin of the last attempt, which a broker
+    accepted. Older ledgers have ``begin_us`` there.
     """
 
     what: str
@@ -105,9 +105,8 @@ class Strike:
 
 @dataclass(frozen=True)
 class Record:
-    """A ledger read back. ``clock``: (from when, lead of the broker's clock), ascending.
-
-    ``reads``: (when, entries read from storage by each run of a broker until then), ascending.
+    """A ledger read back. ``clock``: (from when, lead of the broker's clock), ascending. ``reads``: (when,
+    entries read from storage by each run of a broker until then), ascending.
     """
 
     round: Round
@@ -123,7 +122,7 @@ class Record:
 
 
 class LedgerError(UserError):
-    """A ledger cannot be written or read; the message says which and why."""
+    """A ledger that cannot be written or read; the message says which and why."""
 
 
 class Ledger:
@@ -226,7 +225,7 @@ def read_ledger(directory: Path) -> Record:
 
 
 def _plan_of(columns: npt.NDArray[np.int64], lead_ms: int) -> Plan:
-    # Older ledgers do not tell kinds.
+    # Older ledgers have no kinds.
     known = len(columns) > 2
     kind = columns[2] if known else np.where(columns[1] < FAR_MS, Kind.DELAYED, Kind.FAR)
     return Plan(columns[0], columns[1], kind.astype(np.int8), lead_ms)

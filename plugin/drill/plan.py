@@ -25,11 +25,11 @@ Kinds = npt.NDArray[np.int8]
 
 FAR_MS = 86_400_000
 BEFORE = -1
-"""The sending time of a message that is sent before the start."""
+"""The sending time of a message sent before the start."""
 UNDELAYED = -1
 """The due time of a message without a delay."""
 KEYS = 64
-# The rate of a producer in Python on a busy machine.
+# A Python producer's rate on a busy machine.
 SENDS_PER_S = 5_000
 _LEAD_MS = 1_500
 _FAR_SPREAD_MS = 120_000
@@ -39,7 +39,7 @@ RETRY_LEVELS_MS = (1_000, 5_000, 10_000, 30_000)
 # Shares of a mixed load, the rest without a delay; and its burst: sent until, due at, as shares of the span.
 _RETRIES, _TIMEOUTS, _BURST = 0.45, 0.40, 0.10
 _BURST_SENT, _BURST_DUE = 0.3, 0.9
-# Nothing is due in the last moments of the span, so that the last message shows the end.
+# The span's last moments have nothing due, so that the last message shows the end.
 _TAIL_MS = 500
 
 _PAYLOAD = struct.Struct("<4sII")
@@ -73,7 +73,7 @@ _TITLES = {
 
 
 class Shape(StrEnum):
-    """The due times of the messages.
+    """The messages' due times.
 
     EVEN: evenly over the span; half of them are sent at its beginning, half on the way. BURST: at one
     instant. HOLES: every other one at the beginning, the others at the end of the span. MIXED: 45 % retries
@@ -98,7 +98,7 @@ class Load:
 
     @property
     def far_messages(self) -> int:
-        """The number of messages due tomorrow."""
+        """Number of messages due tomorrow."""
         return round(self.messages * self.far)
 
 
@@ -133,7 +133,7 @@ class Plan:
 
     @functools.cached_property
     def before(self) -> int:
-        """The number of messages that are sent before the start."""
+        """Number of messages sent before the start."""
         return int(np.count_nonzero(self.send_ms == BEFORE))
 
     @functools.cached_property
@@ -142,7 +142,7 @@ class Plan:
         return np.arange(len(self), dtype=np.int64) % KEYS
 
     def count(self, kind: Kind) -> int:
-        """The number of messages of a kind."""
+        """Number of messages of a kind."""
         return int(np.count_nonzero(self.kind == kind))
 
 
@@ -150,7 +150,7 @@ _Part = tuple[Int64, Int64, Kind]
 
 
 def plan(load: Load, seed: int, sends_per_s: int = SENDS_PER_S) -> Plan:
-    """The messages of one round; those sent at once are stored at ``sends_per_s`` before they are due."""
+    """One round's messages; those sent at once are stored at ``sends_per_s`` before they are due."""
     random = np.random.default_rng(seed)
     if load.shape is Shape.MIXED:
         lead_ms, parts = 0, _mixed(load, random)

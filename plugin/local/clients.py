@@ -1,8 +1,8 @@
 """Clients on the real pulsar-client that survive a kill -9 of their broker.
 
-The library reconnects by itself, but its pauses double (up to a minute) and cannot be set from Python. So a
-client is dropped when its broker dies, and a new one opens when a broker is back, as a supervised application
-does. The demo, the drills and the benches build their clients from this module. Invariants:
+The library reconnects, but its pauses double (up to a minute) and cannot be set from Python. So a client is
+dropped when its broker dies, and a new one opens when a broker is back, as a supervised application does. The
+demo, the drills and the benches build their clients from this module. Invariants:
 
 - the sender keeps a message until a broker has confirmed it: a new producer resends everything unconfirmed
   (the topic may then have it twice);
@@ -31,7 +31,7 @@ PRODUCER: Mapping[str, Any] = {
     # A delayed message is never batched; without batches a position is one message's.
     "batching_enabled": False,
 }
-"""The settings of a producer with awaited confirmations."""
+"""A producer's settings, with awaited confirmations."""
 _RECEIVE_MS = 250
 _JOIN_TIMEOUT_S = 5.0
 
@@ -69,7 +69,7 @@ class Receipt(Protocol):
     """A listener for each message."""
 
     def __call__(self, message: pulsar.Message, received_at: int, acked_at: int) -> None:
-        """Take a message that came, and was acknowledged at ``acked_at``; ``NEVER`` if that failed."""
+        """Take a message acknowledged at ``acked_at``; ``NEVER`` if that failed."""
         ...
 
 
@@ -103,7 +103,7 @@ def receive(
 
 
 Answered = Callable[[object, object], None]
-"""Called by the library with the result of a send, and the message's id."""
+"""The library calls it with a send's result and the message's id."""
 
 
 class Messages(Protocol):
@@ -123,7 +123,7 @@ class Messages(Protocol):
 
 
 class Sender:
-    """Sends messages by number, each until it is confirmed. Any thread may call every method.
+    """Sends messages by number, each until confirmed. Any thread may call every method.
 
     sent: the last number sent, perhaps on a client that is gone.
     """
@@ -153,26 +153,26 @@ class Sender:
 
     @property
     def unconfirmed(self) -> int:
-        """The number of messages, sent or to be resent, that no broker has confirmed."""
+        """Messages, sent or to be resent, that no broker has confirmed."""
         with self._lock:
             return len(self._unconfirmed) + len(self._again)
 
     @property
     def is_connected(self) -> bool:
-        """True if there is a producer with a connection to its broker."""
+        """True with a producer connected to its broker."""
         with self._lock:
             producer = self._producer
         return producer is not None and bool(producer.is_connected())
 
     def send_up_to(self, until: int) -> None:
-        """Send the messages to be resent first, then new ones below ``until``, while there is room."""
+        """Send the messages to be resent, then new ones below ``until``, while there is room."""
         with self._lock:
             room = UNCONFIRMED_MAX - len(self._unconfirmed)
             again = [self._again.popleft() for _ in range(min(room, len(self._again)))]
         fresh = range(self.sent, min(until, self.sent + max(room - len(again), 0)))
         self.sent = max(self.sent, fresh.stop)
         for number in again:
-            # The first attempt may have been confirmed after all.
+            # The first attempt may have been confirmed.
             if not self._messages.is_confirmed(number):
                 self._send(number)
         for number in fresh:

@@ -1,9 +1,9 @@
 """A server as a process of ours: started, awaited, killed or stopped, and restarted.
 
-The demo, the tests, the benches and the drills all start their brokers and daemons through this. Invariants:
+The demo, the tests, the benches and the drills start their brokers and daemons through this. Invariants:
 
-- every process has its own session (a Ctrl-C of the terminal reaches the parent alone), and the guard, if
-  there is one, knows it from start to end;
+- every process has its own session (a terminal's Ctrl-C reaches the parent alone), and the guard, if there is
+  one, knows it from start to end;
 - signals go only to the process started here, by its pid;
 - a wait ends with the process, calls ``pause`` often, and names the missing part when its time is up.
 """
@@ -28,7 +28,7 @@ from tidegate.plugin.local.guard import Guard
 LOOPBACK = "127.0.0.1"
 Pause = Callable[[float], None]
 """Waits for so many seconds; may raise to end the wait."""
-# A failed start shows at once, by the end of the process; a busy machine needs minutes.
+# A failed start shows at once, by the process's end; a busy machine needs minutes.
 START_TIMEOUT_S = 280.0
 _POLL_S = 0.02
 _OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
@@ -38,7 +38,7 @@ _KILLED_TIMEOUT_S = 60.0
 
 
 class LocalProcessError(UserError):
-    """A process could not be started or did not become ready; the message says where to look."""
+    """A process that could not be started or did not become ready; the message says where to look."""
 
 
 class LocalProcess(ABC):
@@ -64,7 +64,7 @@ class LocalProcess(ABC):
     def _probe(self, asking: contextlib.ExitStack) -> Callable[[], str | None]:
         """A question to repeat while the process starts; ``asking`` closes the question's resources.
 
-        The answer is the missing part in words, or None when the process is ready.
+        The answer is the missing part in words, or None once ready.
         """
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
@@ -92,7 +92,7 @@ class LocalProcess(ABC):
             )
 
     def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Return once the process is ready; raise if the process ends or the time is up."""
+        """Return once the process is ready; raise if it ends or the time is up."""
         deadline_s = time.monotonic() + timeout_s
         with contextlib.ExitStack() as asking:
             ask = self._probe(asking)
@@ -105,7 +105,7 @@ class LocalProcess(ABC):
                         f"the {self.name} was not ready after {timeout_s:.0f} s: {missing}; "
                         f"its log may say why: {self.log_path}"
                     )
-                # There is no event to wait for: another process's state shows only by asking.
+                # No event to wait for: another process's state shows only by asking.
                 self._pause(_POLL_S)
         raise LocalProcessError(f"the {self.name} ended while starting; its log says why: {self.log_path}")
 
@@ -157,7 +157,7 @@ class LocalProcess(ABC):
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """SIGSTOP for the block: the process hangs and its sockets stay open."""
+        """SIGSTOP for the block: the process hangs, its sockets open."""
         self.send_signal(signal.SIGSTOP)
         try:
             yield
@@ -176,7 +176,7 @@ class LocalProcess(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Kill on exit: the data is not needed again."""
+        """Kill on exit: nobody needs the data again."""
         self.kill()
 
     def _started(self) -> subprocess.Popen[bytes]:
@@ -188,8 +188,8 @@ class LocalProcess(ABC):
 def free_ports(count: int) -> list[int]:
     """Loopback ports that are free now, all held open together so that they differ.
 
-    None is in the system's range for outgoing connections: a server that is away for a while could find such
-    a port taken, even by a client that tries to reach it and so connects to itself.
+    None is in the system's range for outgoing connections: while its server is away, even a client that tries
+    to reach it could take such a port, and so connect to itself.
     """
     candidates = list(_server_ports())
     secrets.SystemRandom().shuffle(candidates)

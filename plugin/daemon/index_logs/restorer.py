@@ -1,4 +1,4 @@
-"""Restores an index from its log, before the opening of the stream that asks for it.
+"""Restores an index from its log, before the stream that asks for it opens.
 
 Invariants:
 
@@ -67,7 +67,7 @@ NS_PER_SECOND = 1_000_000_000
 
 
 def restore_deadline() -> asyncio.Timeout:
-    """A limit for a restoration: the answer to OPEN can wait no longer."""
+    """A restoration's limit: the answer to OPEN can wait no longer."""
     return asyncio.timeout(RESTORE_SECONDS)
 
 
@@ -90,11 +90,11 @@ class _Admitted:
 
 @dataclass(frozen=True, slots=True)
 class RestoreRequest:
-    """A broker's opening of a subscription whose index may be in a log.
+    """A broker's opening of a subscription with its index perhaps in a log.
 
-    requests, stream_id: for requests to that broker.
-    is_wanted: true if the stream may still be opened after the log is read; else the present index stays.
-    came: called with the index once it is in the catalog, still without a stream.
+    requests, stream_id: for requests to that broker. is_wanted: true if the stream may still open after the
+    log is read; else the present index stays. came: called with the index once in the catalog, still without
+    a stream.
     """
 
     requests: LogRequests
@@ -115,8 +115,8 @@ class RestoreRequest:
 class Restored:
     """An index from its log, without a stream yet.
 
-    former: the index that has given way to it. chain: the log that it has all of, or all but the ``more``.
-    places: of blocks still to be brought.
+    former: its predecessor. chain: the log that it has all of, or all but the ``more``. places: of blocks
+    still to be brought.
     """
 
     index: DelayIndex
@@ -129,8 +129,7 @@ class Restored:
 class Restorer:
     """Reads index logs into the catalog. ``executor`` writes their contents into the store.
 
-    restored: called with each restored index.
-    commit_soon: called after a deletion that no frame has brought.
+    restored: called with each restored index. commit_soon: called after a deletion that came in no frame.
     """
 
     def __init__(
@@ -159,7 +158,7 @@ class Restorer:
         self._log = log
 
     def restoring(self, request: RestoreRequest) -> Awaitable[None] | None:
-        """The reading of the log; wait for it before opening the stream. None if there is nothing to read."""
+        """The reading of the log, to await before opening the stream; None without anything to read."""
         name, incarnation = request.identity
         try:
             pointer = Pointer.parse(request.opening.log_pointer)
@@ -275,7 +274,7 @@ class Restorer:
         return self._catalog.chains.get(former)
 
     def _take_in(self, index: DelayIndex, opening: Open) -> LastWords | None:
-        """Replace the local data by the index of the log; None if the local data stays."""
+        """Replace the local data by the log's index; None if the local data stays."""
         former = self._catalog.get(index.name)
         another = does_not_give_way(former, index, opening)
         if another is not None:
