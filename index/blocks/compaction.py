@@ -171,7 +171,7 @@ class CompactionJob:
         return batch
 
     def leftovers(self) -> tuple[list[bytes], set[SliceId]]:
-        """What an abandoned job leaves: keys that do not count, and slices with a doubtful commit."""
+        """The remains of an abandoned job: keys that do not count, and slices with a doubtful commit."""
         return [*self._writer.leftovers(), *self._intents], set(self._committed)
 
     def read(self, stored: StoredBlock) -> Entries | None:

@@ -254,7 +254,7 @@ class RocksStore:
             yield row
 
     def loss(self) -> Loss | None:
-        """The synced writes that were gone at the opening."""
+        """The synced writes missing at the opening."""
         return self._loss
 
     def settle_loss(self) -> None:

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 
 SILENT_HEARTBEATS = 3
 BEATS = 4  # checks in one heartbeat
-CLOSE_SECONDS = 1.0  # until a peer that does not read its ERROR is cut off
+CLOSE_SECONDS = 1.0  # until the cut-off of a peer that does not read its ERROR
 NS_PER_MS = 1_000_000
 
 
