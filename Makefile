@@ -102,7 +102,7 @@ test-pulsar: setup ## the tests beside a real broker of PULSAR=5.0.1 (a JDK 21 o
 test-pulsar5: test-pulsar
 
 # By hand, not in CI: Apache's tests are fetched, 8 MB.
-pulsar-suite: setup ## Pulsar's own tests of delayed delivery, with our tracker (PULSAR=4.0.8 or 4.2.4)
+pulsar-suite: setup ## Pulsar's own tests of delayed delivery, with our tracker (PULSAR=4.0.8, 4.2.4 or 5.0.1)
 	@TIDEGATE_PULSAR=$(PULSAR) $(BIN)/python -m tidegate.plugin.commands.setup
 	@TIDEGATE_PULSAR=$(PULSAR) $(BIN)/python -m tests.suite $(SUITE_ARGS)
 
