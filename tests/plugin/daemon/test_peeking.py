@@ -253,6 +253,10 @@ async def test_the_commands_say_first_what_it_takes(
     assert cost.startswith("tidegate: reads up to 100 messages, about 4 KiB in "), cost
     rest = await command("list", "orders", "sub", "--key", "3", "--after", more.split()[-1], *at)
     assert len(rest.stdout.splitlines()) == 6
+    for due, messages in (("..30m", 0), ("..2h", 100), ("2h..", 0)):
+        of_range = await command("list", "orders", "sub", "--key", "3", "--due", due, *at)
+        (cost,) = of_range.stderr.splitlines()
+        assert cost.startswith(f"tidegate: reads up to {messages} messages"), cost
     would = await command("cancel", "orders", "sub", "--property", "id=42", "--dry-run", *at)
     assert (would.returncode, json.loads(would.stdout)["done"]) == (0, 1)
     done = await command("cancel", "orders", "sub", "--key", "3", *at)
