@@ -20,6 +20,8 @@ class IndexStats(NamedTuple):
     """One subscription. Counts are entries unless the name says otherwise.
 
     slices_crowded: slices with enough runs to be compacted.
+    next_due_ms: a lower bound, which a message cancelled or moved to later leaves behind until its old time;
+        None if nothing is left to hand out.
     """
 
     name: SubscriptionName

@@ -309,7 +309,7 @@ class DelayIndex:
             memory_bytes=timeline.memory_bytes() + positions.memory_bytes(),
             disk_bytes=timeline.stored_bytes + self.own_journal.size_bytes,
             journal_bytes=self.own_journal.size_bytes,
-            next_due_ms=timeline.next_due_ms(),
+            next_due_ms=timeline.next_due_ms() if len(positions.held) > len(positions.in_flight) else None,
             slice_width_ms=self.width.width_ms,
             slice_width_auto=self.width.auto,
             slice_width_reason=self.width.reason(),

@@ -352,6 +352,17 @@ def test_stats_add_up() -> None:
     assert sum(each.entries for each in one.slices) == 98
 
 
+def test_a_subscription_with_nothing_left_to_hand_out_is_next_due_never() -> None:
+    """The heap keeps a lower bound until that time, for acknowledged entries too."""
+    _, index = opened(MemoryStore())
+    index.add(spread(3, 5_000))
+    index.acknowledge(PositionSet.of([(5, 0), (5, 1)]))
+    assert index.stats().next_due_ms is not None
+    index.acknowledge(PositionSet.of([(5, 2)]))
+    assert index.timeline.next_due_ms() is not None
+    assert index.stats().next_due_ms is None
+
+
 def test_a_closed_catalog_says_so() -> None:
     store = MemoryStore()
     catalog, index = opened(store)
