@@ -22,9 +22,9 @@ class Field:
     text: Callable[[str], object] = str
 
 
-def number(description: str, least: int, most: int = TIME_MAX) -> Field:
-    """A whole number in [least, most]."""
-    said = f"must be a whole number from {least} to {most}"
+def number(description: str, least: int, most: int = TIME_MAX, unit: str = "") -> Field:
+    """A whole number in [least, most]; a refusal names the unit."""
+    said = f"must be a whole number{unit and f' of {unit},'} from {least} to {most}"
 
     def read(value: object) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:

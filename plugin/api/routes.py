@@ -107,7 +107,7 @@ _CHOICE = {
 CHOSEN = ("ids", "due", "all")
 """The ways to choose messages; with one of ``FILTERS`` alone all waiting ones."""
 _WHEN = {
-    "at_ms": fields.number("The new time, in ms since 1970.", AT_MS_MIN, AT_MS_MAX),
+    "at_ms": fields.number("The new time, in ms since 1970.", AT_MS_MIN, AT_MS_MAX, "ms since 1970"),
     "by_ms": fields.number(
         "Later than now due; less than 0 is earlier. Do not repeat a request that has it and no answer, or "
         "500, 502, 503, 504, or undecided: it may be done, as GET messages/{id} tells, and would move twice.",

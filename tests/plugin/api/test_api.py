@@ -271,6 +271,15 @@ async def test_a_wrong_body_changes_nothing(served: Served, body: Any, status: i
     assert len(held(served)) == 100
 
 
+async def test_a_time_in_seconds_is_refused_with_the_unit_wanted(served: Served) -> None:
+    await waiting(served.broker)
+    answer = await served.post(f"{ORDERS}/reschedule", {"all": True, "at_ms": 1_760_000_000})
+    status, detail = problem(answer)
+    assert (status, "at_ms must be a whole number of ms since 1970," in detail) == (400, True), detail
+    shown = (await served.get(f"{ORDERS}/messages/5:7")).json()
+    assert "moved_from_ms" not in shown, shown
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status", "said"),
     [
