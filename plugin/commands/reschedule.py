@@ -23,7 +23,7 @@ At = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="2026-12-24T18:00:00Z, ms since 1970, or 10m (from now)."),
 ]
-By = Annotated[str | None, typer.Option(metavar="SPAN", help="So much later than now; -10m is earlier.")]
+By = Annotated[str | None, typer.Option(metavar="SPAN", help="So much later than due now; -10m is earlier.")]
 
 
 def register(app: typer.Typer) -> None:

@@ -14,6 +14,7 @@ from tidegate.plugin.api.known_form import known_form
 from tidegate.plugin.commands.groups import with_groups
 from tidegate.plugin.commands.moments import utc
 from tidegate.plugin.commands.options import Asked
+from tidegate.plugin.shared.counts import counted
 from tidegate.plugin.shared.durations import in_words, milliseconds
 
 _BAR = 40
@@ -119,13 +120,13 @@ def lines(answer: dict[str, Any]) -> list[str]:
     said += [_line(utc(one["from_ms"]), one["entries"], most) for one in buckets[: last + 1]]
     if answer["later"]:
         said.append(_line("later", answer["later"], most))
-    said.append(f"{answer['entries']:,} messages of {answer['subscriptions']:,} subscriptions; times are UTC")
+    entries, of = counted(answer["entries"], "message"), counted(answer["subscriptions"], "subscription")
+    said.append(f"{entries} of {of}; times are UTC")
     if answer["inexact_entries"]:
         said.append(f"up to {answer['inexact_entries']:,} of them may be in a bucket nearby, or acknowledged")
     if answer["subscriptions_away"]:
-        said.append(
-            f"{answer['subscriptions_away']:,} subscriptions are still being brought here: not counted"
-        )
+        away = counted(answer["subscriptions_away"], "subscription")
+        said.append(f"still being brought here, and not counted: {away}")
     if "forecast" in answer:
         late = answer["forecast"]
         what = "all but the later ones is" if answer["later"] else "all of this is"

@@ -95,7 +95,8 @@ def show(
         return
     with known_form():
         due = f", due {due_utc(answer['deliver_at_ms'], ' UTC')}" if "deliver_at_ms" in answer else ""
-        print(f"{one_line(answer['message_id'])}: {one_line(answer['state'])}{due}")
+        own = f", moved from {due_utc(answer['moved_from_ms'], ' UTC')}" if "moved_from_ms" in answer else ""
+        print(f"{one_line(answer['message_id'])}: {one_line(answer['state'])}{due}{own}")
         if "size_bytes" in answer:
             key = f", key {one_line(answer['key'])}" if "key" in answer else ""
             print(f"{answer['size_bytes']:,} bytes{key}")

@@ -282,7 +282,7 @@ async def test_the_commands(serve: Serve, socket_path: Path) -> None:
         answer = json.loads(told.stdout)
         assert (answer["overdue"], sum(one["entries"] for one in answer["buckets"])) == (0, 100)
         drawn = await asyncio.to_thread(run, "tide", "--drain", "5", *at)
-        assert "100 messages of 1 subscriptions" in drawn.stdout
+        assert "100 messages of 1 subscription;" in drawn.stdout
         assert "at 5 a second: late by" in drawn.stdout
         shown = await asyncio.to_thread(run, "show", "orders", "sub", "5:0", "--json", *at)
         assert json.loads(shown.stdout)["state"] == "waiting"
@@ -363,7 +363,7 @@ def test_a_tide_as_text() -> None:
     assert text[0].count("█") == 20
     assert text[1].count("█") == 40
     assert any("up to 3 of them" in line for line in text)
-    assert any("1 subscriptions are still being brought here" in line for line in text)
+    assert any("still being brought here, and not counted: 1 subscription" in line for line in text)
 
 
 @pytest.mark.parametrize(

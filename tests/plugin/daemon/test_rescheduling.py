@@ -24,7 +24,7 @@ from tidegate.plugin.api import changes
 from tidegate.plugin.daemon import broker_changes, peeking, rescheduling
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.errors import UserError
-from tidegate.plugin.shared.moments import AT_ONCE_MS
+from tidegate.plugin.shared.moments import AT_ONCE_MS, due_utc
 from tidegate.plugin.wire.client import ask_socket
 from tidegate.plugin.wire.messages import Peek, Peeked, Reschedule, Rescheduled, Standing
 
@@ -188,6 +188,8 @@ async def test_a_released_message_is_due_whatever_a_clock_says(start: StartDaemo
         shown = await query(socket_path, "show", id="5:7")
         assert (shown["deliver_at_ms"], shown["moved_from_ms"]) == (AT_ONCE_MS, at_ms)
         assert "moved_from_ms" not in await query(socket_path, "show", id="5:8")
+        said = await asyncio.to_thread(run, "show", "orders", "sub", "5:7", "--socket", str(socket_path))
+        assert f"due at once, moved from {due_utc(at_ms, ' UTC')}\n" in said.stdout
 
 
 async def test_a_released_message_that_waits_is_shown_so(start: StartDaemon, socket_path: Path) -> None:
