@@ -3,9 +3,9 @@
 A position is *moved* from then on until its acknowledgement. Its message may still be unknown. Its entries in
 slices, with the message's own or rounded times, do not count.
 
-Invariants: a moved position has one due time, the last one told; `positions` are the moved ones; the arrays
-of a ledger are replaced and never changed, so that snapshots share them. Called by the core's thread only;
-other threads get snapshots.
+Invariants: a moved position has one due time, the last one given; `positions` are the moved ones; a ledger's
+arrays are replaced and never changed, so that snapshots share them. Called by the core's thread only; other
+threads get snapshots.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ _RECENT_BYTES = 150
 
 
 class Rows(NamedTuple):
-    """Entry ids of one ledger, ascending, and their due times; perhaps also of positions no longer moved.
-
-    The arrays never change.
+    """Entry ids of one ledger, ascending, and their due times; perhaps also of positions no longer moved. The
+    arrays never change.
     """
 
     entry_ids: Int64Array
@@ -37,7 +36,7 @@ class Rows(NamedTuple):
 
 
 class _Ledger:
-    """The due times of one ledger's positions; the latest changes are apart."""
+    """One ledger's due times; the latest changes are apart."""
 
     __slots__ = ("_recent", "_rows", "live")
 
@@ -45,7 +44,7 @@ class _Ledger:
         self._rows = Rows(_NONE, _NONE)
         self._recent: dict[int, int] = {}
         self.live = 0
-        """Number of its moved positions."""
+        """Its moved positions."""
 
     def __len__(self) -> int:
         """Rows, also of positions no longer moved."""
@@ -103,7 +102,7 @@ class MovedSnapshot:
         return bool(self._ledgers)
 
     def of_ledger(self, ledger_id: int) -> Entries:
-        """The moved positions of a ledger with the times that hold, in the order of their positions."""
+        """A ledger's moved positions with the times that hold, in the order of their positions."""
         rows = self._ledgers.get(ledger_id)
         if rows is None:
             return Entries.empty()
@@ -123,7 +122,7 @@ NOTHING_MOVED = MovedSnapshot(PositionSet(), {})
 
 
 class Moved:
-    """The moved positions of one subscription, and the times that hold for them."""
+    """One subscription's moved positions, and the times that hold for them."""
 
     def __init__(self, entries: Iterable[Entries] = ()) -> None:
         """entries: of the stored values."""
@@ -140,7 +139,7 @@ class Moved:
         return bool(self._ledgers)
 
     def put(self, entries: Entries) -> None:
-        """Let these times hold from now on; the last one of several for a position."""
+        """Let these times hold from now on; of several for a position the last."""
         self.positions.mark_dirty(set(entries.ledger_id.tolist()))
         for ledger_id, part in _by_ledger(entries):
             ledger = self._ledgers.get(ledger_id)

@@ -59,7 +59,7 @@ _ALL_OF_NAMESPACE = re.compile(r"(?:persistent://)?([^/*]+/[^/*]+)/\*")
 
 
 class RefusedError(UserError):
-    """The server refuses; `status` is the HTTP status."""
+    """A server's refusal; `status` is the HTTP status."""
 
     def __init__(self, status: int, said: str) -> None:
         super().__init__(said)
@@ -115,7 +115,7 @@ def base_of(url: str) -> str:
 
 
 def call_of(base: str, query: Query) -> Call:
-    """The call for a query, which may have `ids` but no `positions`. Raises ``UserError``."""
+    """A query's call; it may have `ids` but no `positions`. Raises ``UserError``."""
     given = {name: value for name, value in query.items() if value is not None}
     what = str(given.pop("what"))
     if what == partitions.BACKLOG:
@@ -145,14 +145,13 @@ def call_of(base: str, query: Query) -> Call:
 
 
 def _statistics_path(topic: str) -> str:
-    """The path of Pulsar's statistics of a topic."""
     domain, _, rest = topic.partition("://")
     names = [quote(one, safe="") for one in rest.split("/", 2)]
     return "/".join(["", "admin", "v2", domain, *names, "stats"])
 
 
 def _scope(what: str, given: dict[str, Any]) -> Scope:
-    """The scope of a query; a tide of all, or of a pattern, has the names as parameters."""
+    """A query's scope; a tide of all, or of a pattern, has the names as parameters."""
     if what != "tide":
         return Scope.SUBSCRIPTION
     for name in ("topic", "subscription"):
@@ -227,7 +226,7 @@ def _redirected(call: Call, reply: Reply, redirects: int) -> Call:
         raise UserError(
             f"a redirect from {before.scheme} leads to {shown!r}: the token stays with its scheme"
         )
-    # It has the call's query already.
+    # It already has the call's query.
     return Call(call.method, there, {} if parts.query else call.parameters, call.body)
 
 
@@ -240,7 +239,9 @@ _UNSAID: Mapping[int, str] = {
     HTTPStatus.REQUEST_URI_TOO_LONG: _TOO_LONG,
     HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: _TOO_LONG,
 }
-"""The details of a broker that refuses by a page of its own, before Tidegate's servlet hears of it."""
+"""The details of a broker that refuses by a page of its own, before the request reaches Tidegate's
+servlet.
+"""
 
 
 def answer_of(reply: Reply, call: Call) -> Answer:
@@ -270,7 +271,7 @@ def answer_of(reply: Reply, call: Call) -> Answer:
 
 
 def _partitions(answer: object) -> int | None:
-    """The number of partitions in a problem document; None if it has none."""
+    """A problem document's number of partitions; None without one."""
     count = answer.get("partitions") if isinstance(answer, dict) else None
     return count if isinstance(count, int) and 0 < count <= PARTITIONS_MAX else None
 

@@ -98,7 +98,7 @@ class DueTimer(Generic[StreamT]):
         delay_ms = max(0.0, min(delays_ms))
         at_ns = begin_ns + int(delay_ms * _NS_PER_MS)
         if self._timer_at_ns is not None and self._timer_at_ns <= at_ns:
-            return  # a timer that fires too early only looks at the clock
+            return  # a timer that fires too early only reads the clock
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at_ns = at_ns
@@ -120,7 +120,7 @@ class DueTimer(Generic[StreamT]):
             self._arm()
 
     def _serve_first(self, now_ms: int) -> bool:
-        """Serve one stream whose time has come; False if there is none."""
+        """Serve one due stream; False without any."""
         if self._heap and self._heap.peekitem()[1] <= now_ms:
             stream, _ = self._heap.popitem()
         elif self._paused and self._paused.peekitem()[1] <= self._clock.monotonic_ns():

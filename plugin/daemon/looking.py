@@ -2,7 +2,7 @@
 
 Invariants:
 
-- the loop takes an outline of an index, which costs a pointer a block, and never reads or counts;
+- the loop takes an outline of an index, at a pointer a block, and never reads or counts;
 - an answer is of one moment of each index; pages of several moments fit together;
 - a long answer comes in pages.
 """
@@ -55,7 +55,7 @@ SCHEMA = 1
 LIMIT_MAX = 10_000  # entries of one answer, then of 0.5 MB
 BUCKETS_MAX = 1_000
 BUCKETS = 60  # unless a step is given
-TOGETHER = 64  # small indexes: to hand one to the thread takes longer than its tide
+TOGETHER = 64  # small indexes: handing one to the thread takes longer than its tide
 TRIES = 3  # a persist may replace blocks that are about to be read
 _STEPS_S = (1, 5, 10, 30, 60, 300, 600, 1_800, 3_600, 10_800, 21_600, 43_200, 86_400)
 _WEEK_MS = 604_800_000
@@ -114,7 +114,7 @@ class Looking:
         }
 
     def _meant(self, request: dict[str, object], topic: str, subscription: str) -> list[DelayIndex]:
-        """The indexes meant by the query `tide`; with `exact` a ``*`` in a name is itself."""
+        """The indexes of the query `tide`; with `exact` a ``*`` in a name is itself."""
         if (namespace := request.get("namespace")) is not None:
             return of_namespace(self._catalog, namespace)
         exact = request.get("exact", False)
@@ -127,7 +127,7 @@ class Looking:
         return named(self._catalog, topic, subscription)
 
     async def count_due(self, index: DelayIndex) -> int:
-        """The number of held entries due now, handed out or not; 0 while the index cannot be read."""
+        """Held entries due now, handed out or not; 0 while the index cannot be read."""
         now_ms = self._clock.now_ms()
         try:
             return int((await self._tide(index, index.outline(), np.array([now_ms, now_ms + 1]))).before)
@@ -137,7 +137,7 @@ class Looking:
     async def _tides(
         self, outlines: list[tuple[DelayIndex, Outline]], edges: Int64Array
     ) -> AsyncIterator[Tide]:
-        """The tide of each. Raises as ``_read``."""
+        """Each one's tide. Raises as ``_read``."""
 
         def counted(some: list[Outline]) -> list[Tide | None]:
             return [self._tide_or_none(one, edges) for one in some]
@@ -152,7 +152,7 @@ class Looking:
         try:
             return outline.tide(edges, self._borders)
         except TidegateIndexError:
-            return None  # to be read once more, or told by name
+            return None  # read once more, or reported by name
 
     async def _tide(
         self, index: DelayIndex, outline: Outline, edges: Int64Array, borders: Borders | None = None
@@ -162,7 +162,7 @@ class Looking:
     async def _read(
         self, index: DelayIndex, read: Callable[[Outline], T], outline: Outline | None = None
     ) -> T:
-        """The result of `read` on an outline; takes a new outline if a persist has replaced its blocks."""
+        """The result of `read` on an outline, a new one if a persist has replaced its blocks."""
         for tries_left in reversed(range(TRIES)):
             try:
                 return await self._run(partial(read, outline or index.outline()))
@@ -269,7 +269,7 @@ class Looking:
         return [one for one in indexes if one.state.held_among(only)] or indexes, position
 
     async def show(self, index: DelayIndex, position: Position) -> dict[str, Any]:
-        """The query `show`: everything that the index knows of one message. Raises ``UserError``."""
+        """The query `show`: the index's knowledge of one message. Raises ``UserError``."""
         only = PositionSet.of([position])
         answer: dict[str, Any] = {
             "schema": SCHEMA,
@@ -297,9 +297,9 @@ def state_of(index: DelayIndex, only: PositionSet) -> str:
 
 
 def edges_of(now_ms: int, last_ms: int, step_ms: int | None, span_ms: int | None) -> Int64Array:
-    """The edges of the buckets: the first moment that is not due yet, then whole steps, as slices have.
+    """The buckets' edges: the first moment that is not due yet, then whole steps, as slices have.
 
-    last_ms: no entry is due later. Without a step there are at most about `BUCKETS` buckets. Raises
+    last_ms: no entry is due later. Without a step there are about `BUCKETS` buckets at most. Raises
     ``UserError`` for too many buckets.
     """
     span = span_ms or max(1, last_ms + 1 - now_ms)
@@ -323,7 +323,7 @@ def edges_of(now_ms: int, last_ms: int, step_ms: int | None, span_ms: int | None
 
 
 def cursor_text(key: EntryKey) -> str:
-    """A key as the cursor of a page."""
+    """A key as a page's cursor."""
     return ":".join(map(str, key))
 
 

@@ -1,7 +1,7 @@
 """The producer and consumers of a round: the real pulsar-client, made to survive faults.
 
 After a second without a connection the client is dropped, and a new one opens once the broker's port answers
-(see ``local.clients``). The verdict tells messages sent twice for that reason from a tracker's repeats.
+(see ``local.clients``). The verdict separates messages sent twice for that reason from a tracker's repeats.
 Invariant: silence is no reason to replace a client: that would hide a tracker that has fallen asleep.
 """
 
@@ -104,7 +104,7 @@ class Clients:
             logger=logger,
         )
         with self._lock:
-            # Set at once, so that dropping the client ends a call that waits for the broker.
+            # Set at once: dropping the client ends a call that waits for the broker.
             self._client = client
         try:
             if self._workers.closed.is_set():
@@ -131,13 +131,13 @@ class Clients:
         self._workers.run(self._supervise)
 
     def start(self, start_us: int) -> None:
-        """Send the rest of the plan, whose times count from ``start_us``."""
+        """Send the rest of the plan; its times count from ``start_us``."""
         self._start_ms = start_us // 1000
         self._started = True
 
     @property
     def unconfirmed(self) -> int:
-        """The number of messages, sent or to be resent, that the broker has not confirmed."""
+        """Messages, sent or to be resent, that the broker has not confirmed."""
         return self._sender.unconfirmed
 
     @property
@@ -147,7 +147,7 @@ class Clients:
 
     @property
     def settled(self) -> bool:
-        """True if there is a client and every part of it is connected now."""
+        """True if there is a client with all its parts connected."""
         return self._online.is_set() and self._is_connected()
 
     def drop(self) -> None:
@@ -178,13 +178,13 @@ class Clients:
 
     @property
     def consumers(self) -> int:
-        """The number of subscribed consumers."""
+        """Number of subscribed consumers."""
         with self._lock:
             return len(self._consumers)
 
     @property
     def received(self) -> int:
-        """The number of receipts."""
+        """Number of receipts."""
         return 0 if self._tally is None else self._tally.receipts
 
     def replace(self) -> None:
@@ -192,7 +192,7 @@ class Clients:
         self.drop()
 
     def replace_consumer(self) -> None:
-        """Close the oldest consumer, and subscribe another one."""
+        """Close the oldest consumer and subscribe another one."""
         with self._lock:
             client = self._client
             oldest = self._consumers.popleft() if self._consumers else None
@@ -212,7 +212,7 @@ class Clients:
         (self._receiving.set if on else self._receiving.clear)()
 
     def working(self, each_s: float) -> None:
-        """Let each consumer spend ``each_s`` on a message before it takes the next one."""
+        """Let each consumer spend ``each_s`` on a message before the next one."""
         self._work_s = each_s
 
     # ---- inside

@@ -1,7 +1,7 @@
 """A run of drills: each drill on each tracker for a number of rounds, on stands started at first need.
 
-Invariants: a drill whose needs the stand does not meet fails and names them; however the run ends, every
-process started here has ended and every ledger of a finished round is on disk.
+Invariants: a drill with needs that the stand does not meet fails and names them; however the run ends, every
+process started here has ended and every finished round's ledger is on disk.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tidegate.plugin.shared.stop import InterruptedRunError, Stop
 
 LEDGERS = "ledgers"
 WORK = "work"
-# The rate of a quiet machine; a slower machine is asked for less.
+# A quiet machine's rate; a slower one is asked for less.
 _BURST_SENDS_PER_S = 16_000
 _BURST_ATTEMPTS = 4
 
@@ -41,9 +41,9 @@ _BURST_ATTEMPTS = 4
 class Options:
     """The user's choices; directories are absolute. ``messages``: None for each drill's own number.
 
-    The ``rounds`` of a drill are consecutive and give one result; the whole is repeated ``passes`` times, on
-    the same stands where they can be reused. ``newer_home``: the Pulsar of drills that upgrade. ``watched``:
-    ask for the daemon's status all the time, for the view and the picture.
+    A drill's ``rounds`` are consecutive and give one result; the whole is repeated ``passes`` times, on the
+    same stands if reusable. ``newer_home``: the Pulsar of drills that upgrade. ``watched``: ask for the
+    daemon's status all the time, for the view and the picture.
     """
 
     drills: Sequence[Drill]
@@ -63,7 +63,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Result:
-    """A drill on one tracker: the verdict on each round, and the reason for missing rounds."""
+    """A drill on one tracker: each round's verdict, and the reason for missing rounds."""
 
     drill: str
     does: str
@@ -78,7 +78,7 @@ class Result:
 
 
 class Session:
-    """One run; other threads may read ``progress`` meanwhile.
+    """One run; other threads may read ``progress``.
 
     ``stuck``, after ``run``: a thread is still inside the client's library, which aborts the process if
     Python ends in the ordinary way.
@@ -130,7 +130,7 @@ class Session:
             except UserError as error:
                 self._told_wrong = True
                 failures.append(str(error))
-                # It may be in any state: the next round gets another one.
+                # It may be in any state: the next round gets another.
                 self._end_stand()
                 break
         result = Result(drill.name, drill.does, tracker, verdicts, failures)
@@ -142,7 +142,7 @@ class Session:
         while True:
             try:
                 verdict = self._attempt(drill, number, stand, again=attempt < _BURST_ATTEMPTS)
-                # The last attempt counts even if it was late, as does an aborted one.
+                # The last attempt counts even if late, as does an aborted one.
                 if drill.load.shape is Shape.BURST and attempt < _BURST_ATTEMPTS and not verdict.aborted:
                     self._sends_per_s = faster_pace(self._sends_per_s, _BURST_SENDS_PER_S)
                 break
@@ -152,7 +152,7 @@ class Session:
                 self.progress.events.append((0.0, f"{error}: once more, with more time"))
         self._told_wrong |= not verdict.passed
         if verdict.lost or verdict.unconfirmed or verdict.aborted or Need.NEWER in drill.needs:
-            # A failed round must not affect the next one, nor a broker that has been upgraded.
+            # A failed round must not affect the next one, nor must an upgraded broker.
             self._end_stand()
         return verdict
 
@@ -179,7 +179,7 @@ class Session:
             self.stuck = self.stuck or course.stuck
 
     def _stand_for(self, drill: Drill, tracker: str, socket_dir: Path, guard: Guard) -> RunningStand:
-        """The running stand if it suits, else another one."""
+        """The running stand if it suits, else another."""
         if self._own is not None:
             return self._own
         kind = kind_for(drill.needs)
@@ -208,7 +208,7 @@ class Session:
 
     @contextlib.contextmanager
     def _own_cluster(self) -> Iterator[None]:
-        """The user's cluster, if the drills run there: one for all of them."""
+        """The user's cluster, if the drills run there: one for all."""
         if self._options.own is None:
             yield
             return
@@ -236,17 +236,17 @@ class Session:
                 self.progress.watch.close()
             stand.end()
             if self._stand_dir is not None and not self._told_wrong:
-                # Logs and data stay for a search for a failure's cause.
+                # Logs and data stay, for finding a failure's cause.
                 shutil.rmtree(self._stand_dir, ignore_errors=True)
 
 
 def drills_with(tracker: str, drills: Sequence[Drill]) -> list[Drill]:
-    """The drills in which the tracker can be compared; on a user's own cluster all of them."""
+    """The drills that compare the tracker; on a user's own cluster all."""
     return [drill for drill in drills if tracker == OWN or can_run(drill.needs, tracker)]
 
 
 def ledgers_of(out_dir: Path) -> list[Path]:
-    """The ledgers of a run in ``out_dir``, finished or not, ordered by name."""
+    """A run's ledgers in ``out_dir``, finished or not, ordered by name."""
     directory = out_dir / LEDGERS
     return sorted(path.parent for path in directory.glob("*/round.json"))
 

@@ -8,8 +8,6 @@ Invariants:
 - of two processes one works and the other waits, by a lock file;
 - an interrupted fetch continues: Maven keeps its part and asks for the rest (a repository without ranges
   sends all of it again), and a checked archive is unpacked without the network.
-
-The caller passes in the distribution, the target and the progress report.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ TEMPORARY = ".unpacking-"
 _PROXY_VARIABLES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 
 Report = Callable[[str, int, int], None]
-"""Called with the present work, its bytes done, and its bytes in all."""
+"""Called with the present work, its bytes done, and all its bytes."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +58,12 @@ class Distribution:
 
     @property
     def coordinates(self) -> str:
-        """In the form of Maven's command line."""
+        """As on Maven's command line."""
         return f"{self.group}:{self.artifact}:{self.version}:tar.gz:{self.classifier}"
 
     @property
     def repository_directory(self) -> Path:
-        """Its path below the root of a Maven repository."""
+        """Its path below a Maven repository's root."""
         return Path(*self.group.split("."), self.artifact, self.version)
 
 
@@ -82,7 +80,7 @@ PULSAR = Distribution(
 
 
 def checkout() -> Path | None:
-    """The checkout that this file is in; None in an installed wheel."""
+    """This file's checkout; None in an installed wheel."""
     root = Path(__file__).resolve().parents[2]
     return root if (root / "pyproject.toml").is_file() and (root / "plugin").is_dir() else None
 
@@ -98,7 +96,7 @@ def default_cache_dir(environment: Mapping[str, str]) -> Path:
 
 
 def home_of(cache_dir: Path, distribution: Distribution = PULSAR) -> Path:
-    """The directory of the unpacked distribution, fetched or not."""
+    """The unpacked distribution's directory, fetched or not."""
     return cache_dir / "pulsar" / distribution.directory_name
 
 
@@ -108,7 +106,7 @@ def fetch(
     report: Report = lambda _what, _done, _total: None,
     distribution: Distribution = PULSAR,
 ) -> Path:
-    """The home of the unpacked distribution, first fetched if it is missing.
+    """The home of the unpacked distribution, fetched if missing.
 
     Raises ``SetupError`` if Maven, the network, the disk or the archive fails.
     """
@@ -134,7 +132,7 @@ def fetch(
 
 
 def maven_repository(environment: Mapping[str, str]) -> Path:
-    """Maven's local repository, according to the environment and the user's settings.
+    """Maven's local repository, by the environment and the user's settings.
 
     It serves to find an existing archive and to watch one grow: a wrong answer is otherwise harmless.
     """
@@ -149,7 +147,7 @@ def maven_repository(environment: Mapping[str, str]) -> Path:
 
 
 def after_failed_fetch(environment: Mapping[str, str]) -> str:
-    """The first thing to look at; without the proxy's URL, which may have a password."""
+    """The first thing to check, without the proxy's URL, which may contain a password."""
     proxies = [name for name in _PROXY_VARIABLES if environment.get(name)]
     if proxies and not any(one.tag.rpartition("}")[2] == "proxies" for one in _maven_settings(environment)):
         return f"Maven does not read {proxies[0]}: name the proxy in ~/.m2/settings.xml"
@@ -161,7 +159,7 @@ def _maven_folder(environment: Mapping[str, str]) -> Path:
 
 
 def _maven_settings(environment: Mapping[str, str]) -> list[ElementTree.Element]:
-    """The elements of the user's own file, which Maven reads too; none if it cannot be read."""
+    """The elements of the user's own file, which Maven reads too; none if unreadable."""
     with contextlib.suppress(OSError, ElementTree.ParseError):
         return list(ElementTree.parse(_maven_folder(environment) / "settings.xml").getroot())  # noqa: S314
     return []
@@ -213,7 +211,9 @@ def _archive(
 def run_watched(
     command: Sequence[str], environment: Mapping[str, str], log_path: Path, watch: Callable[[], None]
 ) -> int:
-    """Run Maven to its end with regular looks; returns its exit code. Maven ends with this process."""
+    """Run Maven to its end, calling ``watch`` regularly; returns its exit code. Maven ends with this
+    process.
+    """
     with log_path.open("wb") as log:
         process = subprocess.Popen(  # noqa: S603
             command,
@@ -255,7 +255,7 @@ def _unpack(archive: Path, home: Path, report: Report) -> None:
 
 
 def require_disk(directory: Path, needed_bytes: int) -> None:
-    """Raises ``SetupError`` unless ``needed_bytes`` are free."""
+    """Raise ``SetupError`` unless ``needed_bytes`` are free."""
     elsewhere = "set TIDEGATE_CACHE_DIR to a directory on another disk"
     if problem := toolchain.check_disk(directory, needed_bytes, elsewhere):
         raise SetupError(problem.text)
@@ -282,7 +282,7 @@ def sha256_of(path: Path) -> str:
 
 
 def _largest(stored: Path) -> int:
-    # By version, Maven writes to NAME.part or NAME.<random>.tmp, and renames at the end.
+    # Depending on its version, Maven writes to NAME.part or NAME.<random>.tmp, and renames at the end.
     sizes = [0]
     for path in stored.parent.glob(f"{stored.name}*"):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""The programs of Pulsar's distribution that form a cluster, each a process with a conf file of its own.
+"""The programs of Pulsar's distribution that form a cluster, each a process with its own conf file.
 
 Invariants: a program's conf file and everything that it writes are below its ``work_dir``; the distribution
 is only read; ready means usable by the next program, not merely started.
@@ -42,17 +42,17 @@ class Jvm:
     heap_mib: int = 384
     start_mib: int = 64
     direct_mib: int | None = None
-    # The JVMs of a cluster live for minutes: compiling less halves their start.
+    # A cluster's JVMs live for minutes: compiling less halves their start.
     gc: Sequence[str] = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
     options: Sequence[str] = ()
 
 
 class PulsarProcess(LocalProcess):
-    """One of the distribution's programs with a conf file of its own, ready when its port answers.
+    """One of the distribution's programs with its own conf file, ready when its port answers.
 
-    ``template`` is the file in the distribution's ``conf`` that ``conf`` overrides, if any. ``jars`` go on
-    its classpath and leave the distribution alone. They are copied at the first start: another build of the
-    shim must not change a jar that a running JVM has open.
+    ``conf`` overrides ``template``, a file in the distribution's ``conf``, if any. ``jars`` go on its
+    classpath and leave the distribution alone. They are copied at the first start: another build of the shim
+    must not change a jar that a running JVM has open.
     """
 
     command: ClassVar[str]
@@ -79,11 +79,13 @@ class PulsarProcess(LocalProcess):
         self._jars = list(jars)
 
     def configure(self, conf: Mapping[str, str]) -> None:
-        """New values for keys of the conf file, from the next start on."""
+        """Set keys of the conf file, from the next start on."""
         self._conf |= conf
 
     def start_from(self, pulsar_home: Path, *, without: Collection[str]) -> None:
-        """Another distribution from the next start on, with its own jars and its own values of some keys."""
+        """Use another distribution from the next start on, with its own jars and its own values of
+        some keys.
+        """
         self.pulsar_home = pulsar_home
         self._jars = []
         self._conf = {key: value for key, value in self._conf.items() if key not in without}
@@ -92,7 +94,7 @@ class PulsarProcess(LocalProcess):
         if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
             raise LocalProcessError("no java found: install a JDK 17 or newer, or set JAVA_HOME")
         path = self.work_dir / (self.template or f"{self.name}.conf")
-        # A properties file: of a repeated key the last value counts.
+        # Of a repeated key in a properties file the last value counts.
         lines = "".join(f"{key}={value}\n" for key, value in self._conf.items())
         path.write_text(f"{self._read_template()}# Set by tidegate for this run\n{lines}", encoding="utf-8")
         environment = environment_of(self.work_dir, self._jvm) | {self.conf_variable: str(path)}
@@ -134,10 +136,10 @@ class ZooKeeper(PulsarProcess):
 
 
 class Bookie(PulsarProcess):
-    """The cluster's storage; ready when it is registered.
+    """The cluster's storage; ready when registered.
 
-    A bookie that was killed finds its former registration in ZooKeeper until that session expires, and gives
-    up, at times without ending. So it is restarted until ZooKeeper accepts it, as a service manager would do.
+    A killed bookie finds its former registration in ZooKeeper until that session expires, and gives up, at
+    times without ending. So it is restarted until ZooKeeper accepts it, as a service manager would do.
     """
 
     name = "bookie"
@@ -146,7 +148,7 @@ class Bookie(PulsarProcess):
     _was_ready = False
 
     def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Return once it is registered; raise if it gives up without registering, or the time is up."""
+        """Return once it is registered; raise if it gives up unregistered, or the time is up."""
         deadline_s = time.monotonic() + timeout_s
         while True:
             try:
@@ -161,7 +163,7 @@ class Bookie(PulsarProcess):
             self.spawn()
 
     def _probe(self, asking: contextlib.ExitStack) -> Callable[[], str | None]:
-        # Its port answers before it is registered; its HTTP server starts after that.
+        # Its port answers before it is registered, its HTTP server only afterwards.
         url = f"http://{LOOPBACK}:{self._conf['httpServerPort']}"
         return partial(_unregistered, http_client(asking, url))
 
@@ -215,7 +217,7 @@ class ClusterBroker(PulsarProcess):
 
 
 def environment_of(work_dir: Path, jvm: Jvm) -> dict[str, str]:
-    """The environment of every program of the distribution."""
+    """The environment of the distribution's programs."""
     return {
         **os.environ,
         "PULSAR_LOG_DIR": str(work_dir / "logs"),
@@ -225,7 +227,7 @@ def environment_of(work_dir: Path, jvm: Jvm) -> dict[str, str]:
             f" -XX:MaxDirectMemorySize={jvm.direct_mib or jvm.heap_mib}m"
         ),
         **({"PULSAR_GC": " ".join(jvm.gc)} if jvm.gc else {}),
-        # By default Pulsar logs every collection to the console: noise that hides the program's own lines.
+        # By default Pulsar logs every collection to the console, which hides the program's own lines.
         "PULSAR_GC_LOG": "-Xlog:disable -Xlog:all=warning:stderr",
         "PULSAR_EXTRA_OPTS": " ".join(
             [
@@ -238,12 +240,12 @@ def environment_of(work_dir: Path, jvm: Jvm) -> dict[str, str]:
 
 
 def http_client(asking: contextlib.ExitStack, url: str) -> httpx.Client:
-    """A client that asks a program over HTTP if it is ready; ``asking`` closes it."""
+    """A client to ask a program over HTTP if it is ready; ``asking`` closes it."""
     return asking.enter_context(httpx.Client(base_url=url, timeout=HTTP_TIMEOUT_S, trust_env=False))
 
 
 def _unregistered(bookie: httpx.Client) -> str | None:
-    """The missing part of the bookie, in words; None if it is ready. Raises if it has given up."""
+    """The bookie's missing part, in words; None once ready. Raises if it has given up."""
     try:
         if bookie.get("/api/v1/bookie/is_ready").is_success:
             return None
@@ -256,7 +258,7 @@ def _unregistered(bookie: httpx.Client) -> str | None:
 
 
 def unhealthy(admin: httpx.Client) -> str | None:
-    """The missing part of the broker, in words; None if it is ready."""
+    """The broker's missing part, in words; None once ready."""
     try:
         healthy = admin.get("/admin/v2/brokers/health").text.strip() == "ok"
     except httpx.HTTPError:

@@ -6,7 +6,7 @@ Invariants:
 - one turn of the loop gives it ``TURN_S`` and one subscription more; another thread looks at the files on
   disk;
 - a caller during a walk, or soon after it (``lately``), gets its result;
-- the result leaves out a subscription removed meanwhile, and counts none twice.
+- the result omits a subscription removed meanwhile, and counts none twice.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_HELD = 1_000
 
 
 class Standing(IntEnum):
-    """The role of a subscription at this daemon, the noteworthy first."""
+    """A subscription's role at this daemon, the noteworthy first."""
 
     PACED = 0  # late on purpose
     SERVED = 1
@@ -38,7 +38,7 @@ class Standing(IntEnum):
 
 
 class ScalableSum(NamedTuple):
-    """One subscription of a scalable topic: the sums over the segments that are here."""
+    """One subscription of a scalable topic: the sums over its segments here."""
 
     topic: str
     subscription: str
@@ -52,7 +52,7 @@ class ScalableSum(NamedTuple):
 class Worst(NamedTuple):
     """The subscriptions that need attention, the worst first.
 
-    overdue: the number of served ones with an overdue message, overdue_ms: the longest time of these.
+    overdue: served ones with an overdue message, overdue_ms: their longest time.
     """
 
     names: list[SubscriptionName]
@@ -109,11 +109,11 @@ class Surveyor:
         self._latest = Lately(self._walk)
 
     async def survey(self) -> Survey:
-        """The state of now, or of a moment ago."""
+        """The present state, or one a moment old."""
         return await self._latest.get()
 
     async def _walk(self) -> tuple[Survey, float]:
-        # First: the result leaves out anything removed during this wait.
+        # First: the result omits anything removed during this wait.
         disk_bytes, disk, took_s = await asyncio.to_thread(self._look_at_disk)
         each: list[IndexStats] = []
         async for index in in_turns(self._catalog):
@@ -159,7 +159,7 @@ def _urgency(one: IndexStats) -> tuple[float, int, SubscriptionName]:
 
 
 def most_held(each: Iterable[IndexStats]) -> list[SubscriptionName]:
-    """The names of the fullest, at most ``MOST_HELD``."""
+    """The fullest ones' names, at most ``MOST_HELD``."""
     return _names(heapq.nsmallest(MOST_HELD, each, key=lambda one: (-one.held, one.name)))
 
 
@@ -173,7 +173,7 @@ def worst(
 ) -> Worst:
     """At most ``most`` names: those overdue longest, then with a pace, then served, then others; the fullest.
 
-    Healthy ones go by their fullness, which changes slowly, and so do the series of a scrape.
+    Healthy ones go by their fullness, which changes slowly, and so do a scrape's series.
     """
     ranked = []
     overdue = overdue_ms = 0

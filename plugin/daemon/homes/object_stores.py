@@ -26,7 +26,7 @@ FILE = "file"
 THREADS = 16
 URL_BYTES_MAX = 1_024
 REMOTE_INTERVAL_MS = 1_000
-"""Appends to a store with a price for each request are joined for so long."""
+"""Appends are gathered for so long where each request has a price."""
 
 TAIL_ENTRIES_MAX = 512
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://[!-~]+", re.ASCII)
@@ -73,7 +73,7 @@ def checked_url(text: str) -> str:
 def check_known(url: str) -> None:
     """Raise ValueError if the installed fsspec does not know a checked URL's scheme.
 
-    Without fsspec nobody can tell: see `advice_on`.
+    Without fsspec it passes: see `advice_on`.
     """
     try:
         _load(urlsplit(url).scheme)
@@ -87,7 +87,7 @@ def check_known(url: str) -> None:
 
 
 def _load(scheme: str) -> None:
-    """Raises ValueError for an unknown scheme, and ImportError if a package is missing."""
+    """Raise ValueError for an unknown scheme, ImportError for a missing package."""
     if scheme != FILE:
         from fsspec import get_filesystem_class  # noqa: PLC0415 few have such a home
 
@@ -95,14 +95,14 @@ def _load(scheme: str) -> None:
 
 
 def missing_folder(url: str) -> Path | None:
-    """The folder of a checked file URL if it is missing, else None."""
+    """A checked file URL's folder if missing, else None."""
     parts = urlsplit(url)
     folder = Path(unquote(parts.path))
     return folder if parts.scheme == FILE and not folder.is_dir() else None
 
 
 def advice_on(url: str) -> str | None:
-    """The reason why a checked URL would keep nothing, and the remedy; None if it would."""
+    """Why a checked URL would keep nothing, and the remedy; None if it would."""
     parts = urlsplit(url)
     if parts.scheme == "memory":
         return f"{url} keeps nothing beyond the end of the daemon: choose a store that outlives it"
@@ -128,7 +128,7 @@ def _not_loaded(scheme: str, error: ImportError | ValueError) -> str:
 
 
 class ObjectStores:
-    """The stores that one daemon uses, each opened once."""
+    """One daemon's stores, each opened once."""
 
     def __init__(self) -> None:
         self._executor: ThreadPoolExecutor | None = None
@@ -149,18 +149,18 @@ class ObjectStores:
             return self._opened[url]
 
     def close(self) -> None:
-        """Begin nothing more; work under way ends by itself."""
+        """Begin nothing more; work under way ends."""
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
 
 
 def interval_ms(url: str) -> int:
-    """The time for which appends to a store are gathered."""
+    """How long appends to a store are gathered."""
     return 0 if urlsplit(url).scheme == FILE else REMOTE_INTERVAL_MS
 
 
 def open_objects(url: str) -> Objects:
-    """The store that a checked URL names. Blocks. Raises OSError."""
+    """A checked URL's store. Blocks. Raises OSError."""
     parts = urlsplit(url)
     if parts.scheme == FILE:
         return FolderObjects(Path(unquote(parts.path)))

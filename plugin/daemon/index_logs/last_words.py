@@ -1,8 +1,8 @@
 """The two sources of a restored subscription: its index log, and the local data that gives way to it.
 
 Of one history and under one seal of the cursor, the later owner's word counts: an owner that could not read
-the log told only the local data; one on another machine wrote only the log. Positions that one source knows
-acknowledged stay known, unless a later owner contradicts. Pure functions, but for `take_over`.
+the log changed only the local data; one on another machine wrote only the log. Positions known acknowledged
+in one source stay so, unless a later owner contradicts. Pure functions, but for `take_over`.
 
 Example: the log knows a acknowledged, under owner 8; the local data of owner 9 knows b, and took a back.
 Owner 9 is later: b is acknowledged, a is not.
@@ -21,13 +21,12 @@ LATER_OWNER = "a later owner wrote the log"
 
 @dataclass(frozen=True, slots=True)
 class LastWords:
-    """The news that the local data has for the index of the log.
+    """The local data's news for the log's index.
 
-    heard: its claim, seal and mark-delete position count, and these with them: acknowledged: positions that
-        the log does not know acknowledged; taken_back: positions that the log knows acknowledged, and a later
-        owner does not.
-    undone: the sign that the cursor went back after the last write of the log, None if there is none.
-    forgotten: positions whose acknowledgement no longer counts; why: the reason.
+    heard: its claim, seal and mark-delete position count, and with them: acknowledged: positions not
+        acknowledged in the log; taken_back: positions acknowledged in the log, and not at a later owner.
+    undone: the sign that the cursor went back after the log's last write, None without one.
+    forgotten: positions with acknowledgements that no longer count; why: the reason.
     """
 
     heard: bool = False
@@ -44,7 +43,7 @@ class LastWords:
 
 
 def does_not_give_way(former: DelayIndex | None, index: DelayIndex, request: Open) -> Break | None:
-    """The reason why the local data stays and the log does not count: the log is of another history.
+    """Why the local data stays and the log does not count: it is of another history.
 
     But a log that shows a reset, or is of a later owner, proves more than sound local data: the cursor went
     back since. Then both are emptied.
@@ -60,7 +59,7 @@ def does_not_give_way(former: DelayIndex | None, index: DelayIndex, request: Ope
 
 
 def last_words(former: DelayIndex | None, index: DelayIndex, request: Open) -> LastWords:
-    """The part of the local data that counts beside the index of the log."""
+    """The part of the local data that counts beside the log's index."""
     if former is None or former.incarnation != request.incarnation or find_break(index.state, request):
         return LastWords()
     local, logged = former.state, index.state
@@ -70,13 +69,13 @@ def last_words(former: DelayIndex | None, index: DelayIndex, request: Open) -> L
     acknowledged = local.acknowledged.difference(logged.acknowledged if same_seal else PositionSet())
     acknowledged.discard_up_to(*request.mark_delete)  # a later owner's mark-delete position has passed these
     if found is not None:
-        # The log still has acknowledgements that a reset amid an unload took back, or that a backup lacks.
+        # The log still has acknowledgements taken back by a reset amid an unload, or missing from a backup.
         proves = found not in {Break.OLD, Break.LOST} and later >= 0
         return LastWords(undone=found if proves else None, forgotten=acknowledged, why=found.value)
     if not local.generation or local.generation != request.generation:
         return LastWords()  # the cursor was reset, or the stored data is damaged
     if later < 0:
-        # The later owner may have heard that they are not acknowledged after all (UNACK).
+        # By an UNACK, the later owner may know that they are not acknowledged.
         return LastWords(forgotten=acknowledged, why=LATER_OWNER)
     taken_back = PositionSet()
     if same_seal and local.claim.epoch:  # else the order of the two is unknown
@@ -85,9 +84,9 @@ def last_words(former: DelayIndex | None, index: DelayIndex, request: Open) -> L
 
 
 def take_over(index: DelayIndex, former: DelayIndex, words: LastWords) -> None:
-    """Tell the index of the log the news and the claim of the local data, as if a broker had told them.
+    """Give the log's index the news and the claim of the local data, as if from a broker.
 
-    Without the claim, positions from after the log's end would look like a restored Pulsar. So would a
+    Without the claim, positions from after the log's end would look like a restored Pulsar, as would a
     mark-delete position from before a reset.
     """
     if words.undone is not None:

@@ -134,7 +134,7 @@ class FillDisk:
 
 @dataclass(frozen=True)
 class DiskFillsUp:
-    """The daemon's disk fills up while the daemon runs, and then there is room: no process is restarted."""
+    """The running daemon's disk fills up, and then there is room: no process is restarted."""
 
     what: str = "the daemon's disk fills up while the daemon runs"
     forgets: Forgets = Forgets.NOTHING
@@ -145,7 +145,7 @@ class DiskFillsUp:
         part = scene.part("daemon")
         written, waited_s = 0, 0.0
         while True:
-            # Repeatedly: the daemon may still delete files of its own, and have room for a while.
+            # Repeatedly: the daemon may still delete its own files, and have room for a while.
             written += scene.stand.fill_disk(full=True)
             if part.state() is not State.RUNNING:
                 raise FaultError(f"the {part.name} has ended on its full disk: it should run on")
@@ -158,7 +158,7 @@ class DiskFillsUp:
             waited_s += _POLL_S
 
     def undo(self, scene: Scene) -> None:
-        """Make room, and check that the daemon becomes ready by itself."""
+        """Make room, and check that the daemon becomes ready."""
         scene.stand.fill_disk(full=False)
         scene.bring_back("daemon")
         waited_s = 0.0
@@ -199,7 +199,7 @@ class PreviousFormat:
 
 
 def _wait_for_blocks(scene: Scene) -> None:
-    """Return when slices are on the disk, today's included; a busy machine takes a while to spill them."""
+    """Return when slices are on the disk, today's included; spilling them takes a busy machine a while."""
     waited_s = 0.0
     while True:
         if has_spilled(scene.stand.status(), scene.topic):
@@ -224,7 +224,7 @@ def has_spilled(status: dict[str, Any] | None, topic: str) -> bool:
 
 
 def damage_blocks(directory: Path) -> int:
-    """Change the last byte of each block in a daemon's directory; returns the number of blocks."""
+    """Change the last byte of each block in a daemon's directory; returns their number."""
     store = RocksStore.open(directory)
     try:
         batch, count = Batch(), 0
@@ -243,7 +243,7 @@ def _not_ready(status: dict[str, Any] | None) -> list[str] | None:
 
 
 def _noticed(status: dict[str, Any] | None) -> int:
-    """The damaged values that the daemon has found since its start."""
+    """Damaged values found by the daemon since its start."""
     if status is None:
         return 0
     totals = status["totals"]

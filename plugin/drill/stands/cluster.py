@@ -1,6 +1,6 @@
 """A cluster of this machine: ZooKeeper, a bookie, two brokers, and a daemon beside each.
 
-It is a typical set-up: its daemons keep index logs in BookKeeper, unless the tracker says otherwise.
+Its daemons keep index logs in BookKeeper, as is typical, unless the tracker says otherwise.
 
 Invariants: everything started here has ended when ``end`` returns; with a guard, even if this process is
 killed. A process killed or paused by a fault gets no requests.
@@ -44,8 +44,8 @@ _POLL_S = 0.02
 class ClusterStand:
     """Two brokers with ``tracker``; ``jar`` is the shim.
 
-    ``newer_home``: a Pulsar to which its brokers can be upgraded, one by one. ``attached``: each broker has a
-    Pulsar home of its own, attached as by ``tidegate attach``, instead of a conf file with our keys.
+    ``newer_home``: a Pulsar to which its brokers can be upgraded, one by one. ``attached``: each broker has
+    its own Pulsar home, attached as by ``tidegate attach``, instead of a conf file with our keys.
     """
 
     name = "cluster"

@@ -33,11 +33,11 @@ _STOP_TIMEOUT_S = 10.0
 _POLL_S = 0.02
 _READ_AHEAD = "pulsar_delayed_tidegate_read_ahead_entries"
 _DISK_BYTES = 128 * 2**20
-# So small that a drill of a few thousand messages passes through several slices, on disk and in memory.
+# So small that a few thousand messages pass through several slices, on disk and in memory.
 DAEMON_SETTINGS = {"slice_width_ms": "5000", "staging_bytes": "65536", "heartbeat_ms": "1000"}
 
 NO_NEWER = {Need.NEWER: "run: tidegate setup --pulsar 5.0.1, or give --newer-pulsar-home"}
-"""The reason where the need is not met."""
+"""Why the need is not met."""
 
 
 class _Broker(Broker):
@@ -65,7 +65,7 @@ class _Daemon(Daemon):
 class Standalone:
     """A Pulsar standalone with ``tracker``, and for Tidegate's the daemon; ``jar`` is the shim.
 
-    ``newer_home``: a Pulsar to which its broker can be upgraded. ``clocks``: the clocks of both can be set;
+    ``newer_home``: a Pulsar to which its broker can be upgraded. ``clocks``: both clocks can be set;
     ``small_disk``: the daemon's disk can be filled. Either only with this machine's support: ``lacking`` has
     the reason.
     """
@@ -199,7 +199,7 @@ class Standalone:
         return None if self._daemon is None else status_of(self._daemon)
 
     def set_clock(self, name: str, ahead_s: float) -> None:
-        """Through the file that the process's preloaded clock reads."""
+        """Through the file read by the process's preloaded clock."""
         if name not in self._clocks:
             raise FaultError(f"the clock of the {name} cannot be set here")
         self._clocks[name].set(ahead_s)
@@ -256,7 +256,7 @@ class Standalone:
         return self._admin.delayed(topic, subscription)
 
     def release(self, topic: str, subscription: str) -> None:
-        """The topic is deleted with the next round, or with the broker."""
+        """Nothing: the topic goes with the next round, or with the broker."""
 
     def entries_read(self, topic: str) -> dict[str, int] | None:
         """The broker's count."""
@@ -310,7 +310,7 @@ def home_for(own: Path, newer_home: Path | None, *, newer: bool) -> Path:
 
 
 def counted_reads(run: str, counters_port: int, admin_url: str, topic: str) -> dict[str, int]:
-    """The entries of a topic read from storage by one run of a broker, by its cursors and ahead of them."""
+    """A topic's entries read from storage by one run of a broker, by its cursors and ahead of them."""
     counts = {run: entries_read(counters_port, topic.rpartition("/")[2])}
     ahead = StandAdmin(lambda: admin_url).gauge(_READ_AHEAD, topic)
     return counts if ahead is None else counts | {f"{run}, ahead": ahead}
