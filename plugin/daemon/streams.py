@@ -1,13 +1,13 @@
-"""One connection's streams by their numbers: being opened, open, or ended by the daemon.
+"""The streams of one connection by their numbers: being opened, open, or ended by the daemon.
 
 Invariants:
 
-- a number being opened is not open; its frames wait, and are applied in order once it is; more than
+- a number that is being opened is not open; its frames wait, and are applied in order once it is; more than
   ``LATER_BYTES`` of them end the restoring, because the broker has then read that far itself;
 - at most one number of a subscription is being opened: a broker that opens it again has given up the former
   one;
-- a stream ended by the daemon is silent until opened again: frames already on their way are dropped. This
-  holds for the last ``ENDED_MAX``; few have frames on their way.
+- a stream that the daemon ended is silent until it is opened again: frames already on their way are dropped.
+  This holds for the last ``ENDED_MAX``; few have frames on their way.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ENDED_MAX = 65_536
 
 @dataclass
 class Opening:
-    """A stream with its index still on its way here, and its waiting frames."""
+    """A stream whose index is still on its way here, and its waiting frames."""
 
     request: Open
     task: asyncio.Task[None]
@@ -45,8 +45,8 @@ class Opening:
 class Streams:
     """The open streams of ``connection``.
 
-    opened: called with a stream when its OPEN needs an answer. is_closing: true if the connection is about to
-    end; nothing is opened then.
+    opened: called with a stream whose OPEN needs an answer.
+    is_closing: true if the connection is about to end; nothing is opened then.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Streams:
     # --- opening ----------------------------------------------------------------------------------
 
     def open_stream(self, stream_id: int, request: Open) -> None:
-        """Open a stream, once its index is here. Raises ``ProtocolError``."""
+        """Open a stream, after its index was brought here if necessary. Raises ``ProtocolError``."""
         if stream_id in self.by_number or stream_id in self._opening:
             raise ProtocolError(ErrorCode.ALREADY_OPEN, f"stream {stream_id} is open already")
         try:
@@ -103,7 +103,7 @@ class Streams:
         task.add_done_callback(lambda _: self._restored(stream_id, opening))
 
     def _supersede(self, name: tuple[str, str]) -> None:
-        """Stop opening a subscription's former stream.
+        """Stop opening the former stream of a subscription.
 
         The broker has a newer tracker, and answers nothing for the former stream, which must neither come
         late and replace the newer one, nor keep others from being restored.
@@ -163,7 +163,7 @@ class Streams:
             opening.later.append((frame, message))
             opening.size_bytes += len(frame.payload)
             if opening.size_bytes > LATER_BYTES:
-                opening.task.cancel()  # the broker has read so far that it needs no log
+                opening.task.cancel()  # the broker has read so far that it needs no log any more
             return
         stream = self.by_number.get(stream_id)
         if isinstance(message, Paced):
@@ -217,7 +217,7 @@ class Streams:
             self._forget(stream)
 
     def end_all(self) -> None:
-        """End all streams with the connection."""
+        """End all streams: the connection is gone."""
         for opening in self._opening.values():
             opening.task.cancel()
         self._opening.clear()

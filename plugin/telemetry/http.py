@@ -4,7 +4,7 @@
 Invariants:
 
 - a request that could change the daemon (any method but GET and HEAD) needs the bearer token, and is always
-  refused without a configured token, or from another site's page in a browser;
+  refused without a configured token, or when another site's page in a browser sends it;
 - with a configured token, a request without it learns only whether the daemon lives and is ready: probes of a
   container's host have no secret, and yes or no is none;
 - a request gets an answer only if it names an address, ``localhost`` or one of ``hosts``: otherwise a page in
@@ -82,7 +82,7 @@ _READING_OPTIONS: Mapping[str, Any] = {
 
 
 class _Requests(web.RequestHandler):
-    """Refuses bytes that are no request of HTTP, by a problem document without them."""
+    """Refuses bytes that are no request of HTTP by a problem document without them."""
 
     __slots__ = ()
 
@@ -196,7 +196,7 @@ class HttpSide:
         return web.Response(status=int(refusal.status), headers=refusal.headers, text=f"{refusal.detail}\n")
 
     def _refusal(self, request: web.Request) -> ProblemError | None:
-        """The reason to refuse a request unread, if any."""
+        """The reason to refuse a request unread, if there is one."""
         if not all(self._is_ours(host) for host in request.headers.getall("Host", [])):
             return ProblemError(
                 HTTPStatus.MISDIRECTED_REQUEST, "ask by IP address, or put this host into http_hosts"
@@ -277,7 +277,7 @@ class HttpSide:
 
 
 def _is_cross_site(request: web.Request) -> bool:
-    """True if a browser sends this for another site's page."""
+    """True if a browser sends this for the page of another site."""
     if request.headers.get("Sec-Fetch-Site", "same-origin") not in {"same-origin", "none"}:
         return True
     origin = request.headers.get("Origin")

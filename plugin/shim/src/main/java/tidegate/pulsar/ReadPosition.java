@@ -8,12 +8,12 @@ import org.apache.bookkeeper.mledger.PositionFactory;
 import tidegate.pulsar.position.PositionSet;
 
 /**
- * Moves the read position of the dispatcher's cursor past a backlog that need not be read: a walk over bitmaps, where Pulsar
+ * Moves the read position of the dispatcher's cursor past a backlog that need not be read, by a walk over bitmaps: Pulsar
  * asks about each position, for ten million held ones a second long.
  *
  * <p>It passes only an unbroken row of held or acknowledged positions from the read position on. A position of the row that
  * is lost later is read again ({@code SoughtPositions}). The last held position stays for Pulsar, which needs a read that
- * ends at once, to rewind if its consumers have changed meanwhile.
+ * ends at once, to rewind if its consumers have changed.
  */
 final class ReadPosition {
     /** A row that Pulsar skips in one step is not worth a seek. */
@@ -26,7 +26,7 @@ final class ReadPosition {
     /** True if a read at the end of a terminated topic has failed. */
     private boolean hasFailedAtEnd;
 
-    /** {@code reading} tells, under the dispatcher's lock, if a read that sets the position is under way. */
+    /** {@code reading}: true, under the dispatcher's lock, if a read that sets the position is under way. */
     ReadPosition(ManagedCursor cursor, BooleanSupplier reading) {
         this.cursor = cursor;
         this.reading = reading;

@@ -14,11 +14,11 @@ import org.slf4j.LoggerFactory;
 import tidegate.pulsar.wire.Ownership;
 
 /**
- * Writes our properties into the metadata of one cursor.
+ * Writes our properties into one cursor's metadata.
  *
- * <p>All metadata of a cursor share one version, so our write can make Pulsar refuse a concurrent reset
- * ({@link RefusedResets}): no write begins while a reset shows, and a look at the cursor follows each write. A new cursor
- * shows no reset, so it is stored first.
+ * <p>All metadata of a cursor share one version, so our write can make Pulsar refuse a concurrent reset ({@link
+ * RefusedResets}): no write begins while a reset shows, and a look at the cursor follows each write. A new cursor shows no
+ * reset, so it is stored first.
  */
 public final class CursorProperties {
     private static final Logger LOG = LoggerFactory.getLogger(CursorProperties.class);
@@ -80,8 +80,8 @@ public final class CursorProperties {
     }
 
     /**
-     * Puts a property at its {@link PropertyWrites turn}, unless the cursor is closed or being reset then. Pulsar would write
-     * to a closed cursor, too, and the next owner's writes would all be refused.
+     * Puts a property at its {@link PropertyWrites turn}, unless the cursor is closed or being reset then. Pulsar would
+     * write to a closed cursor, too, and refuse all of the next owner's writes.
      */
     public CompletableFuture<Void> put(String key, String value) {
         return PropertyWrites.inTurn(cursor, background, () -> putNow(key, value));
@@ -146,7 +146,7 @@ public final class CursorProperties {
                 stored.completeExceptionally(e);
             }
         }, null);
-        // At the end of a reset Pulsar forgets the callbacks of pending stores.
+        // At a reset's end Pulsar forgets the callbacks of pending stores.
         return stored.orTimeout(answerTimeoutMs, TimeUnit.MILLISECONDS);
     }
 

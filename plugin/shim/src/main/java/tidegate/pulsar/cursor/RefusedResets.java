@@ -12,8 +12,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Undoes resets of one cursor that Pulsar has refused: 4.0 keeps the position of such a reset, and stores it with the next
- * acknowledgements or when the topic closes, so messages before it would never come. The cursor is reset to its own position.
+ * Undoes resets of one cursor that Pulsar has refused: 4.0 keeps such a reset's position, and stores it with the next
+ * acknowledgements or when the topic closes, so messages before it would never come. The cursor is reset to its own
+ * position.
  *
  * <p>A reset under way or refused shows as a missing persisted position, until the reset is stored. A cursor never stored
  * does not show it.
@@ -26,7 +27,7 @@ public final class RefusedResets {
     private static final long MAX_PAUSE_MS = 60_000;
 
     public interface Subscription {
-        /** A subscription whose cursor is being deleted: nothing is undone or stored. */
+        /** A subscription with a cursor being deleted: nothing is undone or stored. */
         Subscription NONE = new Subscription() { };
 
         /** True if this broker has made the cursor and not stored it: it has no persisted position. */
@@ -90,8 +91,8 @@ public final class RefusedResets {
     }
 
     /**
-     * Undoes the reset. While it is still under way, Pulsar refuses this one as busy, and the attempt is repeated.
-     * {@code owed}: the end of a user's reset that this one has undone; null without one.
+     * Undoes the reset. While it is still under way, Pulsar refuses this one as busy, and the attempt is repeated. {@code
+     * owed}: the end of a user's reset undone by this one; null without one.
      */
     private void undo(long pauseMs, Position owed) {
         Position position = owed == null ? cursor.getMarkDeletedPosition() : owed;

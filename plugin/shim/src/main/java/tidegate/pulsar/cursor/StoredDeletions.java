@@ -21,17 +21,17 @@ import org.slf4j.LoggerFactory;
 import tidegate.pulsar.gate.TrackerContext.Stored;
 
 /**
- * Deletes positions in one cursor and says when the cursor's record has them. Pulsar's callbacks do not tell: they come at
- * once while its limit postpones the write ({@link MarkDeleteLimiter}), during a write of a later position, and for deletions
- * without room in the record ({@link RecordCapacity}). So a write of the cursor follows each request, and then a check of the
- * position persisted since.
+ * Deletes positions in one cursor and reports when the cursor's record has them. Pulsar's callbacks do not: they come at
+ * once while its limit postpones the write ({@link MarkDeleteLimiter}), during a write of a later position, and for
+ * deletions without room in the record ({@link RecordCapacity}). So a write of the cursor follows each request, and then a
+ * check of the position persisted since.
  *
- * <p>Deletions and writes are requested on the {@link LedgerThread}, where no reset begins meanwhile. Requests during a write
- * share the next one. Invariant: one write at a time, and each request gets an answer.
+ * <p>Deletions and writes are requested on the {@link LedgerThread}, where no reset begins meanwhile. Requests during a
+ * write share the next one. Invariant: one write at a time, and each request gets an answer.
  */
 public final class StoredDeletions {
     private static final Logger LOG = LoggerFactory.getLogger(StoredDeletions.class);
-    /** At the end of a reset Pulsar forgets the callbacks of pending writes. */
+    /** At a reset's end Pulsar forgets the callbacks of pending writes. */
     private static final long LOST_AFTER_MS = 5_000;
     /** Spaces writes of large records: a pause of 1 ms for each 100 acknowledgements in the record. */
     private static final long PER_PAUSE_MS = 100;

@@ -7,7 +7,7 @@ import tidegate.pulsar.position.NearTier;
  * over due entries ({@link StuckDetector}).
  *
  * <p>It reads no clock. A caller gives the reading by which it found nothing due, or an earlier one: with a later one, an
- * entry that comes due in between would neither leave nor be awaited, and would hold up everything behind it.
+ * entry that comes due in between would neither leave nor be awaited, and would block everything behind it.
  *
  * <p>An early wake-up is harmless, so only an earlier time needs another request. Guarded by the tracker's lock.
  */
@@ -85,7 +85,6 @@ final class Alarm {
         stopped = true;
     }
 
-    /** True once stopped. */
     boolean isStopped() {
         return stopped;
     }

@@ -11,7 +11,7 @@ import tidegate.pulsar.wire.PositionBitmaps;
  * Follows the tracker's cursor: acknowledgements, progress of mark-delete, and resets.
  *
  * <p>An acknowledgement is true under one {@link Seal}: the watch finds and reports it under that seal, and checks it again
- * when the seal is gone. Invariant, walked by {@link #check}: nothing is contained up to the mark-delete position seen last.
+ * when the seal is gone. Invariant, tested by {@link #check}: nothing is contained up to the mark-delete position seen last.
  * Guarded by the tracker's lock.
  */
 final class CursorWatch {
@@ -50,7 +50,7 @@ final class CursorWatch {
      * settle.
      */
     private void onSealGone() {
-        // First, so that every later look is true of the new seal.
+        // First: every later look is then true of the new seal.
         boolean holds = seal.replace();
         outbox.dropAcknowledgements();
         if (holds) {
@@ -66,7 +66,7 @@ final class CursorWatch {
         tellSeal();
     }
 
-    /** Tells the daemon of the new seal before anything else. */
+    /** The daemon must learn the new seal before anything else. */
     private void tellSeal() {
         deletes.abandon();
         stream.reopen();
@@ -92,7 +92,7 @@ final class CursorWatch {
 
     // ---- acknowledgements -----------------------------------------------------------------------------------------
 
-    /** Positions that may be acknowledged unseen, and are. Needs no lock: it may take long. */
+    /** Positions acknowledged, perhaps unseen. Needs no lock: it may take long. */
     static PositionBitmaps findAcknowledged(TrackerContext context, PositionView positions) {
         PositionBitmaps found = new PositionBitmaps();
         positions.forEachUnseen((ledgerId, entryId) -> {
@@ -117,7 +117,7 @@ final class CursorWatch {
     }
 
     /**
-     * Reports the findings of {@link DeletedRanges}, without positions told meanwhile or deleted by this tracker itself.
+     * Reports the findings of {@link DeletedRanges}, without positions reported meanwhile or deleted by this tracker itself.
      * False if the cursor has lost the seal under which they were found.
      */
     boolean reportCancelled(PositionBitmaps found, long then) {
@@ -138,7 +138,7 @@ final class CursorWatch {
         return true;
     }
 
-    /** Notes positions that the cursor has as deleted. The outbox owns {@code found} from now on. */
+    /** Notes positions deleted in the cursor. The outbox owns {@code found} from now on. */
     void acknowledge(PositionBitmaps found) {
         found.forEach(positions::acknowledge);
         outbox.acknowledge(found.optimized());
@@ -168,7 +168,7 @@ final class CursorWatch {
 
     /**
      * Reports the passed positions, too: the cursor may end before it stores its position, a minute later. Not without the
-     * seal: then a reset may have taken that position back.
+     * seal: a reset may then have taken that position back.
      */
     private void follow(Position position) {
         markDelete = position;

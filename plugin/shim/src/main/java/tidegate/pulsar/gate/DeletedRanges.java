@@ -11,15 +11,15 @@ import tidegate.pulsar.wire.PositionBitmaps;
  * Finds positions deleted in the cursor that were never handed out: messages cancelled by the ids that their producer got;
  * and, of any message, acknowledgements beyond the cursor's storage. Why: docs/decisions/cancelled-messages.md.
  *
- * <p>While the cursor counts no further deletion and no position becomes contained, there is nothing to see. Otherwise a look
- * copies the cursor's deleted entries, a bit each, and intersects them with the contained ones, 64 at a time. Beyond the
- * {@link RangeLimit}, it also finds those that the cursor does not store. A finding counts only under the {@link Seal} that
- * stood before and after; looks find it again until {@link #noteTold}.
+ * <p>While the cursor counts no further deletion and no position becomes contained, there is nothing to see. Otherwise a
+ * look copies the cursor's deleted entries, a bit each, and intersects them with the contained ones, 64 at a time. Beyond
+ * the {@link RangeLimit}, it also finds those that the cursor does not store. A finding counts only under the {@link Seal}
+ * that stood before and after; looks find it again until {@link #noteTold}.
  *
  * <p>Takes no lock except the cursor's, for the copy. Any thread may look; one at a time watches, by {@link #lookIfChanged}.
  */
 final class DeletedRanges {
-    /** Most positions told under one hold of the tracker's lock: about a millisecond. */
+    /** Most positions reported under one hold of the tracker's lock: about a millisecond. */
     private static final int PART_MAX = 1_024;
     /** A look at 20 million entries takes a few hundred microseconds; the next one then waits 15 ms. */
     private static final long WORDS_PER_MS = 20_000;
@@ -31,7 +31,7 @@ final class DeletedRanges {
     /** The cursor's use of the limit at that state. */
     private record Taken(State state, long ranges) {}
 
-    /** The findings of one look, in parts. It read the state first, so nothing later counts as seen. */
+    /** One look's findings, in parts. It read the state first, so nothing later counts as seen. */
     static final class Look {
         private final State state;
         private final List<PositionBitmaps> parts = new ArrayList<>();
@@ -86,7 +86,7 @@ final class DeletedRanges {
         return look;
     }
 
-    /** The positions that the cursor has as deleted and that are contained, or not stored. Slow. */
+    /** The positions deleted in the cursor that are contained, or not stored. Slow. */
     Look look() {
         Look look = new Look(state());
         if (positions.contained() == 0 && !mayExceed(look.state)) {
@@ -125,7 +125,7 @@ final class DeletedRanges {
                 || before.ranges + state.deletions() - before.state.deletions() > context.rangeLimit().max();
     }
 
-    /** Notes that all findings of the look were told, under a standing seal. */
+    /** Notes that all the look's findings were reported, under a standing seal. */
     void noteTold(Look look) {
         told = look.state;
     }

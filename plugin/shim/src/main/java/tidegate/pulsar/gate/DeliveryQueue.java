@@ -11,8 +11,8 @@ import tidegate.pulsar.position.TrackedPositions;
 import tidegate.pulsar.wire.PositionBitmaps;
 
 /**
- * The delayed messages of a subscription as their dispatcher's queue: takes read messages, hands out due ones, and says
- * whether to read.
+ * A subscription's delayed messages as their dispatcher's queue: takes read messages, hands out due ones, and says whether
+ * to read.
  *
  * <p>Needs the dispatcher's lock, except {@link #contains}, {@link #onWake}, {@link #clear} and the statistics. Takes the
  * tracker's lock for a moment each time, except {@link #contains} and {@link #delayedMessages}.
@@ -74,9 +74,8 @@ public final class DeliveryQueue {
     // ---- read messages --------------------------------------------------------------------------------------------
 
     /**
-     * Takes a message that the dispatcher has read. {@code deliverAtMs} is negative without a delivery time. Pulsar may
-     * replay a position twice, see {@link Intake}; of messages without a delivery time only those refused by a consumer are
-     * checked.
+     * Takes a message read by the dispatcher. {@code deliverAtMs} is negative without a delivery time. Pulsar may replay a
+     * position twice, see {@link Intake}; of messages without a delivery time only those refused by a consumer are checked.
      *
      * @return false if the message must be delivered now
      */
@@ -135,8 +134,8 @@ public final class DeliveryQueue {
     }
 
     /**
-     * Hands out at most {@code max} due entries that may leave, in (deliver_at, position) order; then sought positions, which
-     * {@link #addMessage} takes back if they are not due.
+     * Hands out at most {@code max} due entries that may leave, in (deliver_at, position) order; then sought positions,
+     * which {@link #addMessage} takes back if they are not due.
      */
     public void popDue(int max, PositionBitmaps.Visitor visitor) {
         boolean signal;
@@ -198,7 +197,7 @@ public final class DeliveryQueue {
 
     // ---- the subscription's fate ----------------------------------------------------------------------------------
 
-    /** The number of delayed messages not handed out, Pulsar's msgDelayed. */
+    /** Delayed messages not handed out, Pulsar's msgDelayed. */
     public long delayedMessages() {
         return view.delayed();
     }

@@ -4,9 +4,9 @@ import tidegate.pulsar.wire.Position;
 
 
 /**
- * The meeting point of reading ahead and a tracker: tickets to add entries, wishes to read, and the progress of a pass.
+ * The meeting point of reading ahead and a tracker: tickets to add entries, wishes to read, and a pass's progress.
  *
- * <p>The tracker issues a new ticket whenever it forgets or replaces its contents, and refuses entries of a pass under an old
+ * <p>The tracker issues a new ticket whenever it forgets or replaces its contents, and refuses a pass's entries under an old
  * one. Its lock guards tickets and wishes; any thread may read a pass's progress.
  */
 final class ReadAheadGate {
@@ -43,7 +43,8 @@ final class ReadAheadGate {
     }
 
     /**
-     * Renews the ticket after the tracker has forgotten everything: no pass goes on or begins before {@link #open} or a wish.
+     * Renews the ticket after the tracker has forgotten everything: no pass goes on or begins before {@link #open} or a
+     * wish.
      */
     void renew() {
         if (ticket != NO_TICKET) {

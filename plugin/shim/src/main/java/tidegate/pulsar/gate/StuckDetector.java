@@ -16,7 +16,7 @@ import tidegate.pulsar.timing.Wait;
  * ahead; 5 ms later the tracker begins round 3, which asks for the next 10.
  *
  * <p>A vain wake-up doubles the pause: a consumer that never takes anything costs twelve rounds, then one in 10 s. An entry
- * that leaves resets the pause. It also grows with the number of redeliveries: each round of Pulsar walks over all of them.
+ * that leaves resets the pause. It also grows with the number of redeliveries, all of which each round of Pulsar walks over.
  *
  * <p>Guarded by the tracker's lock.
  */
@@ -71,8 +71,8 @@ final class StuckDetector {
     }
 
     /**
-     * Notes a hand-out. A classic dispatcher asks once more right before it reads normally, and does not replay the entries
-     * that it gets then.
+     * Notes a hand-out. A classic dispatcher asks once more right before it reads normally, and does not replay these
+     * entries.
      */
     void move(long nowMs) {
         moved = true;
@@ -83,7 +83,7 @@ final class StuckDetector {
         }
     }
 
-    /** Expects a round after a wake-up: without one, the dispatcher is woken again. */
+    /** Expects a round after a wake-up, else another wake-up follows. */
     void expectRound(long nowMs) {
         asked = false;
         lookSoon(nowMs);

@@ -7,15 +7,15 @@ import tidegate.pulsar.position.TrackedPositions;
 import tidegate.pulsar.wire.ReleasePace;
 
 /**
- * The delayed messages of one subscription as the broker sees them: a state machine without Pulsar types and without I/O.
+ * The delayed messages of one subscription, for the broker: a state machine without Pulsar types and without I/O.
  *
- * <p>Four threads call it, each at its own side: the dispatcher ({@link DeliveryQueue}), the link to the daemon
- * ({@link StreamHandler}, {@link PaceRequests}), the reader ahead ({@link Backlog}) and the watcher of the cursor
- * ({@link TrackerMonitor}). The {@link TrackerParts} have their shared state, under one lock. The end of a tracker and its
+ * <p>Four threads call it, each at its own side: the dispatcher ({@link DeliveryQueue}), the link to the daemon ({@link
+ * StreamHandler}, {@link PaceRequests}), the reader ahead ({@link Backlog}) and the watcher of the cursor ({@link
+ * TrackerMonitor}). The {@link TrackerParts} have their shared state, under one lock. The end of a tracker and its
  * replacement by another are here and in {@link Lifecycle}.
  *
  * <p>Rules for all: skip only positions that the index surely holds; never early ({@code clock >= deliver_at}, whatever the
- * tick). A known acknowledgement is true of one {@link Seal} of the cursor: the daemon hears of it under that seal, and it is
+ * tick). A known acknowledgement is true of one {@link Seal} of the cursor: the daemon gets it under that seal, and it is
  * checked again when that seal is gone.
  */
 public final class TrackerCore {
@@ -86,8 +86,8 @@ public final class TrackerCore {
     }
 
     /**
-     * Takes over a former tracker's changes that are not on the daemon's disk yet, unless that tracker was of another life:
-     * the subscription was deleted and made again. Acknowledgements count if the cursor still has the seal.
+     * Takes over a former tracker's changes that are not on the daemon's disk yet, unless that tracker was of another life
+     * of the subscription, deleted and made again since. Acknowledgements count if the cursor still has the seal.
      */
     public void adopt(TrackerCore former) {
         TrackerParts theirs = former.parts;

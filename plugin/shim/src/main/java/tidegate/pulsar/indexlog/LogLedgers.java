@@ -26,7 +26,7 @@ import tidegate.pulsar.gate.LogHome;
 import tidegate.pulsar.wire.Frame;
 
 /**
- * The index log of one subscription in BookKeeper: {@link TidegateLedgers our ledgers}, and a pointer among the cursor's
+ * One subscription's index log in BookKeeper: {@link TidegateLedgers our ledgers}, and a pointer among the cursor's
  * properties. For a log at a URL only the pointer is here; the daemon has the rest.
  *
  * <p>Opening a ledger recovers it and so fences it. The pointer is written with the cursor's metadata by compare-and-set,
@@ -42,7 +42,7 @@ public final class LogLedgers implements LogHome {
     private static final int MAX_POINTER_BYTES = 16_384;
 
     /**
-     * The shared state of all logs of a broker. {@code home} is the place for new logs; {@code client} gives BookKeeper's
+     * The state shared by all logs of a broker. {@code home} is the place for new logs; {@code client} gives BookKeeper's
      * client on demand.
      */
     public record Shared(String home, Supplier<BookKeeper> client, Executor background, AtomicLong bytesUnderWay,
@@ -64,7 +64,7 @@ public final class LogLedgers implements LogHome {
     private final Map<Long, LogReader> opened = new ConcurrentHashMap<>();
     private volatile boolean closed;
 
-    /** {@code conflicts} learns the outcome of each write of the pointer. */
+    /** {@code conflicts} gets the outcome of each write of the pointer. */
     public LogLedgers(String name, CursorProperties properties, WriteConflicts conflicts, Shared shared) {
         this.name = name;
         this.properties = properties;
@@ -210,7 +210,7 @@ public final class LogLedgers implements LogHome {
         closeAll();
     }
 
-    /** Closes the handles at the end: one that BookKeeper brings later would stay open as long as the broker lives. */
+    /** Closes the handles at the end: one brought later by BookKeeper would stay open as long as the broker lives. */
     private void closeIfOver() {
         if (closed) {
             closeAll();
@@ -250,7 +250,7 @@ public final class LogLedgers implements LogHome {
         return deleted;
     }
 
-    /** The ledgers that a pointer to BookKeeper names: docs/format.md. */
+    /** The ledgers named by a pointer to BookKeeper: docs/format.md. */
     static Set<Long> ledgersOf(String pointer) {
         Set<Long> ledgers = new LinkedHashSet<>();
         String[] parts = pointer.split(";", 4);

@@ -69,8 +69,8 @@ public final class DaemonLink implements AutoCloseable {
     private volatile long bytesOut;
 
     /**
-     * {@code peer} decides whether a process may be the daemon. The link's thread asks for {@code brokerName} before each
-     * connection, and waits for a name.
+     * {@code peer} decides whether a process may be the daemon. Before each connection the link's thread asks for {@code
+     * brokerName}, and waits for a name.
      */
     public DaemonLink(Path socket, SocketPeer peer, Supplier<Optional<String>> brokerName, String product) throws IOException {
         this.socket = socket;
@@ -130,7 +130,7 @@ public final class DaemonLink implements AutoCloseable {
         }
     }
 
-    /** Ends every tracker, waits that long until the daemon has everything on disk, and stops the thread. */
+    /** Ends every tracker, waits so long until the daemon has everything on disk, and stops the thread. */
     public void close(long timeoutMs) {
         submit(() -> {
             draining = true;
@@ -259,7 +259,7 @@ public final class DaemonLink implements AutoCloseable {
         }
         channel = SocketChannel.open(StandardProtocolFamily.UNIX);
         channel.configureBlocking(false);
-        // A blocking connect would wait for a frozen process, and hold up the commands.
+        // A blocking connect would wait for a frozen process, and delay the commands.
         if (!channel.connect(UnixDomainSocketAddress.of(socket))) {
             throw new IOException("the daemon accepts no connection");
         }
@@ -290,7 +290,6 @@ public final class DaemonLink implements AutoCloseable {
         session.received(readBuffer.flip(), monotonicMs());
     }
 
-    /** Waits for the socket, a {@link #wake}, or the time. */
     private void sleep(long timeoutMs) throws IOException {
         asleep = true;
         try {

@@ -15,7 +15,7 @@ import tidegate.pulsar.gate.SubscriptionKey;
 import tidegate.pulsar.gate.TrackerCore;
 
 /**
- * The trackers of a broker and their shared connection, without the socket: the present trackers, their successors, and their
+ * A broker's trackers and their shared connection, without the socket: the present trackers, their successors, and their
  * reactions to a new and to a lost connection. Not thread-safe.
  *
  * <p>At most one tracker of a subscription is current. A former one ends before it: over the open connection, or by leaving
@@ -29,7 +29,7 @@ public final class TrackerTable {
     private static final long RESTART_MS = 1000;
 
     private final Map<SubscriptionKey, TrackerCore> byKey = new HashMap<>();
-    /** Each step checks only these for their end, because that takes their lock. */
+    /** Checking for an end takes the tracker's lock, so each step checks these only. */
     private final Set<TrackerCore> finished = new LinkedHashSet<>();
     private final Map<TrackerCore, Long> finishedMs = new HashMap<>();
     private final Set<TrackerCore> cores = new LinkedHashSet<>();
@@ -47,8 +47,8 @@ public final class TrackerTable {
     }
 
     /**
-     * Takes a new tracker in, unless the present tracker speaks for the subscription and the new one has only a last word, or
-     * belongs to a closed dispatcher or cursor: a late read of a former dispatcher has made that.
+     * Takes in a new tracker, unless the present tracker speaks for the subscription and the new one has only a last word,
+     * or belongs to a closed dispatcher or cursor: then a former dispatcher's late read made it.
      */
     public void register(TrackerCore core) {
         TrackerCore current = byKey.get(core.key());
@@ -83,11 +83,11 @@ public final class TrackerTable {
         former.finish();
         framesWaiting(former);
         if (session != null && former.handler().isOpen()) {
-            // Its CLOSE goes out before the OPEN of the new one.
+            // Its CLOSE goes out before the new one's OPEN.
             session.drain(former);
         }
         if (session == null || !former.handler().isOpen()) {
-            // Also if it closed only to open again under another seal: the new one tells the rest.
+            // Also if it closed only to open again under another seal: the new one sends the rest.
             core.adopt(former);
             forget(former);
         }
@@ -100,7 +100,7 @@ public final class TrackerTable {
 
     /**
      * Handles a lost connection. First every tracker takes back its changes under way: a former tracker's must precede even
-     * those that its successor had sent.
+     * those sent by its successor.
      */
     public void lost() {
         if (session == null) {
@@ -122,9 +122,9 @@ public final class TrackerTable {
     }
 
     /**
-     * Treats failed trackers, and no others, as if the connection had been lost: their streams end, and are opened again
-     * after a while. A former tracker and its successor restart together, in the order of their changes; also when the daemon
-     * has dropped only the former's stream.
+     * Treats failed trackers, and no others, as if the connection had been lost: their streams end, and open again after a
+     * while. A former tracker and its successor restart together, in the order of their changes; also when the daemon has
+     * dropped only the former's stream.
      */
     public void restartFailed(long nowMs) {
         if (session == null) {
@@ -168,7 +168,7 @@ public final class TrackerTable {
         }
     }
 
-    /** Forgets the closed trackers with nothing left to tell. */
+    /** Forgets the closed trackers with nothing left to send. */
     public void forgetClosed(long nowMs) {
         List<TrackerCore> gone = new ArrayList<>();
         for (TrackerCore core : finished) {

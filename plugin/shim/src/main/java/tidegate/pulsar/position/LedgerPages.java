@@ -38,7 +38,7 @@ final class LedgerPages {
         return page != null && ((long) WORD.getOpaque(page, word(entryId)) >>> entryId & 1L) != 0;
     }
 
-    /** The first entry from that one on that is absent. */
+    /** The first absent entry from that one on. */
     long firstAbsent(long entryId) {
         long at = entryId;
         while (true) {
@@ -53,7 +53,7 @@ final class LedgerPages {
 
     // ---- one writer -----------------------------------------------------------------------------------------------
 
-    /** Adds an entry; false if it was present. */
+    /** Adds an entry; false if present. */
     boolean add(long entryId) {
         int index = (int) (entryId >>> PAGE_SHIFT);
         long[] page = pageForWrite(index);
@@ -68,7 +68,7 @@ final class LedgerPages {
         return true;
     }
 
-    /** Removes an entry; false if it was absent. */
+    /** Removes an entry; false if absent. */
     boolean remove(long entryId) {
         long[] page = page(pages, entryId);
         int word = word(entryId);
@@ -81,7 +81,7 @@ final class LedgerPages {
         return true;
     }
 
-    /** Adds all of another, which no other thread changes meanwhile; returns the number of new entries. */
+    /** Adds all of another, which no other thread changes meanwhile; returns how many were new. */
     long addAll(LedgerPages other) {
         long added = 0;
         long[][] from = other.pages;
@@ -93,7 +93,7 @@ final class LedgerPages {
         return added;
     }
 
-    /** Adds a container of entries from {@code firstEntryId} on, word by word; returns the number of new entries. */
+    /** Adds a container of entries from {@code firstEntryId} on, word by word; returns how many were new. */
     long addAll(long firstEntryId, Container entries) {
         LongBuffer words = entries.toBitmapContainer().toLongBuffer().rewind();
         long[] page = new long[PAGE_WORDS];
@@ -121,7 +121,7 @@ final class LedgerPages {
         return added;
     }
 
-    /** Removes all of another, which no other thread changes meanwhile; returns the number removed. */
+    /** Removes all of another, which no other thread changes meanwhile; returns how many. */
     long removeAll(LedgerPages other) {
         long removed = 0;
         int shared = Math.min(pages.length, other.pages.length);
@@ -147,7 +147,7 @@ final class LedgerPages {
         return removed;
     }
 
-    /** Removes everything up to and including the entry; returns the number removed. */
+    /** Removes everything up to and including the entry; returns how many. */
     long discardUpTo(long lastEntryId) {
         long[][] all = pages;
         int border = (int) Math.min(all.length, lastEntryId >>> PAGE_SHIFT);
@@ -274,7 +274,7 @@ final class LedgerPages {
         }
     }
 
-    /** The highest entry, -1 if there is none. */
+    /** The highest entry, -1 without one. */
     long last() {
         long[][] all = pages;
         for (int i = all.length - 1; i >= 0; i--) {
@@ -291,8 +291,8 @@ final class LedgerPages {
     // ---- as bitmaps -----------------------------------------------------------------------------------------------
 
     /**
-     * The entries up to and including that one, from words. Starts at the first container with any: positions before a cursor
-     * have mostly left.
+     * The entries up to and including that one, from words. Starts at the first container with any: positions before a
+     * cursor have mostly left.
      */
     RoaringBitmap bitmapUpTo(long lastEntryId) {
         long[][] all = pages;

@@ -6,18 +6,17 @@ import tidegate.pulsar.wire.Records;
 /**
  * The entries that the broker hands out itself: a heap by (deliver_at, ledger, entry), gated by the clock.
  *
- * <p>Removal is lazy: the heap record of a removed position stays until it comes to the top and {@link #members} lacks the
- * position. An entry that the daemon pushed, or that was due when a stream opened, holds one of the daemon's credits until it
- * leaves.
+ * <p>Removal is lazy: a removed position's heap record stays until it comes to the top and {@link #members} lacks the
+ * position. An entry pushed by the daemon, or due when a stream opened, holds one of the daemon's credits until it leaves.
  *
  * <p>Example, records as time/entry: the heap has 10/a, 20/b, 30/c, members are a, b, c, and the daemon pushed all three. An
  * acknowledgement removes b: members are a, c, one credit is free, the heap keeps 20/b. At 35 the dispatcher pops a, which
  * frees a credit; {@link #headMs} drops 20/b and answers 30.
  *
  * <p>Invariants: no heap record of a position is earlier than its true deliver_at, so a stale record can never let an entry
- * out early. {@link #check} walks two more: every member has a record in the heap, and no credit is free twice. Only
- * {@link TrackedPositions} adds and removes members, with their state. Guarded by the tracker's lock, except
- * {@link #contains} and {@link #size}.
+ * out early. {@link #check} tests two more: every member has a record in the heap, and no credit is free twice. Only {@link
+ * TrackedPositions} adds and removes members, with their state. Guarded by the tracker's lock, except {@link #contains} and
+ * {@link #size}.
  */
 public final class NearTier {
     public static final long NONE = Long.MAX_VALUE;

@@ -10,9 +10,9 @@ import tidegate.pulsar.position.PositionPredicate;
  * Reads the entries that a subscription will hand out next into the broker's cache, many at a time: Pulsar 4.0 replays each
  * position by its own read, at twice the processor time of all else. Why: docs/decisions/prefetch.md.
  *
- * <p>Where positions leave in the order of their ledger, as with bursts and constant delays, the next ones are near positions
- * behind the last one. The window read ahead has as many as leave within {@code aheadNs} at the present rate, so that the
- * cache still has them by then.
+ * <p>Where positions leave in the order of their ledger, as with bursts and constant delays, the next ones are near
+ * positions behind the last one. The window read ahead has as many as leave within {@code aheadNs} at the present rate, so
+ * that the cache still has them by then.
  *
  * <p>At most one read is under way; after one that fills nothing it rests, each time twice as long. The dispatcher reads
  * whatever the cache lacks. Any thread may call it.
@@ -21,8 +21,8 @@ public final class EntryPrefetch implements AutoCloseable {
     /** Reads entries into a cache. */
     public interface Reader extends AutoCloseable {
         /**
-         * Reads from {@code first} to {@code last} or less far. The future never fails: it has the number of the last entry
-         * in the cache, or {@code first - 1}.
+         * Reads from {@code first} to {@code last} or less far. The future never fails: its value is the last entry in the
+         * cache, or {@code first - 1}.
          */
         CompletableFuture<Long> read(long ledgerId, long first, long last);
 
@@ -38,7 +38,7 @@ public final class EntryPrefetch implements AutoCloseable {
     static final int READ_MIN = 8;
     static final long REST_NS = TimeUnit.SECONDS.toNanos(1);
     private static final int RESTS_MAX = 6;
-    /** The period over which the rate is measured. */
+    /** The period for measuring the rate. */
     private static final long RATE_NS = TimeUnit.MILLISECONDS.toNanos(100);
 
     private final PositionPredicate near;
@@ -138,7 +138,7 @@ public final class EntryPrefetch implements AutoCloseable {
         return (int) Math.min(window, maxEntries);
     }
 
-    /** The last near position of the window, or one before {@code first} if reading it all does not pay. */
+    /** The window's last near position, or one before {@code first} if reading it all does not pay. */
     @GuardedBy("lock")
     private long lastOf(long ledger, long first, long end) {
         long last = first - 1;
