@@ -1,5 +1,6 @@
-"""Steps of a history. Each action takes plain JSON arguments and is total: where it makes no sense (nobody
-owns the topic, the process is down) it does nothing, so that a shorter history stays valid."""
+"""Steps of a history. Each action takes plain JSON arguments and is total: where it makes no sense (the topic
+has no owner, the process is down) it does nothing, so that a shorter history stays valid.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +31,9 @@ _EVERYDAY = frozenset(
         *("permits", "pace", "at_log_request"),
     )
 )
-"""These are no disturbance: messages are to be in time all the same."""
+"""No disturbance: messages must be in time nevertheless."""
 _EXCUSES_ALL = frozenset(("damage", "damage_log", "lose_log", "set_daemon", "set_log_home"))
-"""What comes of these may come at any time."""
+"""Their consequences may come at any time."""
 _DURATIONS = ("for_ms", "down_ms", "gone_ms")
 
 SLOW_WRITE_NS = 100 * NS_PER_MS
@@ -46,7 +47,7 @@ def action(call: Action) -> Action:
 
 
 def perform(world: World, step: Step) -> None:
-    """Do what the step says, with its luck."""
+    """Do the step, with its luck."""
     world.kernel.random.seed(step.luck)
     world.kernel.note(f"== {step.do} {step.args}")
     world.check_lateness()
@@ -72,7 +73,7 @@ def _down_for(world: World, call: Callable[[], None], down_ms: int) -> None:
 
 @action
 def wait(world: World) -> None:
-    """Nothing but the time that passes."""
+    """Let time pass."""
 
 
 @action
@@ -109,7 +110,7 @@ def seek(world: World, to: int, subscription: int = 0) -> None:
 
 @action
 def clear_backlog(world: World, subscription: int = 0) -> None:
-    """Skip all that a subscription has not acknowledged."""
+    """Skip all unacknowledged messages of a subscription."""
     wanted = world.subscriptions[subscription % len(world.subscriptions)]
     for served in world.served():
         if served.subscription is wanted and served.broker.running:
@@ -118,8 +119,9 @@ def clear_backlog(world: World, subscription: int = 0) -> None:
 
 @action
 def skip(world: World, count: int, subscription: int = 0) -> None:
-    """Skip some of what a subscription has not acknowledged, from the first on. An eviction by a quota and a
-    cumulative acknowledgement store the same."""
+    """Skip the first unacknowledged messages of a subscription. An eviction by a quota and a cumulative
+    acknowledgement store the same.
+    """
     wanted = world.subscriptions[subscription % len(world.subscriptions)]
     for served in world.served():
         if served.subscription is wanted and served.broker.running:
@@ -128,8 +130,9 @@ def skip(world: World, count: int, subscription: int = 0) -> None:
 
 @action
 def unsubscribe(world: World, subscription: int = 0, to: int = 0, gone_ms: int = 0) -> None:
-    """A subscription is deleted; a consumer that comes after that time makes it again, at a message that is
-    given in thousandths of the topic."""
+    """Delete a subscription; a consumer that comes after that time makes it again, at a message given in
+    thousandths of the topic.
+    """
     wanted = world.subscriptions[subscription % len(world.subscriptions)]
     for served in world.served():
         if served.subscription is wanted and served.broker.running:
@@ -148,7 +151,7 @@ def _client(world: World, number: int) -> Client:
 
 @action
 def connect(world: World, client: int) -> None:
-    """A consumer comes, and comes back by itself from now on."""
+    """A consumer comes, and from now on returns by itself."""
     _client(world, client).connect()
 
 
@@ -166,7 +169,7 @@ def drop(world: World, client: int) -> None:
 
 @action
 def acknowledge(world: World, client: int, skip: int, count: int) -> None:
-    """A consumer acknowledges `count` messages in the order they came, after `skip` of them."""
+    """A consumer acknowledges `count` messages in the order of arrival, after `skip` of them."""
     consumer = _client(world, client)
     for position in list(consumer.unprocessed)[skip : skip + count]:
         consumer.acknowledge(position)
@@ -182,7 +185,7 @@ def negative_acknowledge(world: World, client: int, skip: int, count: int) -> No
 
 @action
 def acknowledge_late(world: World, client: int, count: int) -> None:
-    """A consumer acknowledges what came over its former connection."""
+    """A consumer acknowledges messages of its former connection."""
     consumer = _client(world, client)
     for position in list(consumer.left_over)[:count]:
         consumer.acknowledge_late(position)
@@ -196,7 +199,7 @@ def permits(world: World, client: int, permits: int) -> None:
 
 @action
 def pace(world: World, client: int, ack_after_ms: int) -> None:
-    """How long a consumer takes to acknowledge by itself, at most; -1: only when told to."""
+    """How long a consumer takes to acknowledge at most; -1: only on command."""
     _client(world, client).ack_after_ms = None if ack_after_ms < 0 else (0, ack_after_ms)
 
 
@@ -205,7 +208,7 @@ def pace(world: World, client: int, ack_after_ms: int) -> None:
 
 @action
 def kill_broker(world: World, broker: int, down_ms: int) -> None:
-    """kill -9 of a broker, which is started again after that time."""
+    """kill -9 of a broker, with a start after that time."""
     victim = world.brokers[broker % 2]
     if victim.process is not None:
         world.kernel.kill(victim.process)
@@ -231,7 +234,7 @@ def freeze_broker(world: World, broker: int, for_ms: int) -> None:
 
 @action
 def kill_daemon(world: World, daemon: int, down_ms: int) -> None:
-    """kill -9 of a daemon, which is started again after that time."""
+    """kill -9 of a daemon, with a start after that time."""
     victim = world.daemons[daemon % len(world.daemons)]
     victim.kill()
     _down_for(world, victim.start, down_ms)
@@ -252,7 +255,7 @@ def kill_at_write(world: World, daemon: int, write: int, down_ms: int) -> None:
 
 @action
 def stop_daemon(world: World, daemon: int, down_ms: int) -> None:
-    """SIGTERM of a daemon, which is started again after that time."""
+    """SIGTERM of a daemon, with a start after that time."""
     victim = world.daemons[daemon % len(world.daemons)]
     victim.stop()
     _down_for(world, victim.start, down_ms)
@@ -277,7 +280,7 @@ def kill_both(world: World, broker: int, down_ms: int) -> None:
 
 @action
 def power_cut(world: World, machine: int, how: str, down_ms: int) -> None:
-    """A machine loses power: its processes die, its disk loses what was not synced (see `store.PowerCut`)."""
+    """A machine loses power: its processes die, its disk loses unsynced data (see `store.PowerCut`)."""
     number = machine % len(world.clocks)
     for at, broker in enumerate(world.brokers):
         if world.machine_of(at) == number:
@@ -292,7 +295,7 @@ def power_cut(world: World, machine: int, how: str, down_ms: int) -> None:
 
 @action
 def set_log_home(world: World, broker: int, home: str, down_ms: int) -> None:
-    """A broker is killed, and is to keep index logs elsewhere when it is started again, or nowhere ("")."""
+    """Kill a broker; its next start keeps index logs elsewhere, or nowhere ("")."""
     victim = world.brokers[broker % 2]
     kinds = {"": "", "bookkeeper": BOOKKEEPER, "objects": URL}
     victim.options = replace(victim.options, log_home=kinds[home])
@@ -301,7 +304,7 @@ def set_log_home(world: World, broker: int, home: str, down_ms: int) -> None:
 
 @action
 def set_daemon(world: World, daemon: int, settings: dict[str, Any], down_ms: int) -> None:
-    """SIGTERM of a daemon, which has other settings (`config`) when it is started again."""
+    """SIGTERM of a daemon; its next start has other settings (`config`)."""
     victim = world.daemons[daemon % len(world.daemons)]
     victim.options = replace(world.config, **settings).daemon_options()
     stop_daemon(world, daemon, down_ms)
@@ -309,24 +312,25 @@ def set_daemon(world: World, daemon: int, settings: dict[str, Any], down_ms: int
 
 @action
 def back_up(world: World, gently: bool, down_ms: int) -> None:
-    """A backup of Pulsar is made, with all brokers down, which were stopped or killed."""
+    """Back up Pulsar, with all brokers down, stopped or killed."""
     world.backups.make(gently=gently, down_ms=down_ms)
 
 
 @action
 def put_back(world: World, gently: bool, daemons: str, down_ms: int) -> None:
-    """The last backup of Pulsar is restored, with all brokers down, beside the indexes, which went on; with
-    `daemons`, which is `stop` or `kill`, these are started again with the brokers."""
+    """Restore the last backup of Pulsar, with all brokers down, beside the indexes, which went on; `daemons`,
+    `stop` or `kill`: these start again with the brokers.
+    """
     if not world.backups.put_back(gently=gently, daemons=daemons, down_ms=down_ms):
         world.skipped["put_back"] += 1
 
 
-# ---- what is between and below
+# ---- wires, clocks, disks
 
 
 @action
 def cut(world: World, broker: int) -> None:
-    """The connection between a broker and its daemon breaks, with any part of what was on its way."""
+    """The connection between a broker and its daemon breaks, amid any bytes."""
     link = world.brokers[broker % 2].link
     if link is not None and link.session is not None and link.session.wire is not None:
         link.session.wire.cut()
@@ -334,7 +338,7 @@ def cut(world: World, broker: int) -> None:
 
 @action
 def clock(world: World, machine: int, by_ms: int) -> None:
-    """Somebody steps a machine's wall clock."""
+    """Step a machine's wall clock."""
     world.clocks[machine % len(world.clocks)].step(by_ms)
 
 
@@ -346,7 +350,7 @@ def drift(world: World, machine: int, ppm: int) -> None:
 
 @action
 def refuse_writes(world: World, machine: int, for_ms: int, written: bool = False) -> None:
-    """A machine's disk is full for that time; with `written`, what it refuses is there all the same."""
+    """A machine's disk is full for that time; with `written`, refused writes are there nevertheless."""
     daemon = world.daemons[machine % len(world.clocks)]
     daemon.trouble(Trouble.REFUSES_BUT_WRITES if written else Trouble.REFUSES)
     _down_for(world, lambda: daemon.trouble(Trouble.NONE), for_ms)
@@ -355,7 +359,8 @@ def refuse_writes(world: World, machine: int, for_ms: int, written: bool = False
 @action
 def fail_write(world: World, machine: int, write: int, written: bool = False, kinds: str = "") -> None:
     """A machine's disk refuses the n-th write from now, or the n-th with a value of one of these kinds
-    (`index.keys`); with `written`, it is there all the same."""
+    (`index.keys`); with `written`, it is there nevertheless.
+    """
     number = machine % len(world.clocks)
     trouble = Trouble.REFUSES_BUT_WRITES if written else Trouble.REFUSES
     world.disks[number].fail_at_write = Refusal(write, trouble, kinds.encode())
@@ -364,7 +369,7 @@ def fail_write(world: World, machine: int, write: int, written: bool = False, ki
 
 @action
 def refuse_reads(world: World, machine: int, for_ms: int) -> None:
-    """Nothing can be read from a machine's disk for that time, as when too many files are open."""
+    """A machine's disk refuses reads for that time, as with too many open files."""
     daemon = world.daemons[machine % len(world.clocks)]
     daemon.disk.refuses_reads = True
     daemon.promises.troubled = daemon.promises.unread = True
@@ -389,14 +394,14 @@ def slow_disk(world: World, machine: int, for_ms: int) -> None:
 
 @action
 def damage(world: World, machine: int, kinds: str) -> None:
-    """A stored value of one of these kinds (`index.keys`) is not what was written any more."""
+    """A stored value of one of these kinds (`index.keys`) is damaged."""
     key = world.disks[machine % len(world.clocks)].damage(kinds.encode())
     world.kernel.note(f"damaged: {key!r}")
 
 
 @action
 def lose_data(world: World, machine: int, down_ms: int) -> None:
-    """A daemon's data directory is deleted; the daemon is killed and started again after that time."""
+    """Delete a daemon's data directory; kill the daemon and start it after that time."""
     number = machine % len(world.clocks)
     world.daemons[number].kill()
     world.disks[number].lose()
@@ -406,7 +411,7 @@ def lose_data(world: World, machine: int, down_ms: int) -> None:
 
 @action
 def lose_log(world: World, machine: int, batches: int, down_ms: int) -> None:
-    """The end of a daemon's log is damaged while it is down: that many batches are gone, durable ones too."""
+    """Damage the end of a daemon's log while it is down: so many batches are gone, durable ones too."""
     number = machine % len(world.clocks)
     world.daemons[number].kill()
     lost = world.disks[number].lose_log(batches)
@@ -416,7 +421,7 @@ def lose_log(world: World, machine: int, batches: int, down_ms: int) -> None:
 
 @action
 def width(world: World, daemon: int, width_ms: int) -> None:
-    """Somebody sets the slice width of all subscriptions of a daemon; 0: automatic."""
+    """Set the slice width of all of a daemon's subscriptions; 0: automatic."""
     life = world.daemons[daemon % len(world.daemons)].life
     if life is None or life.engine is None or life.stopping:
         return
@@ -435,49 +440,48 @@ def width(world: World, daemon: int, width_ms: int) -> None:
         life.loop.call_soon(life.engine.queries.ask, connection, request, check)
 
 
-# ---- what others put into an index
+# ---- operators and rebuilds
 
 
 @action
 def pause(world: World, subscription: int = 0) -> None:
-    """Somebody pauses a subscription: nothing leaves from the answer on."""
+    """Pause a subscription: nothing leaves from the answer on."""
     world.pace(subscription, pauses=True)
 
 
 @action
 def resume(world: World, subscription: int = 0) -> None:
-    """Somebody resumes a subscription."""
     world.pace(subscription, pauses=False)
 
 
 @action
 def cancel(world: World, subscription: int = 0, share: int = 0, count: int = 1) -> None:
-    """Somebody cancels so many messages, rather those that have not come: from so many thousandths on."""
+    """Cancel so many messages from so many thousandths on, rather those that have not come."""
     world.change(subscription, "cancel", share, count, None)
 
 
 @action
 def reschedule(world: World, in_ms: int, subscription: int = 0, share: int = 0, count: int = 1) -> None:
-    """Somebody moves messages, named as in `cancel`, to a time so long after the true one."""
+    """Move messages, named as in `cancel`, to a time so long after the true one."""
     at_ms = world.kernel.now_ns // NS_PER_MS + in_ms
     world.change(subscription, "reschedule", share, count, at_ms)
 
 
 @action
 def release(world: World, subscription: int = 0, share: int = 0, count: int = 1) -> None:
-    """Somebody has messages, named as in `cancel`, due at once."""
+    """Have messages, named as in `cancel`, due at once."""
     world.change(subscription, "release", share, count, AT_ONCE_MS)
 
 
 @action
 def ask_again(world: World, subscription: int = 0) -> None:
-    """Somebody asks once more for what was asked for last."""
+    """Repeat the last request."""
     world.change(subscription, "again", 0, 0, None, again=True)
 
 
 @action
 def fail_override(world: World, request: int, done: bool = False) -> None:
-    """The n-th request about the ledgers of overrides fails from now, perhaps once it is executed."""
+    """The n-th request about overrides' ledgers from now fails, perhaps once executed."""
     world.bookkeeper.overrides.failing = Failing(request, done)
 
 
@@ -490,9 +494,10 @@ def rebuild(
     block_entries: int = 100,
     ends_ms: int = -1,
 ) -> None:
-    """Somebody puts the topic's delayed messages into the owner's index, or some daemon's if nobody serves
-    the topic: so many percent of what the cursor has not acknowledged. And has it let go of so many percent
-    of all. Killed after that time if not -1."""
+    """Put so many percent of the topic's delayed messages that the cursor has not acknowledged into the
+    owner's index, or some daemon's without an owner, and have it let go of so many percent of all. Killed
+    after that time if not -1.
+    """
     world.rebuild(subscription, share, let_go, block_entries, ends_ms)
 
 
@@ -501,7 +506,7 @@ def rebuild(
 
 @action
 def bookies_away(world: World, for_ms: int) -> None:
-    """No bookie of the index logs is there for that time: requests are refused, or wait for it."""
+    """No bookie of the index logs is there for that time: requests are refused, or wait."""
     world.log_bookies.away_until_ns = world.kernel.now_ns + for_ms * NS_PER_MS
 
 
@@ -518,8 +523,9 @@ def bookies_slow(world: World, for_ms: int) -> None:
 
 @action
 def at_log_request(world: World, op: str, request: int, then: dict[str, Any]) -> None:
-    """When some daemon asks for the n-th such operation of an index log from now (`LogOp`), another action
-    happens: `then` has its name as `do`, and its arguments. One waits at a time."""
+    """At some daemon's n-th such request for an index log from now (`LogOp`), another action happens: `then`
+    has its name as `do`, and its arguments. One waits at a time.
+    """
     args = {name: value for name, value in then.items() if name != "do"}
 
     def spring() -> None:
@@ -532,7 +538,8 @@ def at_log_request(world: World, op: str, request: int, then: dict[str, Any]) ->
 @action
 def spoil_answers(world: World, op: str, fate: str, share: float, for_ms: int) -> None:
     """For that time so many of the answers to such an operation of index logs (`LogOp`, or ANY) are spoiled
-    (`log_home.Fate`): it has been executed."""
+    (`log_home.Fate`), after its execution.
+    """
     until_ns = world.kernel.now_ns + for_ms * NS_PER_MS
     spoiled = None if op == "ANY" else LogOp[op]
     world.log_bookies.spoiling = Spoiling(spoiled, Fate(fate), share, until_ns)
@@ -540,5 +547,5 @@ def spoil_answers(world: World, op: str, fate: str, share: float, for_ms: int) -
 
 @action
 def damage_log(world: World, how: str) -> None:
-    """Something that a bookie has stored of an index log is not what was written (`log_home.LogDamage`)."""
+    """Damage a stored entry of an index log (`log_home.LogDamage`)."""
     world.kernel.note(f"log ledger {world.damage_log(LogDamage(how))} is damaged")

@@ -1,7 +1,7 @@
 """Knowledge from outside about one subscription in a daemon: for each position, its possible states.
 
-A change whose fate is known is certain; one that may have been lost with a connection, or with the daemon, is
-not, and leaves both possibilities. Follows the words of docs/protocol.md, rule 6.
+A change with a known fate is certain; one that may have been lost with a connection, or with the daemon, is
+not, and leaves both possibilities. Follows docs/protocol.md, rule 6.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Position = tuple[int, int]
 
 @dataclass(frozen=True)
 class Disowned:
-    """Somebody who is no broker has had the index let go of these."""
+    """A client that is no broker has had the index let go of these."""
 
     positions: frozenset[Position]
 
@@ -33,7 +33,7 @@ class Served:
 
 
 class Past(Enum):
-    """An OPEN's view of the history that an index has been told."""
+    """An OPEN's view of an index's history."""
 
     SAME = auto()
     ANOTHER = auto()
@@ -53,8 +53,9 @@ def names(states: int) -> str:
 
 @dataclass
 class Belief:
-    """`states`: positions that may be something else than NEITHER. `served`: who may have been served last,
-    None for nobody. The others: None if unknown."""
+    """`states`: positions perhaps in another state than NEITHER. `served`: the possible last owners, None for
+    nobody. The others: None if unknown.
+    """
 
     states: dict[Position, int] = field(default_factory=dict)
     mark: Position | None = NOWHERE
@@ -63,18 +64,17 @@ class Belief:
     served: frozenset[Served | None] = frozenset({None})
 
     def copy(self) -> Belief:
-        """An independent belief."""
         return Belief(dict(self.states), self.mark, self.incarnation, self.generation, self.served)
 
     def of(self, position: Position) -> int:
-        """The states that the position may be in."""
+        """The position's possible states."""
         return self.states.get(position, NEITHER)
 
     def fold(self, change: Told, generation: int, *, certain: bool) -> None:
-        """The change was made, or may have been made, on a stream that was opened under this generation."""
+        """The change was made, or may have been made, on a stream opened under this generation."""
         if isinstance(change, Ack | MarkDelete) and generation != self.generation:
             if self.generation is not None:
-                return  # a newer stream has told that the cursor was reset since
+                return  # a newer stream has reported a reset of the cursor since
             certain = False
         if certain:
             self._make(change)
@@ -84,7 +84,7 @@ class Belief:
         self.join(before)
 
     def join(self, other: Belief) -> None:
-        """It may be the other one just as well."""
+        """The other one is just as possible."""
         for position in self.states.keys() | other.states.keys():
             self.states[position] = self.of(position) | other.of(position)
         self.served |= other.served
@@ -93,7 +93,7 @@ class Belief:
         self.generation = self.generation if self.generation == other.generation else None
 
     def outlast(self, former: Belief, request: Open, *, certain: bool) -> None:
-        """It comes of a log, for this OPEN: what `former`, the local data, has to say, see `last_words`."""
+        """It comes from a log, for this OPEN; `former`, the local data, adds its news, see `last_words`."""
         if former.incarnation not in {None, request.incarnation}:
             return
         certain = certain and former.incarnation is not None
@@ -130,8 +130,9 @@ class Belief:
         self.join(before)
 
     def stays_beside(self, log: Belief, request: Open) -> bool:
-        """True if it is surely of the cursor's history, and a log of an earlier owner surely not, by its
-        claims: that would only be emptied."""
+        """True if its claims show that it is surely of the cursor's history, and an earlier owner's log
+        surely not: that would only be emptied.
+        """
         if self.incarnation != request.incarnation or log.incarnation != request.incarnation:
             return False
         if any(None in each.served for each in (self, log)) or log._is_no_older_than(self) is not False:
@@ -147,7 +148,7 @@ class Belief:
         return {self._past(served, owner, request) for served in self.served}
 
     def _is_put_back(self, request: Open) -> bool | None:
-        """True if the cursor is older than what it has told; None if that is not known."""
+        """True if the cursor is older than its own reports; None if unknown."""
         if not request.generation or request.mark_delete == NOWHERE:
             return False
         if self.generation not in {None, request.generation}:
@@ -157,7 +158,7 @@ class Belief:
         return request.mark_delete < self.mark
 
     def _is_of_another(self, request: Open) -> bool | None:
-        """True if what it was told is of another history; None if that is not known."""
+        """True if its contents are of another history; None if unknown."""
         pasts = self._pasts(request)
         if pasts == {Past.ANOTHER}:
             return True
@@ -172,7 +173,7 @@ class Belief:
                 self.states[position] = states | NEITHER
 
     def _is_no_older_than(self, log: Belief) -> bool | None:
-        """True if the last owner served is the log's or a later one; None if that is not known."""
+        """True if the last owner served is the log's or a later one; None if unknown."""
         epochs = {0 if served is None else served.epoch for served in self.served}
         logged = {0 if served is None else served.epoch for served in log.served}
         if min(epochs) >= max(logged):
@@ -180,7 +181,7 @@ class Belief:
         return False if max(epochs) < min(logged) else None
 
     def _hear(self, acknowledged: PositionSet, held: PositionSet, former: Belief, request: Open) -> None:
-        """Its teller is known with it, and the mark-delete position of that time."""
+        """With the owner comes the mark-delete position of that time."""
         self.served = former.served
         same = self.generation == former.generation == request.generation
         self._begin_generation(request.generation)
@@ -301,7 +302,7 @@ class Belief:
         return Past.EITHER if all(states & NEITHER for states in beyond) else Past.ANOTHER
 
     def _empty_if_put_back(self, request: Open) -> None:
-        """A cursor that is older than what it has told. A seek amid an unload can leave one behind, too."""
+        """For a cursor older than its own reports. A seek amid an unload can leave one behind, too."""
         found = self._is_put_back(request)
         if found:
             self.states.clear()

@@ -1,8 +1,8 @@
 """State that brokers share and that survives them: the topic's log, the cursors' ledgers, the metadata store.
 
-Reduced to what decides who wins: a ledger refuses the writes of whoever was fenced by a later owner's
+Reduced to the rules that decide who wins: a ledger refuses the writes of a writer fenced by a later owner's
 opening; a metadata record is written by compare-and-set of its version. Nothing here is ever lost: bookies
-and ZooKeeper are replicated, and the faults of this simulation are the broker's and the daemon's.
+and ZooKeeper are replicated, and this simulation's faults are the broker's and the daemon's.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ NO_DELAY = -1
 class CursorRecord:
     """A cursor's persisted state: `acknowledged` above mark-delete, up to the limit of ranges.
 
-    properties: those that go with mark-delete (kept by acknowledgements, wiped by a reset).
-    resets: which resets this state has gone through; the simulation's own knowledge, not Pulsar's.
-    beyond: acknowledged, but past the limit; so that it is known what Pulsar had not taken back in a reset.
+    properties: those that go with mark-delete (kept by acknowledgements, wiped by a reset). resets: those
+    behind this state; the simulation's own knowledge, not Pulsar's. beyond: acknowledged, but past the limit:
+    not taken back by a reset.
     """
 
     mark_delete: Position
@@ -37,12 +37,12 @@ class CursorRecord:
     beyond: frozenset[Position] = frozenset()
 
     def has(self, position: Position) -> bool:
-        """True if the position is acknowledged by what was persisted."""
+        """True if the position is acknowledged in the persisted state."""
         return position <= self.mark_delete or position in self.acknowledged
 
 
 class CursorLedger:
-    """A ledger that a cursor writes records to; only the last one is ever read."""
+    """A ledger for a cursor's records; only the last one is ever read."""
 
     def __init__(self, ledger_id: int) -> None:
         self.ledger_id = ledger_id
@@ -50,7 +50,7 @@ class CursorLedger:
         self.writer: object = None
 
     def append(self, writer: object, record: CursorRecord) -> bool:
-        """True if it was written; not if the writer was fenced."""
+        """True if it was written; False if the writer was fenced."""
         if writer is not self.writer:
             return False
         self.last = record
@@ -71,11 +71,11 @@ class CursorInfo:
     cursor_properties: Mapping[str, str]
 
     def latest(self) -> CursorRecord:
-        """The state that the next opener of the cursor finds."""
+        """The state for the cursor's next opener."""
         return self.record if self.ledger is None or self.ledger.last is None else self.ledger.last
 
     def copied(self) -> CursorInfo:
-        """An independent one, with a ledger of its own; nobody writes to that."""
+        """An independent copy, with its own ledger that nobody writes to."""
         ledger = None
         if self.ledger is not None:
             ledger = CursorLedger(self.ledger.ledger_id)
@@ -84,13 +84,14 @@ class CursorInfo:
 
 
 class BadVersionError(Exception):
-    """Somebody else has written the metadata record since it was read."""
+    """The metadata record has been written since it was read."""
 
 
 @dataclass
 class Subscription:
-    """A subscription, whoever serves it. `info` is None after it was deleted; a consumer that comes after
-    `gone_until_ns` makes it again, at the message that `initial` names in thousandths of the topic."""
+    """A subscription, whoever serves it. `info` is None after its deletion; a consumer that comes after
+    `gone_until_ns` makes it again, at the message that `initial` names in thousandths of the topic.
+    """
 
     name: str
     info: CursorInfo | None
@@ -108,10 +109,11 @@ class Subscription:
 
 @dataclass(slots=True)
 class Pace:
-    """The knowledge of a subscription's pause. `paused`: nothing leaves for the first time, for certain.
+    """The knowledge of a subscription's pause. `paused`: surely nothing leaves for the first time.
     `may_be_paused`: it may have to be resumed. `unanswered`: requests that may take effect at any time;
-    `side_by_side`: of two at once, each on a connection of its own, either may be the last.
-    `sent`: what has left at least once. `changed_ns`: when it was last asked for, or answered."""
+    `side_by_side`: of two at once, each on its own connection, either may be the last. `sent`: those that
+    left at least once. `changed_ns`: time of the last request or answer.
+    """
 
     paused: bool = False
     may_be_paused: bool = False
@@ -121,7 +123,7 @@ class Pace:
     changed_ns: int = 0
 
     def asked(self, now_ns: int) -> None:
-        """Somebody asks for another: it may be in force before the answer."""
+        """A request for another: it may be in force before the answer."""
         self.paused, self.may_be_paused = False, True
         self.side_by_side = self.unanswered > 0
         self.unanswered += 1
@@ -143,8 +145,9 @@ class Pace:
 @dataclass(slots=True)
 class ForwardMove:
     """The last move of mark-delete that has taken the seal and no acknowledgement beyond, or the last
-    repeated reset; the simulation's own knowledge. `resets`: how many were asked for before. `looks`: how
-    often the shim has looked since."""
+    repeated reset; the simulation's own knowledge. `resets`: those requested before. `looks`: the shim's
+    looks since.
+    """
 
     resets: int
     looks: int = 0
@@ -169,7 +172,6 @@ class TopicLog:
     deliver_at_ms: dict[Position, int] = field(default_factory=dict)
 
     def append(self, deliver_at_ms: int) -> Position:
-        """Publish a message."""
         position = (self.ledger_id, self.next_entry)
         self.next_entry += 1
         self.messages.append(Message(position, deliver_at_ms))
@@ -178,12 +180,11 @@ class TopicLog:
         return position
 
     def copied(self) -> TopicLog:
-        """An independent one."""
         times = dict(self.deliver_at_ms)
         return TopicLog(self.ledger_id, self.next_entry, list(self.messages), list(self.positions), times)
 
     def put_back(self, former: TopicLog) -> None:
-        """Be what was copied; the next messages are given ids from there on."""
+        """Return to a copy; the next messages get ids from there on."""
         self.ledger_id, self.next_entry = former.ledger_id, former.next_entry
         self.messages = list(former.messages)
         self.positions = list(former.positions)
@@ -204,7 +205,7 @@ class TopicLog:
         return bisect_right(self.positions, position)
 
     def before(self, position: Position) -> Position:
-        """The position that mark-delete has so that reading begins at this one."""
+        """The mark-delete position before reading from this one on."""
         at = self.at_or_after(position)
         if at:
             return self.positions[at - 1]
@@ -212,12 +213,12 @@ class TopicLog:
 
     @property
     def last(self) -> Position:
-        """The last confirmed position: Pulsar passes by ledgers that are empty when it loads a topic."""
+        """The last confirmed position: on loading a topic, Pulsar ignores empty ledgers."""
         return self.positions[-1] if self.positions else (self.ledger_id, -1)
 
     @property
     def end(self) -> Position:
-        """The position that the next message would have."""
+        """The next message's position."""
         return (self.ledger_id, self.next_entry)
 
 
@@ -244,7 +245,7 @@ class BookKeeper:
         subscription.info = None
 
     def make(self, subscription: Subscription, mark_delete: Position, resets: tuple[int, ...]) -> None:
-        """A new life of a subscription that was deleted. No writer of the former one has its version."""
+        """A new life of a deleted subscription. No writer of the former one has its version."""
         record = CursorRecord(mark_delete, frozenset(), {}, resets)
         subscription.info = CursorInfo(subscription.last_version + 1_000, None, record, {})
 

@@ -1,7 +1,7 @@
-"""A broker: the process, the topic it serves or believes to serve, and the shim's threads.
+"""A broker: the process, the topic that it serves or believes to serve, and the shim's threads.
 
-`ServedSubscription` is the tracker's host: cursor, dispatcher, timer. The work of link, ack
-watch and wake-ups, which have threads of their own there, happens here as events of the one process.
+`ServedSubscription` is the tracker's host: cursor, dispatcher, timer. The work of link, ack watch and
+wake-ups, which have their own threads in the shim, happens here as events of the one process.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ _REOPEN_REST_NS = 60 * NS_PER_S
 _LOOK_NS = 50 * NS_PER_MS
 _WITNESSED_NS = 3 * NS_PER_S  # a slow watch, and the next one
 _SEALS_NS = 50 * NS_PER_MS
-_SEALED_LOOKS = 40  # Pulsar's limit of one write a second, and what the write and the one before it take
+_SEALED_LOOKS = 40  # Pulsar's limit of one write a second, the write and the one before it
 _RESET_DOUBLED = 8
 _RESET_PAUSE_NS = 200 * NS_PER_MS
-_UNDONE_WITHIN_NS = 3 * NS_PER_S  # a reset that was refused beside a write of ours
+_UNDONE_WITHIN_NS = 3 * NS_PER_S  # a reset refused beside a write of ours
 
 
 @dataclass(frozen=True)
 class BrokerOptions:
-    """Everything about a broker that a history chooses."""
+    """A history's choices about a broker."""
 
     shim: ShimOptions
     cursor: CursorOptions
@@ -60,7 +60,7 @@ class BrokerOptions:
 
 
 class Broker:
-    """A broker through all its lives. `owns` tells whether the metadata store names it the topic's owner."""
+    """A broker through all its lives. `owns`: the metadata store names it the topic's owner."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Broker:
         self.process: Process | None = None
         self.link: Link | None = None
         self.served: dict[str, ServedSubscription] = {}
-        self._closing = 0  # cursors of a topic that is being unloaded
+        self._closing = 0  # cursors of a topic being unloaded
         self.watched: dict[Tracker, None] = {}
         self._watch: Event | None = None
         self._watched_slowly_ns = 0
@@ -99,7 +99,6 @@ class Broker:
 
     @property
     def running(self) -> bool:
-        """True if the process is there and not stopped."""
         return self.process is not None and not self.process.dead and not self.process.stopped
 
     @property
@@ -110,7 +109,8 @@ class Broker:
     @property
     def has_topic(self) -> bool:
         """True if the topic is loaded, or not closed yet: until then BrokerService.getTopic answers with the
-        one that is being closed, whoever has the bundle, so that it cannot be loaded a second time."""
+        one being closed, whoever has the bundle, so that it cannot be loaded a second time.
+        """
         return bool(self.served) or self._closing > 0
 
     # ---- the process
@@ -159,7 +159,6 @@ class Broker:
                 self.load_subscription(each)
 
     def load_subscription(self, subscription: Subscription) -> None:
-        """Open the cursor and make the dispatcher."""
         served = self.served[subscription.name] = ServedSubscription(self, subscription)
         served.cursor.tag = (self.daemon.name, self.daemon.disk.life)
 
@@ -192,7 +191,7 @@ class Broker:
     def check_budgets(self) -> None:
         """Require the shim's memory to be within its limits. Raises Violation."""
         for tracker in self.watched:
-            # One normal and one replay read are under way when it says that it is full.
+            # One normal and one replay read are under way when it reports that it is full.
             tracker.check_budgets(2 * self.options.dispatcher.read_batch)
 
     # ---- the shim's threads
@@ -231,12 +230,12 @@ class Broker:
             self._watch_within(self._poll_ns if busy else NS_PER_S)
 
     def after(self, delay_ns: int, call: Callable[..., None], *args: object) -> Event:
-        """A call in this life of the process."""
+        """Call in this life of the process."""
         return self.kernel.after(delay_ns, self.process, call, *args)
 
 
 class ServedSubscription:
-    """A subscription in a broker that has the topic loaded. Implements `shim.Host`."""
+    """A subscription in a broker with the topic loaded. Implements `shim.Host`."""
 
     def __init__(self, broker: Broker, subscription: Subscription) -> None:
         self.broker = broker
@@ -256,7 +255,7 @@ class ServedSubscription:
         self._looked = self._loaded_sealed = self._pending_reset = False
         self._known: frozenset[Position] = frozenset()
         self._loaded_resets = self.cursor.resets
-        self._moved_ns: list[int] = []  # when mark-delete was moved forward, with the seal gone
+        self._moved_ns: list[int] = []  # when mark-delete moved forward, with the seal gone
         self._moved_alone = False
         self.dispatcher = Dispatcher(
             kernel,
@@ -285,13 +284,13 @@ class ServedSubscription:
         self._stored_seal = self.seal()
         self._beyond = False
         self._keep_seal()
-        # That a topic is loaded is told in a thread of its own, and consumers may be there first.
+        # A thread of its own reports a loaded topic, and consumers may be there first.
         broker.after(kernel.numbers.randrange(_LOOK_NS), self._look)
 
-    # ---- what was loaded: the shim's `UndoneResets`
+    # ---- the loaded cursor: the shim's `UndoneResets`
 
     def _look(self) -> None:
-        """Once: as the topic was loaded, or before that is heard, as a tracker is about to be made."""
+        """Check once: at the topic's loading, or before that, as a tracker is about to be made."""
         if self._looked or self.cursor.closed:
             return
         self._looked = True
@@ -304,13 +303,13 @@ class ServedSubscription:
 
     @property
     def _is_undone(self) -> bool:
-        """True if the cursor is as a reset's own record has it, with what that took back."""
+        """True if the cursor is as in a reset's own record, with the acknowledgements taken back."""
         owner = self.owner()
         sealed = owner is not None and owner.sealed
         return sealed and self.seal() == NO_SEAL and bool(self.cursor.acknowledged)
 
     def _go_by_what_is_loaded(self) -> None:
-        """Nothing that a reset has taken back is forgiven where the shim can tell."""
+        """Forgive nothing taken back by a reset where the shim can tell."""
         owner = self.owner()
         told = owner is not None and owner.sealed and self.seal() == NO_SEAL
         if not told:
@@ -318,12 +317,12 @@ class ServedSubscription:
             self.subscription.obligations.recovered(frozenset(kept), self.cursor.resets)
 
     def _reset_once_more(self, loaded: Position, tries: int) -> None:
-        """To where it was loaded: consumers who came first may have moved it since."""
+        """Reset to the loaded position: early consumers may have moved it since."""
         if self.cursor.closed:
             return
         there = self.cursor.mark_delete
         if tries > 1 and (there < loaded or (there == loaded and not self.cursor.acknowledged)):
-            self._reset_is_done()  # by somebody else
+            self._reset_is_done()  # by another
             return
 
         def done(written: bool) -> None:
@@ -336,12 +335,14 @@ class ServedSubscription:
         self.reset((loaded[0], loaded[1] + 1), done)
 
     def _reset_is_done(self) -> None:
-        """Its record still has what it took back; from now on the shim has the time to store one without."""
+        """Its record still has the acknowledgements; from now on the shim has the time to store one
+        without.
+        """
         self._pending_reset = False
         self._beyond, self._stored_seal = True, NO_SEAL
         self.subscription.forward = ForwardMove(len(self.subscription.obligations.reset_to))
 
-    # ---- a seal is stored with what is acknowledged beyond mark-delete: the shim's `StoredSeals`
+    # ---- a stored seal for acknowledgements beyond mark-delete: the shim's `StoredSeals`
 
     def _keep_seal(self) -> None:
         if self.cursor.closed:
@@ -355,11 +356,11 @@ class ServedSubscription:
             self._store_seal()
         forward, persisted = self.subscription.forward, self.cursor.persisted_mark_delete
         if forward is not None:
-            # Without a persisted position none is stored: it is not the shim that lets it be.
+            # Without a persisted position none is stored: no fault of the shim.
             forward.looks = forward.looks + 1 if persisted is not None else 0
 
     def _store_seal(self) -> None:
-        """Refused while a reset is under way, which begins in one step here."""
+        """Refused during a reset, which begins in one step here."""
         cursor = self.cursor
         persisted = cursor.persisted_mark_delete
         if cursor.resetting or persisted is None or persisted > cursor.mark_delete:
@@ -381,9 +382,10 @@ class ServedSubscription:
         self._moved_alone |= not self.has_consumers()
 
     def _require_a_reset(self) -> None:
-        """The cursor counts as one loaded from a reset's own record. Raises Violation if nobody has reset it
-        since mark-delete was moved forward, or a reset repeated, and the shim has had the time to store a
-        seal."""
+        """The cursor counts as loaded from a reset's own record. Raises Violation if nobody has reset it
+        since mark-delete moved forward, or a reset was repeated, and the shim has had the time to store a
+        seal.
+        """
         forward = self.subscription.forward
         if (
             forward is not None
@@ -399,7 +401,7 @@ class ServedSubscription:
 
     @property
     def tracker(self) -> Tracker | None:
-        """The tracker, if the first delayed message has been read."""
+        """The tracker, once the first delayed message was read."""
         return self.dispatcher.tracker
 
     def _make_tracker(self) -> Tracker:
@@ -413,15 +415,16 @@ class ServedSubscription:
         assert self._link is not None
         broker.watched[tracker] = None
         broker.watch_soon()
-        # The link has a thread of its own.
+        # The link has its own thread.
         broker.after(0, self._link.register, tracker)
         return tracker
 
-    # ---- what the daemon knows of it
+    # ---- the daemon's knowledge
 
     def _note_known(self) -> None:
-        """The daemon is about to be asked. That shows nothing where a log may give it other data, or claims
-        leave the list soon, for lack of which it empties the index."""
+        """Note the daemon's knowledge before it is asked; nothing where a log may give it other data, or
+        claims leave the list soon, for lack of which it empties the index.
+        """
         seal, name = self.seal(), self.subscription.name
         has_log = self._log.pointer or self._log.home
         if seal != NO_SEAL and not has_log and self.broker.options.shim.claims_max == CLAIMS_MAX:
@@ -433,8 +436,9 @@ class ServedSubscription:
             )
 
     def was_known(self, position: Position) -> bool:
-        """True if the daemon surely knew that it was acknowledged when this owner asked, and nothing made
-        that doubtful: no reset, done or not, nor a move of mark-delete that no consumer has stayed for."""
+        """True if the daemon surely knew it acknowledged when this owner asked, and nothing made that
+        doubtful: no reset, done or not, nor a move of mark-delete without a consumer that stayed.
+        """
         if not self.subscription.obligations.reset_to.keys() <= set(self.cursor.resets):
             return False
         if position not in self._known or self.cursor.resets != self._loaded_resets or self._moved_alone:
@@ -470,12 +474,13 @@ class ServedSubscription:
         if own_ms == NO_DELAY:
             return own_ms
         latest_ms = max(changed.times_of(position, own_ms))
-        # With its acknowledgement its override has left; a crash may have brought back the message alone.
+        # Its override has left with its acknowledgement; a crash may have brought back the message alone.
         return max(latest_ms, own_ms) if changed.was_acknowledged(position) else latest_ms
 
     def _judge_lateness(self, position: Position) -> None:
-        """A message is sent. Raises Violation if that comes too late, or from a paused subscription, and it
-        is the first time."""
+        """A message is sent. Raises Violation if it is the first time, and too late, or from a paused
+        subscription.
+        """
         pace, is_delayed = (
             self.subscription.pace,
             self.broker.bookkeeper.log.deliver_at_ms[position] != NO_DELAY,
@@ -487,7 +492,7 @@ class ServedSubscription:
             self._require_in_time(position, "is sent")
 
     def check_lateness(self) -> None:
-        """Raises Violation if something should have been sent long ago."""
+        """Raise Violation if something should have been sent long ago."""
         fates = self.subscription.obligations.fates
         if self.dispatcher.has_free_permit and not self.dispatcher.waits_for_traffic:
             for position in self.subscription.obligations.owed(self.cursor.resets):
@@ -539,7 +544,7 @@ class ServedSubscription:
 
     def persisted_mark_delete(self) -> Position:
         persisted = self.cursor.persisted_mark_delete
-        # Beyond mark-delete it is what was written behind a seek's record, with the position from before it.
+        # Beyond mark-delete it was written behind a seek's record, with the position from before it.
         return (-1, -1) if persisted is None or persisted > self.cursor.mark_delete else persisted
 
     def cursor_closed(self) -> bool:
@@ -552,10 +557,11 @@ class ServedSubscription:
         return any(position in consumer.pending for consumer in self.dispatcher.consumers)
 
     def has_forgotten(self) -> bool:
-        """True if the cursor has forgotten the acknowledgement of something that was handed out.
+        """True if the cursor has forgotten the acknowledgement of a handed-out message.
 
-        So does Pulsar 4.0.8 if a write is done behind that of a seek, and something was acknowledged in
-        between (see `cursor`). Nobody is told: it comes again when all consumers are replaced."""
+        So does Pulsar 4.0.8 if a write is done behind a seek's, and something was acknowledged in between
+        (see `cursor`). Nobody learns of it: the message comes again when all consumers are replaced.
+        """
         return self.tracker is not None and any(
             not self.is_deleted(position) and not self.is_outstanding(position)
             for position in self.cursor.forgotten & self.tracker.handed_out
@@ -598,7 +604,7 @@ class ServedSubscription:
     def reopen_topic(self) -> None:
         self.broker.reopen_topic()
 
-    # ---- what somebody cancels or moves
+    # ---- cancelled and moved messages
 
     def exists(self, position: Position) -> bool:
         return position in self.broker.bookkeeper.log.deliver_at_ms
@@ -702,12 +708,13 @@ class ServedSubscription:
         if self._link is not None and self.tracker is not None:
             self._link.frames_waiting(self.tracker)
 
-    # ---- the user's side
+    # ---- the user
 
     def reset(self, to: Position, done: Callable[[bool], None]) -> None:
-        """Seek: disconnects the consumers, resets the cursor, and lets consumers in again.
+        """Seek: disconnect the consumers, reset the cursor, and let consumers in again.
 
-        With `reset_clears` it first has the tracker forget everything, as apache/pulsar#26420 does."""
+        With `reset_clears` first have the tracker forget everything, as apache/pulsar#26420 does.
+        """
         dispatcher = self.dispatcher
         if dispatcher.fenced or dispatcher.closed:
             done(False)
@@ -731,12 +738,12 @@ class ServedSubscription:
             self.cursor.reset(to, number, complete)
 
     def _refused(self, number: int) -> None:
-        """The user was told so a while ago."""
+        """The user got this answer a while ago."""
         if not self.cursor.closed and self.broker.owns():
             self.subscription.obligations.refuse_reset(number)
 
     def skip(self, count: int) -> None:
-        """Skips some, as the admin does and a quota."""
+        """Skip some, as the admin and a quota do."""
         cursor = self.cursor
         if not self.dispatcher.fenced and cursor.skip(count, lambda written: None):
             self._note_forward_move()
@@ -746,7 +753,7 @@ class ServedSubscription:
             self.dispatcher.read_more_soon()
 
     def clear_backlog(self) -> None:
-        """Skips everything, then has the tracker forget it. Consumers stay."""
+        """Skip everything, then have the tracker forget it. Consumers stay."""
         cursor = self.cursor
 
         def complete(written: bool) -> None:
@@ -761,7 +768,7 @@ class ServedSubscription:
             self.dispatcher.read_more_soon()
 
     def unsubscribe(self) -> None:
-        """Has the tracker forget everything, waits a bounded time for the daemon, then deletes the cursor."""
+        """Have the tracker forget everything, wait a bounded time for the daemon, then delete the cursor."""
         if self.dispatcher.fenced or self.dispatcher.closed or self.cursor.resetting:
             return
         self.dispatcher.fenced = True
@@ -772,7 +779,7 @@ class ServedSubscription:
         self._when_cleared(lambda: self.broker.after(self.cursor.round_trip_ns(), self._delete))
 
     def _when_cleared(self, then: Callable[[], object]) -> None:
-        """Goes on when the daemon has forgotten everything, or after a while."""
+        """Go on when the daemon has forgotten everything, or after a while."""
         self._look_if_cleared(self.broker.kernel.now_ns + _CLEAR_TIMEOUT_NS, then)
 
     def _look_if_cleared(self, deadline_ns: int, then: Callable[[], object]) -> None:
@@ -800,7 +807,7 @@ class ServedSubscription:
         self._delete_log()
 
     def _delete_log(self) -> None:
-        """Once the daemon has said its last word: the shim's `LogDeletions`."""
+        """After the daemon's last word: the shim's `LogDeletions`."""
         if self.tracker is None or self.tracker.is_over:
             self._log.delete_all()
         else:

@@ -1,17 +1,16 @@
 """A cursor in one broker's memory, after Pulsar 4.0.8's ManagedCursorImpl.
 
-Its rules: individual acknowledgements join mark-delete when nothing is missing between; a record is
-persisted at most once a second and on close, and holds the individual acknowledgements up to the range limit
-*as they are when the write begins*; a reset clears them only when its own record is written, so that this
-record still has them; the record's properties are kept by acknowledgements and wiped by a reset; cursor
-properties are written to the metadata store by compare-and-set, and what the cursor itself writes there
-before that is answered is refused, its last write and a reset too, of which the position is stored later
-all the same; a cursor that was recovered makes a ledger of its own
-before its first write; who was fenced tries the metadata store instead, and succeeds there if the new owner
-has not written yet.
+Its rules: individual acknowledgements join mark-delete when nothing is missing between; a record is persisted
+at most once a second and on close, and holds the individual acknowledgements up to the range limit *as they
+are when the write begins*; a reset clears them only when its own record is written, so that this record still
+has them; acknowledgements keep the record's properties, a reset wipes them; cursor properties are written to
+the metadata store by compare-and-set, and the cursor's own writes there before the answer are refused, its
+last write too, and a reset, which is stored later nevertheless; a recovered cursor makes its own
+ledger before its first write; a fenced one tries the metadata store instead, and succeeds there if the new
+owner has not written yet.
 
-Mark-delete is moved forward without the properties, too: a cleared backlog, skipped messages, as a quota
-and cumulative acknowledgements do.
+Cleared backlogs, skipped messages, quotas and cumulative acknowledgements move mark-delete forward without
+the properties, too.
 
 Left out: batch indexes, trimming, roll-over of the cursor's ledger.
 """
@@ -49,8 +48,9 @@ class CursorOptions:
 
 @dataclass(slots=True)
 class _MarkDelete:
-    """A write of the cursor's position that has been asked for. `number`: in the order in which the writes
-    begin. `is_stored`: somebody relies on its being stored, so that it keeps its place among the others."""
+    """A requested write of the cursor's position. `number`: in the order in which writes begin. `is_stored`:
+    somebody relies on it, so that it keeps its place among the others.
+    """
 
     position: Position
     properties: Mapping[str, int]
@@ -62,8 +62,8 @@ class _MarkDelete:
 
 @dataclass(slots=True)
 class _PropertyWrite:
-    """A cursor property on its way to the metadata store. `version`: that of the record when it was asked
-    for; `written`: that of the record since, None if it was refused. The store answers later than it writes.
+    """A cursor property on its way to the metadata store. `version`: of the record at the request; `written`:
+    of the record since, None if refused. The store answers later than it writes.
     """
 
     info: CursorInfo
@@ -74,7 +74,7 @@ class _PropertyWrite:
 
 
 class Cursor:
-    """`owns` tells whether this broker is the topic's owner at present, as the metadata store says."""
+    """`owns`: this broker is the topic's present owner, by the metadata store."""
 
     def __init__(
         self,
@@ -111,13 +111,13 @@ class Cursor:
         self.properties = dict(record.properties)
         self.resets = record.resets
         self.resetting = False
-        self.reset_met_property = False  # a write of a property was under way at some time of the last reset
-        self.forgotten: set[Position] = set()  # a write that was overtaken by a reset has taken these along
+        self.reset_met_property = False  # a write of a property was under way during the last reset
+        self.forgotten: set[Position] = set()  # taken along by a write that a reset has overtaken
         self.read_position = self._next(record.mark_delete)
         self._ledger: CursorLedger | None = None
         self._creating = False
         self._queue: list[_MarkDelete] = []
-        self._property_writes: list[_PropertyWrite] = []  # not answered yet, in the order they were asked for
+        self._property_writes: list[_PropertyWrite] = []  # unanswered, in the order of the requests
         self._in_progress: Position | None = None
         self._last = _MarkDelete(self.mark_delete, self.properties, self.resets, [])
         self._written_ns: int | None = None
@@ -125,14 +125,13 @@ class Cursor:
         self._writes = 0
         self._stored_number = 0  # of the last write that somebody relies on
         self._written_number = 0
-        self.consumed = 0  # how many deletions there were
+        self.consumed = 0  # number of deletions
         self.persisted_by: object = None  # the write that has set the persisted position
         self._arm_flush()
 
     # ---- reading
 
     def is_deleted(self, position: Position) -> bool:
-        """True if the cursor has the position as acknowledged."""
         return position <= self.mark_delete or position in self.acknowledged
 
     def rewind(self) -> None:
@@ -172,7 +171,7 @@ class Cursor:
         return written_ns is not None and self._kernel.now_ns - written_ns < _PERSIST_INTERVAL_NS
 
     def _advance(self) -> None:
-        """Move mark-delete over what is acknowledged without a gap."""
+        """Move mark-delete over acknowledged positions without a gap."""
         log = self._bookkeeper.log
         at = log.after(self.mark_delete)
         while at < len(log.positions) and log.positions[at] in self.acknowledged:
@@ -182,7 +181,7 @@ class Cursor:
         self.read_position = max(self.read_position, self._next(self.mark_delete))
 
     def _remember(self, position: Position) -> None:
-        """The content of the next write, if nothing newer comes."""
+        """Note the content of the next write, if nothing newer comes."""
         if self._last.position <= position:
             self._last = _MarkDelete(position, self._last.properties, self.resets, [])
 
@@ -195,7 +194,7 @@ class Cursor:
             self._arm_flush()
 
     def flush(self) -> None:
-        """Write what the limit of one a second has put off."""
+        """Write changes put off by the limit of one a second."""
         if self._dirty and not self.resetting and not self.closed:
             self._dirty = False
             self._write(_MarkDelete(self._last.position, self._last.properties, self.resets, []))
@@ -204,7 +203,6 @@ class Cursor:
 
     @property
     def position_properties(self) -> Mapping[str, int]:
-        """All of them."""
         return self._last.properties
 
     def get_property(self, key: str) -> int | None:
@@ -248,20 +246,22 @@ class Cursor:
         self._write(write)
 
     def clear_backlog(self, done: Done) -> bool:
-        """Skip everything: mark-delete goes to the last message, and its properties are replaced. True if it
-        is done, or will be when `done` is called."""
+        """Skip everything: mark-delete goes to the last message, with other properties. True if it is done,
+        or will be when `done` is called.
+        """
         last = self._bookkeeper.log.positions[-1:]
         return bool(last) and last[0] > self.mark_delete and self.move_to(last[0], {}, done)
 
     def skip(self, count: int, done: Done) -> bool:
-        """asyncSkipEntries: mark-delete goes over so many that are not acknowledged."""
+        """asyncSkipEntries: mark-delete passes so many unacknowledged ones."""
         log = self._bookkeeper.log
         left = [each for each in log.positions[log.after(self.mark_delete) :] if not self.is_deleted(each)]
         return bool(left) and self.move_to(left[:count][-1], {}, done)
 
     def move_to(self, position: Position, properties: Mapping[str, int], done: Done) -> bool:
-        """asyncMarkDelete: mark-delete goes forward, and on over what is acknowledged right behind; its
-        properties are replaced. True if it is done, False if it will be when `done` is called."""
+        """asyncMarkDelete: mark-delete goes forward, and on over acknowledged ones right behind, with other
+        properties. True if it is done, False if it will be when `done` is called.
+        """
         if self.closed or self.resetting or position < self.mark_delete:
             return False
         self.mark_delete = position
@@ -278,8 +278,9 @@ class Cursor:
         return True
 
     def store(self, done: Callable[[bool], None]) -> None:
-        """asyncMarkDelete to where it is, past the limit of one a second: True if the position that was
-        persisted last is of this write, or beyond; see the shim's `StoredDeletions`."""
+        """asyncMarkDelete to its own position, past the limit of one a second: True if the last persisted
+        position is of this write, or beyond; see the shim's `StoredDeletions`.
+        """
         is_over = [False]
 
         def written(done_: bool) -> None:
@@ -294,7 +295,7 @@ class Cursor:
 
     @property
     def used(self) -> int:
-        """How many ranges of individual acknowledgements there are."""
+        """Number of ranges of individual acknowledgements."""
         ranges = 0
         before: Position | None = None
         for position in sorted(self.acknowledged):
@@ -329,7 +330,7 @@ class Cursor:
         return frozenset(kept)
 
     def _write(self, write: _MarkDelete) -> None:
-        """internalAsyncMarkDelete: queue it if there is no ledger yet, else write it."""
+        """internalAsyncMarkDelete: queue it without a ledger, else write it."""
         if self.closed:
             self._tell(write.done, False)
             return
@@ -358,9 +359,9 @@ class Cursor:
         assert ledger is not None
         self._writes += 1
         write.number = self._writes
-        # The bookie writes it whatever becomes of the broker; the broker hears of it later. Two that are
-        # under way may change places, which no ledger does. It stands for what Pulsar does: what is
-        # acknowledged amid a reset is written behind the reset's record, with the position from before it.
+        # The bookie writes it whatever becomes of the broker, which learns it later. Two under way may change
+        # places, which no ledger does: it stands for Pulsar's write of acknowledgements amid a reset behind
+        # the reset's record, with the position from before it.
         self._kernel.after(self.round_trip_ns(), None, self._append, ledger, record, write)
 
     def _append(self, ledger: CursorLedger, record: CursorRecord, write: _MarkDelete) -> None:
@@ -425,10 +426,10 @@ class Cursor:
     def _put_info(
         self, ledger: CursorLedger | None, record: CursorRecord, version: int | None = None
     ) -> bool:
-        """Write the metadata record; False if somebody else has written it since, or this cursor itself a
-        property, and has not heard so.
+        """Write the metadata record; False if another writer has written it since, or this cursor itself a
+        property, without an answer so far.
 
-        Only then Pulsar learns the version that it has now. version: that of when this was asked for.
+        Only then Pulsar learns the present version. version: of the time of the request.
         """
         info = CursorInfo(0, ledger, record, dict(self.cursor_properties))
         if self._put(info, self._version if version is None else version):
@@ -448,10 +449,10 @@ class Cursor:
         return True
 
     def put_cursor_property(self, key: str, value: str, done: Done) -> None:
-        """Write one more cursor property, by compare-and-set. Not to be asked of a closed cursor.
+        """Write one more cursor property, by compare-and-set. Not on a closed cursor.
 
-        One that is asked before it closes is written before: the metadata store keeps the order. It refuses
-        the cursor's own writes until it has heard of it.
+        One requested before the close is written before it: the metadata store keeps the order. Until its
+        answer the store refuses the cursor's own writes.
         """
         assert not self.closed, "Pulsar would write it behind the next owner's back"
         properties = {**self.cursor_properties, key: value}
@@ -464,7 +465,7 @@ class Cursor:
         self._kernel.after(round_trip_ns, self._process, self._hear_properties)
 
     def _bring_properties(self, last: _PropertyWrite) -> None:
-        """The metadata store gets this write, and those that were asked for before it."""
+        """The metadata store gets this write, and earlier requests."""
         if last.there or self.closed:
             return
         for write in self._property_writes[: self._property_writes.index(last) + 1]:
@@ -474,7 +475,7 @@ class Cursor:
                     write.written = self._bookkeeper.put(self.subscription, write.info, write.version)
 
     def _hear_properties(self) -> None:
-        """The metadata store has answered what it has got."""
+        """The metadata store has answered all that it got."""
         heard = [write for write in self._property_writes if write.there]
         self._property_writes = [write for write in self._property_writes if not write.there]
         for write in heard:

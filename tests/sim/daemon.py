@@ -1,8 +1,8 @@
-"""A daemon: the real catalog, engine, connections, committer, upkeep and timer, on virtual time and a disk of
-the simulation's.
+"""A daemon: the real catalog, engine, connections, committer, upkeep and timer, on virtual time and a
+simulated disk.
 
-Left out of the real process: its command line, its listener and HTTP side. Invariant: whatever the product
-logs as a bug of its own, or lets escape to the loop, is a violation.
+Left out of the real process: its command line, its listener and HTTP side. Invariant: anything that the
+product logs as a bug of its own, or lets escape to the loop, is a violation.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ BROKER_GONE = "the broker is gone"
 LOST_BLOCKS = "blocks of an index cannot be read where its log says"
 UNREACHED = "blocks of an index cannot be reached"
 ANOTHER_HISTORY = tuple(reason.said for reason in Break)
-# The broker's settings are others than when the log was written, or its bookies have been away for long.
+# The broker's settings have changed since the log was written, or its bookies have been away for long.
 MAY_BE_UNREACHED = re.compile(r"which is not where this broker keeps its own|^not within ", re.ASCII)
 ABSENT = re.compile(r"there is no ledger ([0-9]+)", re.ASCII)
 CORRUPT = re.compile(r"entry [0-9]+|ledger [0-9]+ ends|its snapshot", re.ASCII)
@@ -82,7 +82,7 @@ class DaemonOptions:
 
 
 class _Log:
-    """A structured logger that keeps nothing but what must not be logged."""
+    """A structured logger that keeps only forbidden lines."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class _Log:
 
 
 class _Store(TappedStore):
-    """A write of another thread is done when the simulation has come back to it: nobody can wait for it."""
+    """Another thread's write is done when the simulation comes back to it: nobody can wait for it."""
 
     def drain(self) -> None:
         if self._writing:
@@ -116,12 +116,11 @@ class _Store(TappedStore):
 
     @property
     def has_noted(self) -> bool:
-        """True if something is to be taken."""
         return bool(self._noted)
 
 
 class _Logs(IndexLogs):
-    """Tells of each stream's log when it is abandoned, and looks at what waits for each."""
+    """Reports each stream's log when it is abandoned, and checks each log's queue."""
 
     on_end: Callable[[StreamLog], None]
     on_given_up: Callable[[StreamLog, str], None]
@@ -134,7 +133,7 @@ class _Logs(IndexLogs):
             self._check_queue(log)
 
     def _check_queue(self, log: StreamLog) -> None:
-        """Raises Violation if more waits for a log than may, and one write."""
+        """Raise Violation if more waits for a log than may, and one write."""
         for waiting in (log.writer._waiting, log.writer._next_waiting):
             self._check_size(() if waiting is None else waiting._noted)
 
@@ -148,7 +147,7 @@ class _Logs(IndexLogs):
     def said(self, name: SubscriptionName, what: str, error: Exception) -> None:
         super().said(name, what, error)
         if what.startswith(GIVEN_UP):
-            # The very name of that stream, not of another one of the subscription.
+            # Exactly that stream's name, not of another one of the subscription.
             for log in [each for each in self._by_id.values() if each.stream.name is name]:
                 self.on_given_up(log, str(error))
 
@@ -189,12 +188,12 @@ class Life:
         self.logs: _Logs | None = None
         self._cut: set[SubscriptionName] = set()
         self._given_up: set[StreamLog] = set()
-        self.broken = ""  # the first promise about index logs that it has broken
+        self.broken = ""  # the first broken promise about index logs
         self.catalog: Catalog | None = None
         self.engine: DaemonEngine | None = None
         self.quarantine_bytes = 0  # as the catalog was opened with
         self.stopping = False
-        self.widths = 0  # how often somebody has set them
+        self.widths = 0  # how often they were set
         kernel.after(kernel.between_ns(0, options.start_ns), self.process, self._start)
 
     def _start(self) -> None:
@@ -249,7 +248,7 @@ class Life:
         self.loop.call_soon(self.engine.start)
 
     def _cannot_start(self, error: TidegateIndexError) -> None:
-        """The process ends and is started again; a data directory that is damaged is moved away before."""
+        """The process ends and is started again; a damaged data directory is moved away before."""
         host = self._host
         if isinstance(error, DamagedDirectoryError) and host.disk.damaged:
             host.disk.lose()
@@ -284,7 +283,7 @@ class Life:
             index = self.catalog.get(name)
             chain = None if index is None else self.catalog.chains.get(index)
             bookies = self._host.objects.bookies
-            # The new owner has a log of its own, and has deleted the former one's ledgers.
+            # The new owner has its own log, and has deleted the former one's ledgers.
             stale = chain is not None and not bookies.counts(name.subscription, chain.ledger_id)
             if index is not None and (stale or ledger_id in bookies.gone):
                 promises.left_without_blocks(name.subscription, index.state.held.snapshot())
@@ -306,7 +305,7 @@ class Life:
         self._cut.discard(name)
 
     def _require_damage(self, reason: str) -> None:
-        """Raises Violation if no log has been damaged: what was written can be read until it is deleted."""
+        """Raise Violation if no log was damaged: written data can be read until it is deleted."""
         promises = self._host.promises
         absent = ABSENT.fullmatch(reason)
         if "is not open, or has no entry" in reason or (
@@ -317,8 +316,9 @@ class Life:
             raise Violation(f"{self._host.name} cannot read an index log that nobody has damaged: {reason}")
 
     def _check_own_log(self, restored: Restored) -> None:
-        """Raises Violation if the daemon takes its own log for another owner's: what it has been told since
-        would not be held any more. Not of one whose blocks had not all come, which it has to read again."""
+        """Raise Violation if the daemon takes its own log for another owner's: it would forget everything
+        since. Not of one that lacks blocks, which it has to read again.
+        """
         former, promises = restored.former, self._host.promises
         if former is None or former.incarnation != restored.index.incarnation or former.state.empty:
             return
@@ -334,7 +334,7 @@ class Life:
             )
 
     def note_complete(self) -> None:
-        """Tell which logs have all that is durable, as the daemon says."""
+        """Report the logs that have everything durable, according to the daemon."""
         for log in [] if self.logs is None else self.logs._by_id.values():
             self._note_complete(log)
 
@@ -361,7 +361,6 @@ class Life:
 
     @property
     def serving(self) -> bool:
-        """True if a connection would be accepted."""
         return self.engine is not None and not self.stopping and not self.process.dead
 
     def connect(self, client: ClientEnd, broker: Process, options: WireOptions) -> Wire:
@@ -429,7 +428,7 @@ class Life:
 
 
 def _blocks_of(subscription_id: int, slice_id: SliceId) -> tuple[bytes, bytes]:
-    """All keys of blocks of a slice."""
+    """All keys of a slice's blocks."""
     return keys.block_key(subscription_id, slice_id, 0), keys.block_key(
         subscription_id, slice_id, (1 << 64) - 1
     )
@@ -462,9 +461,9 @@ class DaemonHost:
         self._released = False
 
     def on_bug(self, error: BaseException) -> None:
-        """The product has raised what nothing of it handles.
+        """The product has raised an error that nothing in it handles.
 
-        Of a run that is over, nothing can: its tasks are ended from outside.
+        After the run nothing can: its tasks are ended from outside.
         """
         if self._released:
             return
@@ -477,7 +476,6 @@ class DaemonHost:
 
     @property
     def process(self) -> Process | None:
-        """The process, None if there is none."""
         return None if self.life is None else self.life.process
 
     def start(self) -> None:
@@ -497,7 +495,6 @@ class DaemonHost:
             self.life.stop()
 
     def died(self) -> None:
-        """The process is gone."""
         self.life = None
         self.promises.daemon_died()
 
@@ -524,7 +521,9 @@ class DaemonHost:
         self.promises.troubled |= self.disk.troubled
 
     def check_budget(self) -> None:
-        """A daemon that has staged more than it may reads no more from its brokers. Raises Violation."""
+        """Require that a daemon beyond its staging budget reads no more from its brokers. Raises
+        Violation.
+        """
         life = self.life
         staged_bytes = sum(index.upkeep.staged_entries for index in self.indexes()) * ENTRY_BYTES
         over = staged_bytes > self.options.settings["staging_bytes_max"]
@@ -543,18 +542,18 @@ class DaemonHost:
             raise Violation(f"{self.name} reads on though it has staged {staged_bytes} bytes")
 
     def check_given_up(self) -> None:
-        """Raises Violation if a log was written after its end, or ended without a reason."""
+        """Raise Violation if a log was written after its end, or ended without a reason."""
         if self.life is not None and self.life.broken:
             raise Violation(f"{self.name} {self.life.broken}")
 
     def check_logs(self) -> None:
-        """The invariants of every index log that is written."""
+        """Check the invariants of every index log being written."""
         if self.life is not None and self.life.logs is not None:
             for log in self.life.logs._by_id.values():
                 log.writer.check()
 
     def check_connections(self) -> None:
-        """Raises Violation if a broker has two connections: the older one ends as the newer one greets."""
+        """Raise Violation if a broker has two connections: the older one ends as the newer one greets."""
         wires = [] if self.life is None else self.life.wires
         found = [each.connection for each in wires if each.daemon_open and not each.transport.is_closing()]
         names = [each.peer_name for each in found if each is not None and each.is_broker]
@@ -562,10 +561,10 @@ class DaemonHost:
             raise Violation(f"{self.name} has more than one connection of a broker: {names}")
 
     def check_quarantine(self) -> None:
-        """Require the damaged data kept aside to be within its limit, or one value. Raises Violation."""
+        """Require the quarantine to be within its limit, or one value. Raises Violation."""
         life = self.life
         if life is None or life.catalog is None:
-            return  # it may be another budget since, and is made true as the store is opened
+            return  # the budget may have changed since, and holds from the store's opening on
         sizes = [len(key) + len(value) for key, value in self.disk.scan(*keys.kind_range(keys.QUARANTINE))]
         if sum(sizes) - max(sizes, default=0) > life.quarantine_bytes:
             raise Violation(
@@ -587,8 +586,9 @@ class DaemonHost:
         return self.life.catalog.journal.appended_token != self.durable_token
 
     def check_stored(self) -> None:
-        """Nothing is stored that is of no subscription: when the daemon has begun, or is at rest. Raises
-        Violation."""
+        """Require that everything stored has a subscription: when the daemon has begun, or is at rest. Raises
+        Violation.
+        """
         if self.disk.damaged:
             return
         known = {index.own_journal.subscription_id for index in self.indexes()}
@@ -602,8 +602,9 @@ class DaemonHost:
             raise Violation(f"{self.name} has stored what is of no subscription: ids {sorted(found - known)}")
 
     def check_blocks(self) -> None:
-        """Each stored block is of a slice, or the next persist deletes it: when the daemon has begun. Raises
-        Violation."""
+        """Require that each stored block has a slice, or the next persist deletes it: when the daemon has
+        begun. Raises Violation.
+        """
         if self.disk.damaged:
             return
         by_id = {index.own_journal.subscription_id: index for index in self.indexes()}
@@ -624,7 +625,7 @@ class DaemonHost:
                 raise Violation(f"{self.name} has stored a block that no slice names: {key.hex()}")
 
     def awaits_log(self, index: DelayIndex) -> bool:
-        """True if a crash has left an index that had not all of its log, and no stream has asked for it."""
+        """True if a crash has left an index without all of its log, and no stream has asked for it."""
         assert self.life is not None
         assert self.life.catalog is not None
         chain = self.life.catalog.chains.get(index)
@@ -632,7 +633,6 @@ class DaemonHost:
         return chain is not None and chain.ledger_id == NO_LEDGER and not looked
 
     def indexes(self) -> list[DelayIndex]:
-        """The indexes of the living daemon."""
         if self.life is None or self.life.catalog is None:
             return []
         return list(self.life.catalog)

@@ -1,10 +1,10 @@
 """A Shared subscription's dispatcher in one broker, after Pulsar 4.0.8's
 PersistentDispatcherMultipleConsumers.
 
-Its rules: the order of the calls to the tracker; one normal and one replay read at a time; a normal
-read skips what the tracker contains and the cursor has as deleted *when it begins*; what is due and what is
-to be redelivered goes before it; with the last consumer gone everything handed out is forgotten, with the
-next one the cursor rewinds.
+Its rules: the order of the calls to the tracker; one normal and one replay read at a time; a normal read
+skips positions contained in the tracker or deleted in the cursor *when it begins*; due messages and
+redeliveries go before it; with the last consumer gone all hand-outs are forgotten, with the next one the
+cursor rewinds.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Receiver(Protocol):
 
 
 class Consumer:
-    """A client's consumer as the broker sees it: what it holds and has not acknowledged, and its permits."""
+    """A client's consumer in the broker: its unacknowledged messages, and its permits."""
 
     __slots__ = ("connected", "dispatcher", "pending", "permits", "receiver")
 
@@ -52,7 +52,7 @@ class Consumer:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A message on its way to a consumer; `read_ns`: when the read of it began."""
+    """A message on its way to a consumer; `read_ns`: when its read began."""
 
     consumer: Consumer
     position: Position
@@ -63,7 +63,8 @@ class Delivery:
 @dataclass(frozen=True, slots=True)
 class DispatcherOptions:
     """`read_batch`: entries of a read; `io_ns`: of a read; `network_ns`: to a client; `early_ns`: how long
-    after the first consumer the shim has the tracker made at most, -1: never."""
+    after the first consumer the shim has the tracker made at most, -1: never.
+    """
 
     read_batch: int = 100
     io_ns: int = 1_000_000
@@ -73,7 +74,8 @@ class DispatcherOptions:
 
 class Dispatcher:
     """`make_tracker` is called when the first delayed message is read, or before that where `had_tracker`;
-    `knows_acknowledged`, `judge_lateness` and `judge_time` only judge."""
+    `knows_acknowledged`, `judge_lateness` and `judge_time` only judge.
+    """
 
     def __init__(
         self,
@@ -104,7 +106,7 @@ class Dispatcher:
         self.consumers: list[Consumer] = []
         self.redelivery: set[Position] = set()
         self.settled_ns = kernel.now_ns
-        """Since when nothing but latencies keeps a message back, as far as the dispatcher knows."""
+        """Since when, for the dispatcher, nothing but latencies delays a message."""
         self.alone_ns: list[int] = []
         """When the last consumer had gone."""
         self.closed = False
@@ -112,17 +114,16 @@ class Dispatcher:
         self._seen: list[Consumer] = []
         self._next_consumer = 0
         self._read_requested = False
-        self._reading: int | None = None  # number of the normal read that is pending
+        self._reading: int | None = None  # number of the pending normal read
         self._reads = 0
         self._waiting = False  # it found nothing and waits for a message
         self._replaying = False
         self._rewind_first = False
-        self._replayed_before: set[Position] = set()  # plain ones that the rewind has read again
+        self._replayed_before: set[Position] = set()  # plain ones read again by the rewind
 
     # ---- consumers
 
     def add_consumer(self, consumer: Consumer) -> None:
-        """A client subscribes."""
         if not self.consumers:
             if self._reading is not None or self._replaying:
                 self._rewind_first = True
@@ -144,7 +145,6 @@ class Dispatcher:
             self.tracker = self._make_tracker()
 
     def remove_consumer(self, consumer: Consumer) -> None:
-        """A client is gone."""
         if consumer not in self.consumers:
             return
         consumer.connected = False
@@ -162,19 +162,19 @@ class Dispatcher:
         consumer.receiver.on_disconnected(consumer)
 
     def disconnect_all(self) -> None:
-        """Close every consumer; clients come back by themselves."""
+        """Close every consumer; clients return by themselves."""
         for consumer in list(self.consumers):
             self.remove_consumer(consumer)
 
     def replaced(self) -> bool:
-        """True if none of the consumers seen at the last call that showed any is there, but others are."""
+        """True if none of the consumers seen at the last call with any is there, but others are."""
         if not self.consumers:
             return False
         former, self._seen = self._seen, list(self.consumers)
         return bool(former) and not any(consumer in self._seen for consumer in former)
 
     def negative_acknowledge(self, consumer: Consumer, position: Position) -> None:
-        """A consumer gives a message back. Nobody listens to one that is gone, which has given back all."""
+        """A consumer gives a message back. A gone one, which has given back all, is ignored."""
         if consumer.connected and position in consumer.pending:
             self._give_back(consumer, position)
             if position > self.cursor.mark_delete:
@@ -207,10 +207,10 @@ class Dispatcher:
 
     @property
     def waits_for_traffic(self) -> bool:
-        """True if what former consumers had comes with the next message only.
+        """True if former consumers' messages come with the next message only.
 
-        So Pulsar 4.0.8 does it if consumers come while a replay of the former ones' is read: it rewinds when
-        a normal read is done, and that one waits for a message.
+        So Pulsar 4.0.8 does it if consumers come during a replay read for the former ones: it rewinds after a
+        normal read, and that one waits for a message.
         """
         return self._waiting and self._rewind_first
 
@@ -271,7 +271,7 @@ class Dispatcher:
         self._dispatch(positions, read_ns, replay=True)
 
     def _begin_read(self) -> None:
-        """Take the next messages that are neither contained nor deleted; wait if there are none."""
+        """Take the next messages neither contained nor deleted; wait without any."""
         tracker, cursor, log = self.tracker, self.cursor, self._log
         self._reads += 1
         self._reading = self._reads
@@ -351,8 +351,8 @@ class Dispatcher:
     def _send(self, consumer: Consumer, position: Position, read_ns: int) -> None:
         self._judge_time(position)
         if position in self._replayed_before:
-            # Pulsar 4.0.8 gives the present consumers what a replay for former ones has read, and once more
-            # what the rewind reads. The shim keeps back delayed ones.
+            # Pulsar 4.0.8 gives the present consumers the messages of a replay for former ones, and the
+            # rewind's once more. The shim keeps delayed ones back.
             self._replayed_before.discard(position)
         elif any(position in each.pending for each in self.consumers):
             raise Violation(f"{position} is sent though a consumer has it")
@@ -371,7 +371,7 @@ class Dispatcher:
     # ---- the end
 
     def close(self) -> None:
-        """The topic is unloaded: the tracker is closed, the consumers are disconnected."""
+        """The topic is unloaded: close the tracker, disconnect the consumers."""
         self.closed = True
         if self.tracker is not None:
             self.tracker.close()

@@ -1,4 +1,4 @@
-"""Makes a history from a seed: a world, a mix of faults, and the steps. Looks at nothing that happens."""
+"""Makes a history from a seed: a world, a mix of faults, and the steps. Sees nothing of the run."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.sim.history import History, Step
 _STEPS = (10, 120)
 
 Fault = tuple[str, dict[str, Any]]
-"""What is done, and its arguments."""
+"""An action and its arguments."""
 
 FAULTS = (
     *("crash", "move", "consumer", "seek", "wire", "clock", "disk", "damage", "freeze", "power", "width"),
     *("home", "subscription", "rebuild", "log", "reads", "objects", "settings", "clear", "backup", "persist"),
     *("answers", "behind", "forward", "undone", "pause", "change", "unheard", "absent", "loss", "append"),
 )
-_LATER = ("backup", "answers")  # not drawn with the others, so that older seeds have their kinds
+_LATER = ("backup", "answers")  # drawn apart, so that older seeds keep their kinds
 # Put into a drawn history, so that older seeds keep their steps.
 _PUT_IN = (
     *("persist", "behind", "forward", "undone", "pause", "change", "unheard", "absent", "loss"),
@@ -38,13 +38,14 @@ RESET = (
     *("compaction_entries", "drop_entries", "prefetch_ms", "pop_scan_entries", "write_piece_bytes"),
     *("quarantine_bytes", "commit_entries", "commit_interval_us", "credit_max"),
 )
-"""Settings of the daemon that may be others from one start to the next."""
+"""Settings of the daemon that may change from one start to the next."""
 ANY: Mapping[str, Any] = MappingProxyType({})
 
 
 def generate(seed: int, faults: Collection[str] = FAULTS, settings: Mapping[str, Any] = ANY) -> History:
-    """The history of a seed: with some of these kinds of faults, in a world that luck has chosen but for
-    these settings (see `config`)."""
+    """A seed's history: with some of these kinds of faults, in a random world but for these settings (see
+    `config`).
+    """
     return _Generator(seed, faults, settings).history()
 
 
@@ -54,7 +55,7 @@ class _Generator:
         wanted = [kind for kind in FAULTS if kind in faults and kind not in _PUT_IN]
         kinds = [kind for kind in wanted if kind not in _LATER]
         self.luck = random.Random(seed)  # noqa: S311 a simulation
-        # Each history has a few kinds of faults and not others: the rare combinations come up that way.
+        # A few kinds of faults for each history: so rare combinations come up.
         self.faults = self.luck.sample(kinds, min(len(kinds), self.luck.choice(_KINDS)))
         if "damage" in self.faults and len(kinds) > 1 and self.luck.random() < 0.3:
             self.faults.remove("damage")  # it excuses much
@@ -143,17 +144,18 @@ class _Generator:
         return History(self.config, tuple(steps), self.seed)
 
     def _later(self, wanted: list[str]) -> list[str]:
-        """Kinds of faults that were not drawn at first."""
+        """Kinds of faults not drawn at first."""
         luck = random.Random(f"kinds of {self.seed}")  # noqa: S311 a simulation
         later = [kind for kind in _LATER if kind in wanted]
         count = sum(kind != "answers" for kind in wanted)  # so that older seeds have their backups
         drawn = [kind for kind in later if luck.random() * count < luck.choice(_KINDS)]
-        return 2 * drawn  # of a backup it takes two to show
+        return 2 * drawn  # a backup shows only with a second one
 
     def _failing_persist(self) -> list[Step]:
-        """The disk refuses what a persist writes and takes the next one's; then the daemon dies, perhaps with
-        the broker. Its second half forgets the content that only the first one had, unless the
-        same ledger has changed once more: so little else comes in between."""
+        """The disk refuses a persist's writes and takes the next one's; then the daemon dies, perhaps with
+        the broker. Its second half forgets content of the first one only, unless the same ledger has changed
+        once more: so little else comes in between.
+        """
         luck, config = self._persists, self.config
         turn_ms = 2 * config.maintain_interval_ms
         kinds, write = luck.choice(("A", "A", "A", "H", "B", "M")), luck.choice((1, 1, 2))
@@ -164,7 +166,7 @@ class _Generator:
         wait_ms = luck.randint(config.persist_age_ms // 2, config.persist_age_ms + turn_ms)
         again_ms = luck.randint(turn_ms, 2 * (config.retry_ms + turn_ms))
         steps: list[tuple[int, str, dict[str, Any]]] = [
-            # Of both machines: which of them has the topic is not known here.
+            # Both machines: either may have the topic.
             (0, "fail_write", {"machine": 0, **fail}),
             (0, "fail_write", {"machine": 1, **fail}),
             (luck.randint(0, 60), "acknowledge", told),
@@ -177,11 +179,12 @@ class _Generator:
         return [Step(after_ms, do, args, luck.getrandbits(32)) for after_ms, do, args in steps]
 
     def _log_behind(self) -> list[Step]:
-        """A daemon opens an index while the home of its log, which another daemon wrote, is away, so that it
-        goes on without; acknowledgements are durable there and in no log. Then the index is opened again, and
-        the log of the other one is read."""
+        """A daemon opens an index while the home of its log, written by another daemon, is away, and goes on
+        without; acknowledgements are durable there and in no log. Then the index is opened again, and the
+        other's log is read.
+        """
         luck, config = self._behind, self.config
-        wait_ms = luck.randint(8_100, 9_500)  # `RESTORE_SECONDS`, and what an answer takes
+        wait_ms = luck.randint(8_100, 9_500)  # `RESTORE_SECONDS`, and an answer
         back_ms = luck.randint(100, 5_000)
         soon_ms = luck.choice((100, 1_000))
         delays = [luck.randint(0, luck.choice((500, 5_000, 12_000))) for _ in range(luck.randint(3, 20))]
@@ -208,8 +211,9 @@ class _Generator:
         return [Step(after_ms, do, args, luck.getrandbits(32)) for after_ms, (do, args) in steps]
 
     def _absent_blocks(self) -> list[Step]:
-        """Messages that are due late lie in blocks, and the log only names these; the topic moves, and moves
-        on when the next owner's log counts, before all blocks are brought."""
+        """Late messages lie in blocks, and the log only names these; the topic moves, and moves on when the
+        next owner's log counts, before all blocks are here.
+        """
         luck = self._absent
         to = luck.randrange(2)
         delays = [luck.randint(15_000, 40_000) for _ in range(luck.randint(20, 40))]
@@ -226,7 +230,8 @@ class _Generator:
 
     def _lost_data(self) -> list[Step]:
         """Daemons lose their data while messages are near at their broker; these are moved far away, and the
-        index is made to let go of them: they are read again."""
+        index is made to let go of them: they are read again.
+        """
         luck = self._loss
         subscription = luck.randrange(self.config.subscriptions)
         delays = [luck.randint(_NEAR_MS // 2, _NEAR_MS - 1_000) for _ in range(luck.randint(1, 12))]
@@ -246,7 +251,7 @@ class _Generator:
         return [Step(after_ms, do, args, luck.getrandbits(32)) for after_ms, (do, args) in steps]
 
     def _failing_appends(self) -> list[Step]:
-        """Appends to an index log that has been begun fail for a moment, and its owner stays."""
+        """Appends to a begun index log fail for a moment, and its owner stays."""
         luck = self._append
         for_ms = luck.randint(100, 1_000)
         begun_ms = luck.randint(1_000, 3_000)
@@ -274,8 +279,9 @@ class _Generator:
 
     def _forward_move(self) -> list[Step]:
         """Messages are acknowledged behind gaps and their consumers go, so that no tracker puts a seal; a
-        skip closes a gap, and takes the seal from what is acknowledged beyond the next one. Then another
-        owner loads the cursor."""
+        skip closes a gap, and takes the seal from those beyond the next one. Then another owner loads the
+        cursor.
+        """
         luck = self._forward
         clients = range(self.config.clients)
         delays = [luck.randint(0, 300) for _ in range(luck.randint(10, 30))]
@@ -301,9 +307,10 @@ class _Generator:
         return [Step(after_ms, do, args, luck.getrandbits(32)) for after_ms, (do, args) in steps]
 
     def _unheard_daemon(self) -> list[Step]:
-        """Messages are acknowledged, more than a record of the cursor has room for, and the topic is loaded
-        anew. Before its daemon, frozen meanwhile, has said what it knows, or before it is asked once more,
-        mark-delete moves, the cursor is reset, consumers come and go."""
+        """More messages are acknowledged than the cursor's record has room for, and the topic is loaded anew.
+        Before its daemon, frozen meanwhile, has answered, or before it is asked once more, mark-delete moves,
+        the cursor is reset, consumers come and go.
+        """
         luck = self._unheard
         clients = range(self.config.clients)
         delays = [luck.randint(0, 300) for _ in range(luck.randint(5, 30))]
@@ -321,7 +328,7 @@ class _Generator:
         for _ in range(luck.choice((1, 1, 2, 3))):
             steps.append((luck.randint(0, max(1, frozen_ms // 3)), self._before_it_is_heard()))
         if luck.random() < 0.5:
-            # At about the time at which the stream is opened anew.
+            # At about the reopening of the stream.
             again = self._frozen(luck.choice((50, 1_500)))
             steps += [(luck.randint(0, frozen_ms), self._before_it_is_heard())]
             steps += [(luck.choice((0, 1, 5, 20)), freeze) for freeze in again]
@@ -329,7 +336,7 @@ class _Generator:
         return [Step(after_ms, do, args, luck.getrandbits(32)) for after_ms, (do, args) in steps]
 
     def _frozen(self, for_ms: int) -> tuple[Fault, Fault]:
-        """Of both machines: which of them has the topic is not known here."""
+        """Both machines: either may have the topic."""
         return (
             ("freeze_daemon", {"daemon": 0, "for_ms": for_ms}),
             ("freeze_daemon", {"daemon": 1, "for_ms": for_ms}),
@@ -355,7 +362,8 @@ class _Generator:
 
     def _change(self) -> list[Step]:
         """Messages are published and soon cancelled, moved or released, some of them twice; something happens
-        before that is answered, or soon after; and somebody asks again."""
+        before the answer, or soon after; and the request is repeated.
+        """
         luck = self._changes
         subscription = luck.randrange(self.config.subscriptions)
         delays = [luck.randint(0, luck.choice((300, 3_000, 8_000))) for _ in range(luck.randint(1, 12))]
@@ -399,8 +407,9 @@ class _Generator:
         return luck.choice(faults)
 
     def _undone_reset(self) -> list[Step]:
-        """Messages are acknowledged behind gaps, the cursor is reset, and its owner ends about when the
-        reset's own record is written, before another one is. Consumers come soon after the next owner."""
+        """Messages are acknowledged behind gaps, the cursor is reset, and its owner ends at about the write
+        of the reset's own record, before another one. Consumers come soon after the next owner.
+        """
         luck = self._undone
         clients = range(self.config.clients)
         delays = [luck.randint(0, 300) for _ in range(luck.randint(10, 30))]
@@ -428,7 +437,7 @@ class _Generator:
         return [Step(after_ms, do, args, luck.getrandbits(32)) for after_ms, (do, args) in steps]
 
     def _pause(self, *, resumes: bool) -> list[Step]:
-        """Somebody pauses or resumes a subscription; perhaps something dies soon after the answer."""
+        """A subscription is paused or resumed; perhaps something dies soon after the answer."""
         luck = self._pauses
         number = luck.randrange(self.config.subscriptions)
         delays = [luck.randint(0, 1_500) for _ in range(luck.randint(1, 10))]

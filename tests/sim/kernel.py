@@ -1,11 +1,10 @@
-"""Time, the queue of everything that will happen, and the processes it happens to.
+"""Time, the queue of coming events, and the processes.
 
-One thread, no real clock: an event is a call at a true time; the queue runs them in the order of (time, the
-order they were asked for). Invariants:
+One thread, no real clock: an event is a call at a true time; the queue runs them in the order of (time,
+request). Invariants:
 
 - the same calls and the same random numbers give the same run;
-- an event of a process that has died since is dropped, one of a process that is stopped (SIGSTOP) waits until
-  it goes on;
+- an event of a dead process is dropped, one of a stopped process (SIGSTOP) waits until it goes on;
 - the random numbers come from one generator, which each step of a history seeds anew: without one step the
   others keep their luck.
 """
@@ -24,7 +23,7 @@ START_MS = 1_767_225_600_000
 
 
 class Killed(BaseException):
-    """Unwinds the code of a process that is dead. Not an Exception: nothing may catch it and go on."""
+    """Unwinds the code of a dead process. Not an Exception: nothing may catch it and go on."""
 
 
 class Violation(BaseException):
@@ -32,7 +31,7 @@ class Violation(BaseException):
 
 
 class BrokenSimulation(BaseException):
-    """The simulation itself has raised something, below the product's code, which must not catch it."""
+    """An error of the simulation itself, below the product's code, which must not catch it."""
 
 
 class Process:
@@ -52,7 +51,7 @@ class Process:
 
 
 class Event:
-    """A call that will be made, unless it is cancelled first."""
+    """A call to come, unless cancelled first."""
 
     __slots__ = ("args", "at_ns", "call", "order", "process")
 
@@ -66,13 +65,11 @@ class Event:
         self.args = args
 
     def cancel(self) -> None:
-        """Do not make the call."""
         self.call = None
         self.args = ()
 
     @property
     def pending(self) -> bool:
-        """True if the call is still to be made."""
         return self.call is not None
 
     def __lt__(self, other: Event) -> bool:
@@ -80,28 +77,28 @@ class Event:
 
 
 class Kernel:
-    """The queue. `steps` counts the calls made: the unit in which a run's length is told."""
+    """The queue. `steps` counts the calls made: the unit of a run's length."""
 
     def __init__(self, seed: int) -> None:
         self.now_ns = START_MS * NS_PER_MS
         self.steps = 0
         self.random = random.Random(seed)  # noqa: S311 a simulation
-        # Numbers that are only to be others each time: drawn apart, so that older histories have their luck.
+        # Numbers that only have to differ each time: drawn apart, so that older histories have their luck.
         self.numbers = random.Random(f"numbers of {seed}")  # noqa: S311 a simulation
         self.trace: Callable[[str], None] | None = None
         self.disturbed_until_ns = self.now_ns  # see `lateness`
-        self.on_worker = False  # whether what runs now is a job of an executor
+        self.on_worker = False  # true while a job of an executor runs
         self._nested = 0
         self._queue: list[tuple[int, int, Event]] = []
         self._order = 0
 
     @property
     def now_ms(self) -> float:
-        """The true time since the beginning of the run, for people."""
+        """The true time since the run's beginning, for people."""
         return self.now_ns / NS_PER_MS - START_MS
 
     def note(self, text: str) -> None:
-        """Say what happens, if somebody listens."""
+        """Trace an event."""
         if self.trace is not None:
             self.trace(f"{self.now_ms:12.3f} {text}")
 
@@ -109,7 +106,7 @@ class Kernel:
         """Something goes wrong, now and for that time: nothing need be in time."""
         self.disturbed_until_ns = max(self.disturbed_until_ns, self.now_ns + for_ns)
 
-    # ---- asking for calls
+    # ---- requesting calls
 
     def at(self, at_ns: int, process: Process | None, call: Callable[..., Any], *args: Any) -> Event:
         """Make the call at that time, or now if it is over."""
@@ -148,7 +145,7 @@ class Kernel:
         self.now_ns = max(self.now_ns, until_ns)
 
     def run_nested(self, until_ns: int, limit: int = 8) -> None:
-        """As `run_until`, called within a call: what goes on while that one waits."""
+        """As `run_until`, within a call: events while that one waits."""
         if self._nested >= limit:
             return
         self._nested += 1
@@ -179,7 +176,7 @@ class Kernel:
         process.stopped = True
 
     def go_on(self, process: Process) -> None:
-        """SIGCONT: what was due meanwhile is called now, in order."""
+        """SIGCONT: calls due meanwhile are made now, in order."""
         if process.stopped and not process.dead:
             process.stopped = False
             self.disturb()

@@ -1,7 +1,7 @@
 """The shim's one connection to its daemon: connects with backoff, greets, keeps the heartbeat, numbers the
 streams, and lets a tracker follow another one of the same subscription.
 
-Uses the real codec. Whatever the daemon sends against docs/protocol.md is a violation.
+Uses the real codec. A frame of the daemon against docs/protocol.md is a violation.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def describe(message: Message) -> str:
 
 
 class Link:
-    """`connect` makes a connection to the daemon, None if nobody listens; `promises` hears what is said."""
+    """`connect` makes a connection to the daemon, None if nobody listens; `promises` gets every word."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class Link:
     # ---- trackers
 
     def register(self, tracker: Tracker) -> None:
-        """A new tracker; the former one of the subscription ends before it."""
+        """A new tracker; the subscription's former one ends before it."""
         key = tracker.identity.subscription
         former = self._by_subscription.get(key)
         self._by_subscription[key] = tracker
@@ -145,7 +145,7 @@ class Link:
             self.session.frames_waiting(tracker)
 
     def forget_closed(self) -> None:
-        """Let go of trackers that have nothing left to tell, or waited for too long."""
+        """Forget trackers with nothing left to send, or after too long a wait."""
         now_ms = self._uptime_ms()
         for tracker in [each for each in self._trackers if each.finished]:
             since_ms = self._finished_ms.setdefault(tracker, now_ms)
@@ -162,12 +162,12 @@ class Link:
             self.session.detach(tracker)
 
     def sent_a_frame(self) -> None:
-        """Count it, for whoever wants the broker killed at the n-th one from now."""
+        """Count it, towards a kill of the broker at the n-th one."""
         if self.kill_at_send is not None:
             self.kill_at_send -= 1
             if self.kill_at_send <= 0:
                 self.kill_at_send = None
-                # Not within the call: what had been sent with it goes out, too, and nothing after it.
+                # Not within the call: frames sent with it go out, too, and nothing after it.
                 self._kernel.after(0, None, self._kernel.kill, self._process)
 
     # ---- the connection
@@ -188,7 +188,7 @@ class Link:
         self._failures = 0
 
     def lost(self, session: Session) -> None:
-        """The connection is over: first everybody takes back what was on its way, then one inherits."""
+        """The connection is over: first every tracker takes back changes on their way, then one inherits."""
         if session is not self.session:
             return
         self.session = None
@@ -205,12 +205,13 @@ class Link:
                 self._forget(tracker)
 
     def has_successor(self, tracker: Tracker) -> bool:
-        """True if there is a newer tracker of the subscription."""
+        """True if the subscription has a newer tracker."""
         return self._by_subscription.get(tracker.identity.subscription, tracker) is not tracker
 
     def restart(self, subscription: str) -> None:
-        """The daemon has given up a former tracker's stream: for it and its successor it is as if the
-        connection had been lost. Opened again behind its successor's it would end that."""
+        """The daemon has given up a former tracker's stream: it and its successor go on as after a lost
+        connection. Opened again behind its successor's it would end that.
+        """
         session = self.session
         assert session is not None
         same = [each for each in self._trackers if each.identity.subscription == subscription]

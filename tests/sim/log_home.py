@@ -1,11 +1,11 @@
-"""The ledgers of index logs, and a model of the shim's `LogLedgers`, which reaches them for the daemon.
+"""The ledgers of index logs, and a model of the shim's `LogLedgers`, the daemon's way to them.
 
-BookKeeper's rules that it keeps: a ledger has one writer, whose appends are stored in their order; whoever
-opens it fences the writer, and settles how long it is: every append that was answered counts, one that was
-not may count or not; after an append has failed every later one to that ledger fails. Of the cursor: the
-pointer is one of its properties, written by compare-and-set by whoever owns it.
+BookKeeper's rules kept here: a ledger has one writer, with appends stored in their order; opening it fences
+the writer, and settles its length: every answered append counts, an unanswered one may; after a failed append
+every later one to that ledger fails. Of the cursor: the pointer is one of its properties, written by
+compare-and-set by its owner.
 
-The bookies can be slow or away, and what they have stored can be damaged, cut short or gone.
+The bookies can be slow or away, and their stored data can be damaged, cut short or gone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Answer = Callable[[LogAnswer], None]
 
 
 class Fate(StrEnum):
-    """The fate of the answer to a request that took effect."""
+    """The fate of the answer to an executed request."""
 
     LOST = "lost"
     FAILED = "failed"
@@ -51,17 +51,17 @@ class LogDamage(StrEnum):
 
 @dataclass(slots=True)
 class LogLedger:
-    """A ledger. `answered`: how many appends were; `None` among the entries: one that cannot be read."""
+    """A ledger. `answered`: number of answered appends; `None` among the entries: an unreadable one."""
 
     ledger_id: int
     writer: LogHome | None
     entries: list[bytes | None] = field(default_factory=list)
     answered: int = 0
-    stored_ns: int = 0  # when the last append that is on its way arrives
+    stored_ns: int = 0  # when the last append on its way arrives
     damaged: bool = False
 
     def copied(self) -> LogLedger:
-        """An independent one, as the bookies have it now."""
+        """An independent copy, as the bookies have it now."""
         return replace(self, entries=list(self.entries))
 
 
@@ -86,7 +86,7 @@ class Spoiling:
 
 @dataclass(slots=True)
 class Trap:
-    """Calls `spring` at the `left`-th request from now that is such an operation."""
+    """Calls `spring` at the `left`-th such request from now."""
 
     op: LogOp
     left: int
@@ -96,8 +96,8 @@ class Trap:
 class LogBookies:
     """All ledgers of index logs.
 
-    on_open: hears of each that is opened, before its writer is fenced. counts: whether a ledger is the log
-    that the pointer of that subscription names, whoever has it.
+    on_open: gets each opened ledger, before its writer is fenced. counts: whether that subscription's pointer
+    names a ledger as the log, whoever has it.
     """
 
     def __init__(self, kernel: Kernel, io_ns: int, read_bytes: int) -> None:
@@ -112,7 +112,7 @@ class LogBookies:
         self.on_open: Callable[[int], None] = lambda ledger_id: None
         self.counts: Callable[[str, int], bool] = lambda name, ledger_id: True
         self.troubled_ns = 0
-        """When a request was refused last, or not answered as it should have been."""
+        """Time of the last refused or spoiled request."""
         self._last_id = 1_000_000
 
     def copied(self) -> StoredLogs:
@@ -121,7 +121,7 @@ class LogBookies:
         return StoredLogs(ledgers, frozenset(self.gone), self._last_id)
 
     def put_back(self, former: StoredLogs) -> set[int]:
-        """There is what there was then, and ids are given from there on; those that were given since."""
+        """Return to an earlier state, and give ids from there on; returns those given since."""
         since = set(range(former.last_id + 1, self._last_id + 1))
         self.ledgers = {each: ledger.copied() for each, ledger in former.ledgers.items()}
         self.gone = {each for each in self.gone if each not in since} - former.ledgers.keys() | former.gone
@@ -129,7 +129,7 @@ class LogBookies:
         return since
 
     def asked(self, op: LogOp) -> None:
-        """Some daemon has asked for something: is that what somebody waits for?"""
+        """Note a daemon's request, which may spring the trap."""
         trap = self.trap
         if trap is not None and trap.op is op:
             trap.left -= 1
@@ -138,7 +138,7 @@ class LogBookies:
                 self.kernel.after(0, None, trap.spring)
 
     def fate(self, op: LogOp) -> Fate | None:
-        """The fate of the answer to such an operation; None: it is heard in time, and once."""
+        """The fate of the answer to such an operation; None: it arrives in time, and once."""
         spoiling = self.spoiling
         if spoiling is None or self.kernel.now_ns > spoiling.until_ns or spoiling.op not in (None, op):
             return None
@@ -148,7 +148,7 @@ class LogBookies:
         return spoiling.fate
 
     def create(self, writer: LogHome) -> LogLedger:
-        """A ledger that `writer` may append to."""
+        """A ledger for appends by `writer`."""
         self._last_id += 1
         ledger = self.ledgers[self._last_id] = LogLedger(self._last_id, writer)
         return ledger
@@ -172,7 +172,7 @@ class LogBookies:
         return away_ns + kernel.between_ns(self.io_ns // 4, self.io_ns)
 
     def damage(self, how: LogDamage) -> int | None:
-        """Damage an entry of some ledger, or the end of it; the ledger, None if there is none."""
+        """Damage an entry of some ledger, or its end; the ledger, None without any."""
         found = [ledger for ledger in self.ledgers.values() if ledger.entries]
         if not found:
             return None
@@ -197,9 +197,9 @@ class LogBookies:
 
 
 class LogHome:
-    """Does what the daemon asks about the index log of one subscription, in one life of one cursor.
+    """Executes the daemon's requests about one subscription's index log, in one life of one cursor.
 
-    `home`: where the broker keeps index logs, empty for nowhere. `began`: told each ledger that was made.
+    `home`: where the broker keeps index logs, empty for nowhere. `began`: called with each new ledger.
     """
 
     def __init__(
@@ -218,7 +218,7 @@ class LogHome:
         self._properties = properties
         self._began = began
         self.home = home
-        """Where logs are to be, as OPEN tells it."""
+        """Where logs are to be, for OPEN."""
         self._written: set[int] = set()
         self._opened: dict[int, int] = {}
 
@@ -228,7 +228,7 @@ class LogHome:
         return self._cursor.cursor_properties.get(POINTER, "")
 
     def ask(self, request: LogRequest, answer: Answer) -> None:
-        """Do it; `answer` is called once, later, unless the broker dies, or the answer is spoiled."""
+        """Execute it; `answer` is called once, later, unless the broker dies, or the answer is spoiled."""
         self._bookies.asked(request.op)
         answer = self._spoiled(request, answer)
         if request.op is LogOp.POINT:
@@ -243,7 +243,7 @@ class LogHome:
             self._kernel.after(trip_ns, self._process, self._do, request, answer)
 
     def close(self) -> None:
-        """The tracker is forgotten: what is open is closed."""
+        """The tracker is forgotten: close everything open."""
         for ledger_id in self._written:
             ledger = self._bookies.ledgers.get(ledger_id)
             if ledger is not None and ledger.writer is self:
@@ -252,7 +252,7 @@ class LogHome:
         self._opened.clear()
 
     def delete_all(self) -> None:
-        """The subscription goes: so does every ledger that the pointer names."""
+        """The subscription goes, with every ledger named by the pointer."""
         for ledger_id in ledgers_of(self.pointer):
             self._bookies.ledgers.pop(ledger_id, None)
             self._bookies.gone.add(ledger_id)
@@ -350,7 +350,7 @@ class LogHome:
     # ---- answers
 
     def _spoiled(self, request: LogRequest, answer: Answer) -> Answer:
-        """The fate of the answer to a request shows once it has taken effect."""
+        """The fate of a request's answer shows once the request is executed."""
 
         def tell(result: LogAnswer) -> None:
             fate = self._bookies.fate(request.op) if result.code is LogCode.OK else None
@@ -381,7 +381,7 @@ class LogHome:
 
 
 def ledgers_of(text: str) -> tuple[int, ...]:
-    """The ledgers that a pointer names."""
+    """The ledgers named by a pointer."""
     try:
         pointer = Pointer.parse(text)
     except UnreadableLogError:
@@ -390,7 +390,7 @@ def ledgers_of(text: str) -> tuple[int, ...]:
 
 
 def current_ledger(text: str) -> int | None:
-    """The ledger that a pointer names as the log, None if there is none."""
+    """The ledger that a pointer names as the log, None without one."""
     try:
         pointer = Pointer.parse(text)
     except UnreadableLogError:

@@ -1,9 +1,9 @@
 """The part of asyncio's event loop that the daemon uses, on the kernel's time, and its executors.
 
-Whatever else the daemon should begin to use raises NotImplementedError, from asyncio's own abstract class.
-Invariants: callbacks run one at a time, in the order they became ready; a timer never runs early by the
-machine's monotonic clock; a job of an executor runs in pieces, between which the world goes on, because each
-write to the store lets it (see `store`).
+Anything else raises NotImplementedError, from asyncio's own abstract class. Invariants: callbacks run one at
+a time, in the order they became ready; a timer never runs early by the machine's monotonic clock; an
+executor's job runs in pieces, between which the world goes on, because each write to the store lets it (see
+`store`).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _WAITS_MAX = 10
 
 
 class NotYet(BaseException):
-    """A job would wait for another one, which lies below it on the one stack: it is begun again later."""
+    """A job would wait for another one, below it on the one stack: it begins again later."""
 
 
 class VirtualHandle:
-    """A callback that waits for its turn or its time. Stands for asyncio.Handle and asyncio.TimerHandle."""
+    """A callback that waits for its turn or its time, as asyncio.Handle and asyncio.TimerHandle."""
 
     __slots__ = ("args", "call", "when_s")
 
@@ -66,8 +66,8 @@ class VirtualFuture(asyncio.Future[Any]):
 class VirtualLoop(asyncio.AbstractEventLoop):
     """One process's loop. `lag_ns`: how late a turn may be.
 
-    `on_bug` hears of what a callback raises, and of a task or future that has failed and that nobody asks
-    what of: the real loop would tell of it whenever the garbage is collected.
+    `on_bug` gets a callback's error, and a failed task or future that nobody asks for its outcome: the real
+    loop would report it at some garbage collection.
     """
 
     def __init__(
@@ -107,9 +107,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return task
 
     def _judge(self, task: asyncio.Task[Any]) -> None:
-        """A task keeps to itself whatever it raises; a bug, or the simulation's, comes to light here."""
+        """A task keeps its error to itself; a bug, the product's or the simulation's, comes to light here."""
         self._tasks.discard(task)
-        error = None if task.cancelled() else task._exception  # to ask for it would count as having seen it
+        error = None if task.cancelled() else task._exception  # asking for it would count as having seen it
         if error is None:
             return
         if isinstance(error, _EXPECTED):
@@ -123,7 +123,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._on_bug(error)
 
     def failed(self, future: asyncio.Future[Any]) -> None:
-        """Somebody is to ask for the outcome of what has failed."""
+        """Somebody must ask for a failure's outcome."""
         self._failed.append((self._kernel.now_ns, future))
 
     def _judge_unseen(self) -> None:
@@ -135,7 +135,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             self._on_bug(self._told.pop())
 
     def release(self) -> None:
-        """The run is over: end what is still waiting, which nobody will wake."""
+        """The run is over: end the tasks that still wait."""
         former = asyncio._get_running_loop()
         asyncio._set_running_loop(self)
         try:
@@ -174,13 +174,13 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self, executor: Executor | None, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
         if not isinstance(executor, VirtualExecutor):
-            # A real thread is as fast as it likes, and reaches what nothing here is a model of.
+            # A real thread is as fast as it likes, and reaches things without a model here.
             raise BrokenSimulation(f"work for {executor!r}, which is beside the simulation")
         waiting: asyncio.Future[Any] = self.create_future()
 
         def settle(done: Future[Any]) -> None:
             if waiting.done():
-                return  # whoever waited has given up
+                return  # the waiter has given up
             error = done.exception()
             if error is not None:
                 waiting.set_exception(error)
@@ -194,7 +194,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         if self._process.dead:
             return
         error = context.get("exception")
-        # It may be a destructor that tells, where nothing can be raised.
+        # A destructor may call this, where nothing can be raised.
         self._told.append(error if isinstance(error, BaseException) else RuntimeError(context.get("message")))
 
     def _enqueue(self, handle: VirtualHandle) -> None:
@@ -236,7 +236,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
 
 class VirtualExecutor(Executor):
-    """One thread of the daemon. A job begins up to `delay_ns` after it was submitted."""
+    """One thread of the daemon. A job begins up to `delay_ns` after its submission."""
 
     def __init__(self, kernel: Kernel, process: Process, delay_ns: int) -> None:
         self._kernel = kernel
@@ -286,7 +286,7 @@ class VirtualExecutor(Executor):
 
     def _done(self, settle: Callable[[], None]) -> None:
         if self._process.stopped and not self._process.dead:
-            # The process was stopped while its thread wrote: it hears of that when it goes on.
+            # The process was stopped during its thread's write: it learns of the end when it goes on.
             self._kernel.after(0, self._process, self._done, settle)
             return
         self.running = False

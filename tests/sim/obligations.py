@@ -1,10 +1,9 @@
 """A subscription's debts to its user: messages to deliver and acknowledge, and why one came twice.
 
-Reads nothing of the daemon and of the shim: it hears of publishing, resets, deliveries and acknowledgements,
-and judges. A cursor's state has gone through a chain of resets (`CursorRecord.resets`); a message that the
-last of them covers is owed since then, one that it has skipped is not owed. An acknowledgement counts for
-every chain that goes through no later reset of that message, so that a crash that makes a cursor forget is
-told from a reset that takes back.
+Reads nothing of daemon and shim: it gets publications, resets, deliveries and acknowledgements, and judges. A
+cursor's state has gone through a chain of resets (`CursorRecord.resets`); a message covered by the last of
+them is owed since then, a skipped one is not. An acknowledgement counts for every chain without a later reset
+of that message: so a crash that makes a cursor forget differs from a reset that takes back.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Cause(StrEnum):
 
 
 class Cancel(StrEnum):
-    """How far a cancellation is."""
+    """The progress of a cancellation."""
 
     DECIDED = "decided"
     DONE = "done"
@@ -45,9 +44,9 @@ class Cancel(StrEnum):
 
 @dataclass(slots=True)
 class Acknowledged:
-    """An acknowledgement that a consumer has sent and a broker has taken; or, with `cancel`, a cancellation
-    that a broker has decided. `receipts`: how often the message had come by then; `resets`: how many there
-    were."""
+    """An acknowledgement sent by a consumer and taken by a broker; or, with `cancel`, a cancellation decided
+    by a broker. `receipts`, `resets`: how many there had been by then.
+    """
 
     chain: Chain
     raced: bool
@@ -60,11 +59,11 @@ class Acknowledged:
 
 @dataclass(slots=True)
 class _Fate:
-    """The events of one message."""
+    """One message's events."""
 
     published_ms: int
     receipts: int = 0
-    unanswered: bool = False  # nobody has acknowledged it since it was last received
+    unanswered: bool = False  # not acknowledged since it was last received
     acknowledged: list[Acknowledged] = field(default_factory=list)
 
 
@@ -77,7 +76,7 @@ class Account:
 
 
 class Cursor(Protocol):
-    """The cursor at which a message comes. `forgotten`: Pulsar has lost these acknowledgements."""
+    """The cursor at which a message comes. `forgotten`: acknowledgements lost by Pulsar."""
 
     resets: Chain
     forgotten: set[Position]
@@ -111,35 +110,37 @@ class Obligations:
         self.fates[position] = _Fate(now_ms)
 
     def begin_reset(self, to: Position) -> int:
-        """A reset is asked for; its number, which a cursor that has gone through it has in its chain."""
+        """A reset is requested; its number, in the chain of each cursor that has gone through it."""
         number = len(self.reset_to) + 1
         self.reset_to[number] = to
         return number
 
     def complete_reset(self, number: int) -> None:
-        """Whoever asked for the reset was told that it is done. One that is not may have had any effect.
+        """The requester was told that the reset is done. One that is not may have had any effect.
 
-        The next owner may have loaded the topic by then: the broker that closed it amid the reset hears of
-        the reset's own record only after the closing one, and says that it is done all the same."""
+        The next owner may have loaded the topic by then: a broker that closed it amid the reset learns of the
+        reset's record only after the closing one, and then reports it done.
+        """
         self.completed.add(number)
         for positions, chain in self._recovered:
             if number in chain:
                 self._forgive(positions, chain)
 
     def refuse_reset(self, number: int) -> None:
-        """Whoever asked for the reset was told that it is not done, and that by now is so for good."""
+        """The requester was told that the reset is not done, by now for good."""
         self.refused.add(number)
 
     def loaded(self, chain: Chain) -> None:
-        """A cursor has been loaded that has gone through these resets."""
+        """A cursor is loaded that has gone through these resets."""
         done = self.refused.intersection(chain)
         if done:
             raise Violation(f"resets that were refused are done all the same: {sorted(done)}")
 
     def recovered(self, positions: frozenset[Position], chain: Chain) -> None:
-        """A recovered cursor has these as acknowledged, or had when it was written and past the limit of
-        ranges. Pulsar lost those debts: the record of a reset, or of a topic that is closed
-        amid one, still has the acknowledgements of before (see `cursor`)."""
+        """A recovered cursor has these acknowledged, or had them past the limit of ranges when it was
+        written. Pulsar lost those debts: the record of a reset, or of a topic closed amid one, still has the
+        acknowledgements of before (see `cursor`).
+        """
         self._recovered.append((positions, chain))
         self._forgive(positions, chain)
 
@@ -161,20 +162,18 @@ class Obligations:
         return 0
 
     def is_owed(self, position: Position, chain: Chain) -> bool:
-        """True if nobody has acknowledged the message since it is owed."""
+        """True if the message has not been acknowledged since it is owed."""
         since = self.owed_since(position, chain)
         if since is None:
             return False
         return not any(since == 0 or since in one.chain for one in self.fates[position].acknowledged)
 
     def owed(self, chain: Chain) -> list[Position]:
-        """Everything that is owed."""
         return [position for position in self.fates if self.is_owed(position, chain)]
 
-    # ---- what happens
+    # ---- events
 
     def received(self, position: Position) -> None:
-        """A consumer has the message."""
         fate = self.fates[position]
         self.deliveries += 1
         fate.receipts += 1
@@ -203,7 +202,7 @@ class Obligations:
         )
 
     def cancelled(self, position: Position) -> None:
-        """Somebody was told so. Raises Violation if it has come since that was decided."""
+        """The requester was told so. Raises Violation if it has come since the decision."""
         fate = self.fates.get(position)
         last = None if fate is None else _last_cancel(fate)
         if fate is None or last is None:
@@ -215,14 +214,14 @@ class Obligations:
             raise Violation(f"{position} is cancelled, and came after that was decided")
 
     def is_cancelled(self, position: Position) -> bool:
-        """True if that was answered, nobody has asked for a reset since, and Pulsar's record has it still."""
+        """True if that was answered, no reset was requested since, and Pulsar's record still has it."""
         last = _last_cancel(self.fates[position])
         if last is None or last.cancel is not Cancel.DONE or position in self.pushed_out:
             return False
         return not self._reset_since(last)
 
     def was_skipped(self, position: Position, since: int = 0) -> bool:
-        """True if some reset may have gone beyond it, after that one."""
+        """True if a reset after that one may have gone beyond it."""
         return any(position < to for number, to in self.reset_to.items() if number > since)
 
     def require_not_cancelled(self, position: Position, cursor: Cursor) -> None:
@@ -240,7 +239,7 @@ class Obligations:
         return len(self.reset_to) > one.resets
 
     def wrongly_deleted(self, position: Position, chain: Chain) -> None:
-        """The shim deletes in the cursor what nobody has acknowledged since the last reset."""
+        """The shim deletes in the cursor a message not acknowledged since the last reset."""
         raise Violation(f"{position} is deleted in the cursor though it is owed (resets {chain})")
 
     def repeated(self, cause: Cause) -> None:

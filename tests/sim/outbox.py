@@ -1,8 +1,8 @@
-"""Changes that a tracker has told, or will tell, the daemon, and that are not durable there, in order.
+"""A tracker's changes for the daemon that are not durable there, in order, sent or not.
 
-Invariant: a change leaves only when the daemon has said DURABLE for it. Everything is sent again, from seq 1,
-on the next stream. An add may go out after an acknowledgement that came later, never before a change that
-takes something back and came earlier.
+Invariant: a change leaves only at the daemon's DURABLE for it. Everything is sent again, from seq 1, on the
+next stream. An add may go out after a later acknowledgement, never before an earlier change that takes
+something back.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ class Change:
     seq: int = 0
 
     def message(self) -> ChangeMessage:
-        """The frame's content."""
         match self.kind:
             case Kind.ADD:
                 return Add(Entries.of((at, *position) for position, at in self.entries.items()), self.near)
@@ -98,7 +97,7 @@ class Outbox:
         return adds + len(self._far) + len(self._near)
 
     def pending_adds(self) -> dict[Position, int]:
-        """When the entries that are not durable are due, by position."""
+        """Due times of the entries that are not durable, by position."""
         found = {**self._far, **self._near}
         for change in self.pending:
             if change.kind is Kind.ADD:
@@ -115,7 +114,7 @@ class Outbox:
         (self._moved_near if here else self._moved)[position] = deliver_at_ms
 
     def acknowledge(self, positions: set[Position]) -> None:
-        """It joins the last one that was not sent, if nothing between takes something back."""
+        """It joins the last unsent one, if nothing between takes something back."""
         if not positions:
             return
         for change in reversed(self.pending[self._sent :]):
@@ -131,7 +130,7 @@ class Outbox:
         self._append(Change(Kind.UNACK, positions=set(positions)))
 
     def mark_delete(self, position: Position) -> None:
-        """It says all that the last one says which was not sent."""
+        """It replaces the last unsent one."""
         for change in self.pending[self._sent :]:
             if change.kind is Kind.ACK:
                 change.positions = {each for each in change.positions if each > position}
@@ -151,7 +150,7 @@ class Outbox:
             self.pending.append(change)
 
     def clear(self) -> None:
-        """Where mark-delete is stays to be told."""
+        """The mark-delete position is still to be sent."""
         self._far.clear()
         self._near.clear()
         self._moved.clear()
@@ -181,15 +180,16 @@ class Outbox:
     # ---- the stream's life
 
     def drop_acknowledgements(self) -> None:
-        """Forget what was acknowledged: it was true of a seal that the cursor has lost."""
+        """Forget the acknowledgements: they were true of a seal that the cursor has lost."""
         before = self.pending[: self._sent]
         self._sent = sum(change.kind is not Kind.ACK for change in before)
         self.pending = [change for change in self.pending if change.kind is not Kind.ACK]
 
     def opened(self, in_flight: set[Position], *, finished: bool) -> None:
-        """The stream is opened anew, which tells the mark-delete position: older ones need not be told. All
-        moves are told after its answer. A CLOSE that was there to open again has had its effect, that of a
-        finished tracker comes last. And an add is near only as long as its position is in flight."""
+        """The stream opens anew, and its OPEN has the mark-delete position: older ones go. All moves follow
+        its answer. A CLOSE for reopening has had its effect, a finished tracker's comes last. An add is near
+        only as long as its position is in flight.
+        """
         self._close_adds()
         changes, self.pending = self.pending, []
         for change in changes:
@@ -208,7 +208,7 @@ class Outbox:
             self.pending.append(Change(Kind.CLOSE))
 
     def take_close(self) -> list[Change]:
-        """A CLOSE that goes out before what was not sent yet: that waits for the stream to open again."""
+        """A CLOSE that goes out before the unsent changes, which wait for the stream's next opening."""
         self._seq += 1
         close = Change(Kind.CLOSE, seq=self._seq)
         self.pending.insert(self._sent, close)
@@ -235,13 +235,13 @@ class Outbox:
         self._sent -= count
 
     def restart(self) -> None:
-        """The stream is gone: everything is to be sent again."""
+        """The stream is gone: everything goes out again."""
         self._seq = self._sent = 0
         for change in self.pending:
             change.seq = 0
 
     def gate_here(self) -> Iterator[tuple[Position, int]]:
-        """Entries that nobody but the broker can gate now; they are near from now on."""
+        """Entries that only the broker can gate now; they are near from now on."""
         self._close_adds()
         for change in self.pending:
             if change.kind is Kind.ADD and not change.near:
@@ -251,11 +251,12 @@ class Outbox:
                 yield from change.entries.items()
 
     def adopt(self, other: Outbox) -> None:
-        """The remains of another tracker of the subscription come first. Its near tier is gone. Revocations
-        stay untold: another owner may have told acknowledgements since."""
+        """Another tracker's remaining changes come first. Its near tier is gone. Revocations are dropped:
+        another owner may have reported acknowledgements since.
+        """
         other._close_adds()
         other.restart()
-        taken_back = Kind.UNACK, Kind.CLEAR, Kind.CLOSE, Kind.MOVE  # the stored overrides tell its moves
+        taken_back = Kind.UNACK, Kind.CLEAR, Kind.CLOSE, Kind.MOVE  # the stored overrides have its moves
         left = [change for change in other.pending if change.kind not in taken_back]
         for change in left:
             change.near = False
@@ -263,7 +264,7 @@ class Outbox:
         self.pending[:0] = left
 
     def apply_pending_to(self, held: set[Position], acknowledged: set[Position]) -> None:
-        """Correct what the daemon said it holds by what it has not heard yet."""
+        """Correct the daemon's held positions by changes still unknown to it."""
         for change in self.pending:
             if change.kind is Kind.ACK:
                 held -= change.positions

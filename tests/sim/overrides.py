@@ -2,8 +2,8 @@
 ledger (docs/decisions/overrides.md).
 
 An override is moving from the decision until it is stored, live then until its message is acknowledged, and
-leaving until the stored ones are without it, too. One write is under way at a time; changes that come
-meanwhile share the next one. The first change of an owner writes a new ledger, and then the pointer to it.
+leaving until the stored ones lack it, too. One write is under way at a time; changes meanwhile share the next
+one. An owner's first change writes a new ledger, and then the pointer to it.
 """
 
 from __future__ import annotations
@@ -68,14 +68,15 @@ class OverrideHost(Protocol):
 
 
 def ledgers_of(pointer: str) -> list[int]:
-    """The ledgers that a pointer names, that of the present first."""
+    """The ledgers named by a pointer, the present one first."""
     return [int(each) for each in pointer.removeprefix("1;").split(",") if each]
 
 
 class Overrides:
-    """Positions, and the times that hold for them. `undone`: did not move after all, until they are read
-    again. `returned`: a reset brought them back. `taken`: the stored ones are written without them; None
-    for one that came back."""
+    """Positions, and the times that hold for them. `undone`: did not move after all, until read again.
+    `returned`: brought back by a reset. `taken`: absent from the stored ones when written; None for one that
+    came back.
+    """
 
     def __init__(self) -> None:
         self.moving: Times = {}
@@ -91,7 +92,7 @@ class Overrides:
         return not (self.moving or self.live or self.leaving)
 
     def everything(self) -> Times:
-        """Everything that is to be stored; of a position the last one."""
+        """Everything to be stored; of a position the last one."""
         return {**self.leaving, **self.live, **self.moving}
 
     def settle(self, position: Position, at_ms: int) -> bool:
@@ -104,7 +105,7 @@ class Overrides:
         return True
 
     def undo(self, position: Position, at_ms: int) -> bool:
-        """It is surely not stored: True if it does not move any more."""
+        """It is surely not stored: True if it no longer moves."""
         if self.moving.get(position) != at_ms:
             return False
         del self.moving[position]
@@ -130,7 +131,7 @@ class Overrides:
             self.taken[position] = None
 
     def is_leaving(self, position: Position) -> bool:
-        """True if its message was acknowledged, as far as is known, and the stored ones may have it."""
+        """True if its message is known acknowledged, and the stored ones may have it."""
         return position in self.leaving or self.taken.get(position) is not None
 
     def leave_up_to(self, mark_delete: Position) -> None:
@@ -141,7 +142,7 @@ class Overrides:
         self.leave_moving_up_to(mark_delete)
 
     def leave_moving_up_to(self, mark_delete: Position) -> None:
-        """As `leave_up_to`, of those that move."""
+        """As `leave_up_to`, of moving ones."""
         for each in [one for one in self.moving if one <= mark_delete]:
             self.leaving[each] = self.moving.pop(each)
 
@@ -175,8 +176,9 @@ class _Change:
 
 
 class OverrideLog:
-    """`owned`: whether the subscription is claimed. `on_stored` takes records that are stored, `on_undone`
-    those that surely are not; `on_ready`: the stored ones were read."""
+    """`owned`: whether the subscription is claimed. `on_stored` takes stored records, `on_undone` those that
+    surely are not; `on_ready`: the stored ones were read.
+    """
 
     def __init__(
         self,
@@ -210,7 +212,7 @@ class OverrideLog:
     # ---- reading
 
     def read(self) -> None:
-        """Read the stored overrides, if that is to be done now."""
+        """Read the stored overrides, if due."""
         host = self._host
         if self.ready or self._reading or self._ended or not self._owned():
             return
@@ -268,7 +270,7 @@ class OverrideLog:
 
     @property
     def is_busy(self) -> bool:
-        """True if `look` is to come soon."""
+        """True if `look` should come soon."""
         return not self.ready or self.uncertain
 
     def store(self, records: Times, done: Callable[[Stored], None]) -> None:
@@ -277,7 +279,7 @@ class OverrideLog:
         self._write(tidies=False)
 
     def look(self) -> None:
-        """Once a second have acknowledged messages forgotten; try again what has failed."""
+        """Once a second have acknowledged messages forgotten; retry failures."""
         self.read()
         now_ms = self._host.uptime_ms()
         tidies = self.ready and now_ms - self._tidied_ms >= _TIDY_MS

@@ -33,15 +33,16 @@ def refused_and_left() -> Iterator[None]:
 
 @contextmanager
 def left_as_loaded() -> Iterator[None]:
-    """d57358d: what a reset's own record still had as acknowledged was believed by the next owner."""
+    """d57358d: the next owner believed acknowledgements still in a reset's own record."""
     with replaced(ServedSubscription, "_is_undone", False):
         yield
 
 
 @contextmanager
 def sealed_before_the_look() -> Iterator[None]:
-    """A tracker that was made before the topic's loading was told put a seal, which vouched for what a reset
-    had taken back."""
+    """A tracker made before the report of the topic's loading put a seal, which vouched for acknowledgements
+    taken back by a reset.
+    """
     original = ServedSubscription._make_tracker
 
     def make(self: Any) -> Any:
@@ -51,7 +52,7 @@ def sealed_before_the_look() -> Iterator[None]:
         finally:
             self._look = look
 
-    # The thread that tells is late, so that most trackers are made before.
+    # The reporting thread is late, so that most trackers are made before.
     late_ns = 2 * NS_PER_S
     with replaced(ServedSubscription, "_make_tracker", make), replaced(broker, "_LOOK_NS", late_ns):
         yield
@@ -59,24 +60,27 @@ def sealed_before_the_look() -> Iterator[None]:
 
 @contextmanager
 def sealed_amid_a_reset() -> Iterator[None]:
-    """The simulator's own find: a seal that is put while a reset is under way is stored with it, and what was
-    seen acknowledged before the reset has cleared it is believed."""
+    """The simulator's own find: a seal put during a reset is stored with it, and acknowledgements seen before
+    the reset has cleared them are believed.
+    """
     with replaced(ServedSubscription, "may_seal", lambda self: True):
         yield
 
 
 @contextmanager
 def lost_seal_is_a_resets() -> Iterator[None]:
-    """A seal that a move forward has taken was stored no more, so that the next owner took the
-    cursor for one that was reset."""
+    """A seal taken by a move forward was not stored again, so that the cursor looked reset to the
+    next owner.
+    """
     with replaced(ServedSubscription, "_store_seal", lambda self: None):
         yield
 
 
 @contextmanager
 def repeated_reset_left() -> Iterator[None]:
-    """A reset that the shim had repeated was left as its own record has it, with what it took back,
-    until something else was stored. The next owner repeated it once more."""
+    """A reset repeated by the shim was left as in its own record, with the acknowledgements taken back, until
+    another write. The next owner repeated it once more.
+    """
     original = ServedSubscription._reset_is_done
 
     def is_done(self: Any) -> None:
@@ -90,7 +94,8 @@ def repeated_reset_left() -> Iterator[None]:
 @contextmanager
 def moves_taken_for_resets() -> Iterator[None]:
     """The simulator's own find: after a skip the shim disbelieved the daemon, which then forgot
-    acknowledgements."""
+    acknowledgements.
+    """
 
     def replace_(self: Any) -> bool:
         self.renew()
@@ -116,7 +121,7 @@ def resets_taken_for_moves() -> Iterator[None]:
 
 @contextmanager
 def former_seal_not_told() -> Iterator[None]:
-    """OPEN has the present seal, before the daemon has said what it knows under the former."""
+    """OPEN has the present seal, before the daemon's answer under the former."""
 
     def tell(self: Any) -> int:
         self.told = self.generation
@@ -128,7 +133,7 @@ def former_seal_not_told() -> Iterator[None]:
 
 @contextmanager
 def told_once() -> Iterator[None]:
-    """1517fa4: what the daemon had let go of was not told once more while its DURABLE was on its way."""
+    """1517fa4: positions let go of by the daemon were not sent again while their DURABLE was on its way."""
 
     def on_unheld(self: Any, unheld: Unheld) -> None:
         with replaced(self.outbox, "add", lambda position, deliver_at_ms, *, near: None):
@@ -141,7 +146,7 @@ def told_once() -> Iterator[None]:
 
 @contextmanager
 def epoch_of_the_clock() -> Iterator[None]:
-    """The epoch was the wall clock of whoever made the tracker."""
+    """The epoch was the wall clock of the tracker's maker."""
 
     def make(self: Any, claimed: Callable[[], None]) -> None:
         if not self.owned:
@@ -156,7 +161,7 @@ def epoch_of_the_clock() -> Iterator[None]:
 
 @contextmanager
 def credit_after_close() -> Iterator[None]:
-    """f029f7f: a tracker that had finished gave credit back after its CLOSE."""
+    """f029f7f: a finished tracker gave credit back after its CLOSE."""
 
     def take_frames(self: Any) -> Any:
         changes, credit = original(self)
@@ -171,7 +176,7 @@ def credit_after_close() -> Iterator[None]:
 
 @contextmanager
 def given_back_in_eighths() -> Iterator[None]:
-    """3404f5f: credit was returned in eighths of what OPEN gave; a daemon may keep less than one."""
+    """3404f5f: credit was returned in eighths of OPEN's; a daemon may keep less than one."""
 
     def is_credit_due(self: Any) -> bool:
         return bool(self._credit_back >= max(1, self.options.credit // 8))
@@ -189,14 +194,14 @@ def clock_ahead() -> Iterator[None]:
 
 @contextmanager
 def never_full() -> Iterator[None]:
-    """The shim reads on, however much the daemon has not said DURABLE of."""
+    """The shim reads on, however much lacks DURABLE."""
     with replaced(ShimTracker, "_is_full", lambda self: False):
         yield
 
 
 @contextmanager
 def pause_not_stored() -> Iterator[None]:
-    """A pause is in force and answered, and the cursor's properties do not have it."""
+    """A pause is in force and answered, but not in the cursor's properties."""
 
     def on_pace(self: Any, asked: Pace, answer: Callable[[Paced], None]) -> None:
         if not asked.ask and asked.pace.kind == PaceKind.PAUSED:
@@ -212,7 +217,7 @@ def pause_not_stored() -> Iterator[None]:
 
 @contextmanager
 def read_leaves_while_paused() -> Iterator[None]:
-    """The near tier waits, and messages that the dispatcher reads when they are due leave."""
+    """The near tier waits, and messages read when they are due leave."""
 
     def add_found(self: Any, position: Any, deliver_at_ms: int) -> bool:
         paused, self.is_paused = self.is_paused, False
@@ -253,7 +258,7 @@ def answered_before_it_is_stored() -> Iterator[None]:
 
 @contextmanager
 def daemon_alone_is_told() -> Iterator[None]:
-    """A move is stored nowhere but in the daemon's index."""
+    """A move is stored in the daemon's index only."""
 
     def store(self: Any, records: Any, done: Callable[[Stored], None]) -> None:
         self._on_stored(records)
@@ -265,7 +270,7 @@ def daemon_alone_is_told() -> Iterator[None]:
 
 @contextmanager
 def cancelled_and_held() -> Iterator[None]:
-    """The index goes on holding what is cancelled: no ACK comes, and the daemon makes none of the answer."""
+    """The index still holds cancelled messages: no ACK comes, and the daemon ignores the answer."""
 
     def cancel(self: Any, positions: Any) -> None:
         with replaced(self.outbox, "acknowledge", lambda positions: None):
@@ -307,14 +312,14 @@ def cancelled_too_late() -> Iterator[None]:
 
 @contextmanager
 def former_time_holds() -> Iterator[None]:
-    """A moved message that is read leaves at its own time."""
+    """A moved message leaves at its own time when read."""
     with replaced(ShimTracker, "_time_of", lambda self, position, own_ms: own_ms):
         yield
 
 
 @contextmanager
 def lost_half_the_time(name: str) -> Iterator[None]:
-    """Half of the calls of a method of the broker's are lost."""
+    """Half of the calls of a broker's method are lost."""
 
     def call(self: Any) -> None:
         if self.broker.kernel.numbers.random() < 0.5:
@@ -327,6 +332,6 @@ def lost_half_the_time(name: str) -> Iterator[None]:
 
 @contextmanager
 def loss_of_former_history() -> Iterator[None]:
-    """Nor does who listens know of claims: what is met is what becomes of messages."""
+    """The listener ignores claims, too: effects on messages are detected."""
     with claims_not_compared(), replaced(Belief, "_empty_if_of_another_history", lambda self, request: None):
         yield

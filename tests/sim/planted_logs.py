@@ -1,4 +1,4 @@
-"""Bugs to plant in what ships and reads index logs. See `plants`."""
+"""Bugs to plant in the shipping and reading of index logs. See `plants`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tidegate.plugin.wire.log_messages import LogAnswer, LogRequest
 
 
 class _AnyChain(Chain):
-    """Says of every log that the local data has all of it."""
+    """Claims for every log that the local data has all of it."""
 
     def has(self, ledger_id: int, home: str) -> bool:
         return True
@@ -41,7 +41,7 @@ class _AnyChain(Chain):
 
 @contextmanager
 def pointer_not_compared() -> Iterator[None]:
-    """A daemon that has an index goes on with it, although another one has written its log since."""
+    """A daemon with an index goes on with it, although another one has written its log since."""
 
     def chain(self: Any, index: DelayIndex) -> Chain | None:
         found = original(self, index)
@@ -54,7 +54,7 @@ def pointer_not_compared() -> Iterator[None]:
 
 @contextmanager
 def names_no_ledger_before() -> Iterator[None]:
-    """Until this was found, the local data named no log before its pointer was known to be written."""
+    """An earlier fault: the local data named no log before its pointer was known to be written."""
 
     async def may_count(self: Any, index: DelayIndex, ledger_id: int, home: str) -> None:
         """Tell nobody."""
@@ -65,14 +65,14 @@ def names_no_ledger_before() -> Iterator[None]:
 
 @contextmanager
 def waiting_counts() -> Iterator[None]:
-    """Records that wait for an index log count as being in it."""
+    """Records that wait for an index log count as in it."""
     with replaced(LogWriter, "since_ns", property(lambda self: self._dirty_ns)):
         yield
 
 
 @contextmanager
 def forgotten_beside_a_snapshot() -> Iterator[None]:
-    """Changes during the snapshot of an index log are missing in the log."""
+    """Changes during an index log's snapshot are missing in the log."""
 
     def note(self: Any, noted: Noted) -> None:
         if self._next_waiting is None:
@@ -85,7 +85,7 @@ def forgotten_beside_a_snapshot() -> Iterator[None]:
 
 @contextmanager
 def waits_without_a_bound() -> Iterator[None]:
-    """However much waits for an index log, it is kept."""
+    """Everything that waits for an index log is kept, however much."""
 
     def put(self: Any, noted: Noted) -> None:
         self._noted.append(noted)
@@ -97,7 +97,7 @@ def waits_without_a_bound() -> Iterator[None]:
 
 @contextmanager
 def landed_without_a_mark() -> Iterator[None]:
-    """The simulator's own find: blocks of a log that was being read at a crash stayed on the disk."""
+    """The simulator's own find: blocks of a log being read at a crash stayed on the disk."""
 
     def init(self: Any, *args: Any, **more: Any) -> None:
         original(self, *args, **more)
@@ -110,8 +110,9 @@ def landed_without_a_mark() -> Iterator[None]:
 
 @contextmanager
 def end_of_another_append() -> Iterator[None]:
-    """The simulator's own find: in a store of objects, an append that was abandoned took its end from the one
-    before it, for which it waited."""
+    """The simulator's own find: in a store of objects, an abandoned append took its end from the one before,
+    for which it waited.
+    """
 
     async def append(self: Any, ledger_id: int, entry: bytes) -> int:
         written = self._written.get(ledger_id)
@@ -151,14 +152,14 @@ def last_object_not_read() -> Iterator[None]:
 
 @contextmanager
 def acknowledgements_gone() -> Iterator[None]:
-    """An index that gave way to its log, which was behind, took along what it knew acknowledged."""
+    """An index that gave way to its log, which was behind, took along its acknowledgements."""
     with replaced(restorer, "last_words", lambda former, index, request: LastWords()):
         yield
 
 
 @contextmanager
 def looked_for_elsewhere() -> Iterator[None]:
-    """The simulator's own fault: indexes were restored from another store than the one their logs are in."""
+    """The simulator's own fault: indexes were restored from another store than their logs'."""
 
     async def open_log(self: Any, ledger_id: int) -> int:
         raise NoLedgerError(f"there is no ledger {ledger_id}")
@@ -169,7 +170,7 @@ def looked_for_elsewhere() -> Iterator[None]:
 
 @contextmanager
 def chain_must_be_readable() -> Iterator[None]:
-    """A disk that cannot be read just then ended the connection of a broker that opened a subscription."""
+    """A disk unreadable at that moment ended the connection of a broker that opened a subscription."""
 
     def chain(self: Any, index: DelayIndex) -> Chain | None:
         known = self._set.get(index)
@@ -184,15 +185,16 @@ def chain_must_be_readable() -> Iterator[None]:
 
 @contextmanager
 def brings_what_was_dropped() -> Iterator[None]:
-    """The simulator's own find: a fetch went on with blocks that were dropped while the bookies were away."""
+    """The simulator's own find: a fetch went on with blocks dropped while the bookies were away."""
     with replaced(BlockFetch, "_still_absent", lambda self, blocks: list(blocks)):
         yield
 
 
 @contextmanager
 def places_of_another_owners_ledgers() -> Iterator[None]:
-    """The simulator's own find: an index that went on under the pointer of another owner, whose log could not
-    be read, kept places in ledgers that the other one had deleted, and that the pointer still named."""
+    """The simulator's own find: an index went on under another owner's pointer, whose log could not be read,
+    and kept places in ledgers that the other one had deleted, and that the pointer still named.
+    """
 
     def places_in(self: Any, home: Home, index: DelayIndex, pointer_text: str) -> Places:
         before = dict(self._places.get(index, ("", {}))[1])
@@ -208,7 +210,7 @@ def places_of_another_owners_ledgers() -> Iterator[None]:
 
 @contextmanager
 def absent_blocks_left_out() -> Iterator[None]:
-    """A log that begins while blocks are still to be brought does not name them."""
+    """A log that begins while blocks are absent does not name them."""
 
     def init(self: Any, store: Store, subscription_id: int, places: Places | None = None) -> None:
         original(self, store, subscription_id)
@@ -220,7 +222,7 @@ def absent_blocks_left_out() -> Iterator[None]:
 
 @contextmanager
 def written_for_ever() -> Iterator[None]:
-    """A daemon goes on writing a log that another owner has taken."""
+    """A daemon goes on writing a log taken by another owner."""
 
     async def guarded(self: Any, do: Callable[[], Awaitable[None]]) -> None:
         await original(self, do)
@@ -244,7 +246,7 @@ def nobody_is_asked() -> Iterator[None]:
 
 @contextmanager
 def appended_to_for_ever() -> Iterator[None]:
-    """A log continues after a failed append, without the writes of that."""
+    """A log continues after a failed append, without its writes."""
 
     def leave(self: Any) -> None:
         if sys._getframe(1).f_code.co_name != "ship":
@@ -257,6 +259,6 @@ def appended_to_for_ever() -> Iterator[None]:
 
 @contextmanager
 def gives_way_to_any_log() -> Iterator[None]:
-    """Whole local data gives way to a log of another history, which is emptied then."""
+    """Sound local data gives way to a log of another history, which is emptied then."""
     with replaced(restorer, "does_not_give_way", lambda former, index, request: None):
         yield

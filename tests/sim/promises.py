@@ -1,8 +1,8 @@
-"""Checks every word that passes between the shims and one daemon's disk against docs/protocol.md.
+"""Checks every word between the shims and one daemon's disk against docs/protocol.md.
 
-A change answered with DURABLE is in every later HELD; another one may be or not; nothing is acknowledged
-that was not, or was revoked; what is due comes in order, once, within the horizon, and within the credit.
-Kept outside of both sides, so that a crash of either leaves it as it is.
+A change answered with DURABLE is in every later HELD; another one may be; nothing counts as acknowledged that
+was not, or was revoked; due entries come in order, once, within horizon and credit. Kept outside of both
+sides, so that it survives a crash of either.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ from tidegate.plugin.wire.messages import (
 
 Position = tuple[int, int]
 Order = tuple[int, int, int]
-"""Who may take over from whom: by turn, by epoch, then as OPEN was sent. A turn ends when an OPEN is sent of
-another life of the subscription, or after Pulsar was restored: incarnations have no order, and epochs count
-within one life only, and within one history of it."""
+"""Who may take over from whom: by turn, by epoch, then by the order of the OPENs. A turn ends with an OPEN of
+another life of the subscription, or after a restoration of Pulsar: incarnations have no order, and epochs
+count within one life and one history of it.
+"""
 
 
 _NOBODY: Order = (-1, 0, 0)
@@ -54,7 +55,7 @@ _NOBODY: Order = (-1, 0, 0)
 
 @dataclass(slots=True)
 class _Sent:
-    """A change on its way to the daemon, or there; `end` is where its frame ends in the wire's bytes."""
+    """A change on its way to the daemon, or there; its frame ends at `end` of the wire's bytes."""
 
     change: Change | Open
     stream: StreamWatch
@@ -66,7 +67,7 @@ class _Sent:
 class _Subscription:
     """The state of one subscription: `durable` on the disk, `live` in the daemon's memory.
 
-    `sent` is what came after the former, of which the first `folded` are in the latter.
+    `sent`: later than `durable`; the first `folded` of it are in `live`.
     """
 
     def __init__(self) -> None:
@@ -78,23 +79,25 @@ class _Subscription:
         self.newest: StreamWatch | None = None
         self.opened: dict[Wire, StreamWatch] = {}  # the last stream of each connection
         self.told: Account = []  # everything ever sent
-        # Incarnations, and histories of Pulsar, as they followed each other in the OPENs sent.
+        # Incarnations, and histories of Pulsar, in the order of their OPENs.
         self.turns: list[tuple[bytes, int]] = []
-        self.taken_in: list[Add] = []  # put in by others than brokers, now or later
-        self.brought: set[Position] = set()  # the positions of these, and which were let go of
+        self.taken_in: list[Add] = []  # from others than brokers, now or later
+        self.brought: set[Position] = set()  # the positions of these, and those let go of
         self.disowned: set[Position] = set()
-        self.away: set[Position] = set()  # perhaps in blocks that a daemon had not brought when it died
+        self.away: set[Position] = set()  # perhaps in blocks that a dead daemon had not fetched
         self.streams: list[StreamWatch] = []  # of this life of the daemon
-        self.restored: set[int] = set()  # log ledgers that the index was taken from
-        self.may_restore: set[int] = set()  # those that it may have been, by a daemon that has died since
+        self.restored: set[int] = set()  # log ledgers that the index came from
+        self.may_restore: set[int] = (
+            set()
+        )  # those that it may have come from, by a daemon that has died since
         self.given_anew: set[int] = set()  # ids of log ledgers that the index may take for others
         self.made: set[int] = set()  # log ledgers that the daemon made since it last lost its data
-        self.former: Belief | None = None  # before it was restored: there again after a crash before a commit
+        self.former: Belief | None = None  # before its restoration: back after a crash before a commit
         self.went_without: set[int] = set()  # log ledgers that could not be read; the next OPEN tries again
         self.complete: int | None = None  # the log ledger that had all when its writer was abandoned
 
     def forget_before(self, stream: StreamWatch) -> None:
-        """Changes sent on other streams before this one was opened are in its answer."""
+        """The answer of this stream has the changes sent on others before its opening."""
         kept = [
             sent.stream.order > stream.order or (sent.stream is stream and sent.seq > 0) for sent in self.sent
         ]
@@ -102,8 +105,7 @@ class _Subscription:
         self.sent = [sent for sent, keep in zip(self.sent, kept, strict=True) if keep]
 
     def moved(self, positions: Collection[Position]) -> None:
-        """These are due at another time, now or later: held, not to be handed out in their turn, and once
-        more."""
+        """These are due at another time, now or later: held, out of turn, and handed out once more."""
         for stream in self.streams:
             stream.may_miss(positions)
             stream._may_hold.update(positions)
@@ -118,13 +120,13 @@ class _Subscription:
         )
 
     def opening(self) -> list[Belief]:
-        """The beliefs of the newest stream, and of those not answered yet."""
+        """The beliefs of the newest stream, and of unanswered ones."""
         streams = [each for each in self.streams if not each.answered or each is self.newest]
         beliefs = [(each.expected, each.doubted, each._collapsed) for each in streams]
         return [belief for each in beliefs for belief in each if belief is not None]
 
     def after_a_crash(self) -> Belief:
-        """The remains if the daemon dies now."""
+        """The state if the daemon dies now."""
         belief = self.durable.copy()
         for sent in self.sent:
             belief.fold(sent.change, sent.stream.generation, certain=False)
@@ -132,13 +134,13 @@ class _Subscription:
         return belief
 
     def fold_brought(self, belief: Belief) -> None:
-        """Entries that others than brokers put in may be held, those they had it drop may be missing."""
+        """Entries from others than brokers may be held, those that they took back may be missing."""
         for add in self.taken_in:
             belief.fold(add, 0, certain=False)
         belief.fold(Disowned(frozenset(self.disowned)), 0, certain=False)
 
     def unanswered(self) -> list[StreamWatch]:
-        """Streams that wait for HELD, in the order they were opened."""
+        """Streams that wait for HELD, in the order of opening."""
         return [
             sent.stream for sent in self.sent if isinstance(sent.change, Open) and not sent.stream.answered
         ]
@@ -170,8 +172,9 @@ class Promises:
         self._streams = 0
 
     def left_without_blocks(self, name: str, held: Iterable[Position]) -> None:
-        """Not all blocks of an index come that the daemon has restored, because it dies, and may not read the
-        log again, or because the log is deleted with the subscription. These may be missing."""
+        """These may be missing: a daemon dies before it has all blocks of a restored index, and may not read
+        the log again, or the log goes with the subscription.
+        """
         found = self._subscriptions.setdefault(name, _Subscription())
         found.away.update(held)
         away = Disowned(frozenset(found.away))
@@ -193,7 +196,7 @@ class Promises:
             if each.former is not None:
                 each.durable.join(each.former)
                 each.former = None
-            for ledger_id in each.may_restore:  # what was restored may be there, and nobody has heard of it
+            for ledger_id in each.may_restore:  # the restored data may be there, unannounced
                 each.durable.join(self.logs.read(ledger_id, cut=True))
             each.restored |= each.may_restore
             each.may_restore.clear()
@@ -204,8 +207,9 @@ class Promises:
             self._subscriptions.clear()
 
     def put_back(self, since: Iterable[int]) -> None:
-        """Pulsar was restored. The ledgers of index logs that were made since are gone, and their ids are
-        free; whether the disk has what was restored from one is not known."""
+        """Pulsar was restored: the ledgers of index logs made since are gone, and their ids free. The disk
+        may have data restored from one.
+        """
         self.histories += 1
         lost = set(since)
         for found in self._subscriptions.values():
@@ -216,9 +220,10 @@ class Promises:
             found.given_anew |= lost
 
     def of_another_history(self, reason: str) -> None:
-        """The daemon says so of an index. Raises Violation if there is but one, and nothing excuses it: an
-        owner that was stopped meanwhile, a seek amid an unload, a rebuild between a claim and its OPEN,
-        damage."""
+        """The daemon reports an index of another history. Raises Violation if it is the only history, and
+        nothing excuses the report: a stopped owner, a seek amid an unload, a rebuild between a claim and its
+        OPEN, damage.
+        """
         excused = (
             reason in {Break.OLD, Break.EPOCH, Break.MARK_DELETE}
             or (reason == Break.END and (self.logs.others_put_in or self.disk.damaged))
@@ -228,17 +233,17 @@ class Promises:
             raise Violation(f"an index is said to be of another history, and there is one: {reason}")
 
     def knows_acknowledged(self, subscription: str, generation: int, position: Position) -> bool:
-        """True if the daemon surely knows that the position is acknowledged under this seal, now and after
-        any crash."""
+        """True if the daemon surely knows the position acknowledged under this seal, now and after
+        any crash.
+        """
         found = self._subscriptions.get(subscription)
         if found is None or found.former is not None or found.durable.generation != generation:
             return False
         return found.durable.of(position) == found.live.of(position) == ACKNOWLEDGED
 
     def opened(self, wire: Wire, request: Open) -> StreamWatch:
-        """A shim has sent OPEN."""
         found = self._subscriptions.setdefault(request.subscription, _Subscription())
-        self._streams += 2  # in between: what was restored for this one
+        self._streams += 2  # in between: the restored data for this one
         turn = (request.incarnation, self.histories)
         if found.turns[-1:] != [turn]:
             found.turns.append(turn)
@@ -260,8 +265,9 @@ class Promises:
         return watch
 
     def taken_in(self, name: str, message: Ingest) -> None:
-        """Somebody puts entries into an index, or has it let go of them. The effect, and its time, are not
-        known: from now on they may be held or not."""
+        """A client puts entries into an index, or has it let go of them, at an unknown time and with unknown
+        effect: from now on they may be held or not.
+        """
         found = self._subscriptions.setdefault(name, _Subscription())
         add = Add(decode_block(message.block), near=False)
         found.told.append((add, 0))
@@ -276,7 +282,7 @@ class Promises:
             stream.taken_in([add])
 
     def may_lose(self, name: str) -> bool:
-        """True if the daemon was told to let positions of the subscription go, or may have lost some."""
+        """True if the daemon was asked to let positions of the subscription go, or may have lost some."""
         found = self._subscriptions.get(name)
         return (
             found is None
@@ -285,14 +291,14 @@ class Promises:
             or any(isinstance(each, Clear) for each, _ in found.told)
         )
 
-    # ---- what somebody cancels or moves
+    # ---- cancelled and moved messages
 
     def times_asked(self, name: str) -> dict[Position, set[int]]:
-        """The times that brokers were asked to have messages of the subscription due at."""
+        """The times requested of brokers for the subscription's messages."""
         return self.logs.asked_ms.setdefault(name, {})
 
     def cancelled(self, name: str, positions: Iterable[Position]) -> None:
-        """The daemon has answered that these are cancelled: they are held no more."""
+        """The daemon has answered that these are cancelled: no longer held."""
         found = self._subscriptions.get(name)
         if found is None or self.disk.damaged:
             return
@@ -311,8 +317,9 @@ class Promises:
         self.logs.began(ledger_id, self, found.after_a_crash(), found.told)
 
     def has_made(self, name: str, ledger_id: int) -> bool:
-        """True if the daemon made the ledger, has not lost its data since, nor gone on without it, nor
-        has another gone on from it."""
+        """True if the daemon made the ledger, has neither lost its data since nor gone on without it, and no
+        other daemon has gone on from it.
+        """
         found = self._subscriptions.get(name)
         if found is None or ledger_id not in found.made - found.went_without:
             return False
@@ -321,22 +328,22 @@ class Promises:
         return self.logs.writer(ledger_id) is self
 
     def log_complete(self, name: str, ledger_id: int) -> None:
-        """The daemon says that the log has all that is durable."""
+        """The daemon reports that the log has everything durable."""
         found = self._subscriptions.setdefault(name, _Subscription())
         self.logs.complete(ledger_id, self, found.after_a_crash())
 
     def log_ended(self, name: str, complete: int | None) -> None:
-        """A stream's log is abandoned; the ledger, if it has all."""
+        """A stream's log is abandoned; `complete`: the ledger, if it has all."""
         self._subscriptions.setdefault(name, _Subscription()).complete = complete
 
     def log_closed(self, name: str) -> None:
-        """The shim has heard that a stream is closed: what was DURABLE on it is in the log if all was."""
+        """A stream is closed for the shim: a complete log has its DURABLE changes."""
         found = self._subscriptions[name]
         if found.complete is not None:
             self.logs.complete(found.complete, self, found.after_a_crash())
 
     def log_unreadable(self, name: str) -> None:
-        """The daemon goes on with what it has."""
+        """The daemon goes on with its own data."""
         found = self._subscriptions[name]
         for stream in found.unanswered():
             stream.log_unreadable = True
@@ -344,7 +351,7 @@ class Promises:
                 found.went_without.add(stream.log_ledger)
 
     def restored(self, name: str, ledger_id: int, *, cut: bool) -> None:
-        """The daemon has taken a subscription's index from a log: what it had of it is gone."""
+        """The daemon has replaced a subscription's index by that of a log."""
         found = self._subscriptions[name]
         waiting = [each for each in found.unanswered() if each.log_ledger == ledger_id]
         belief = self.logs.read(ledger_id, cut=cut)
@@ -366,20 +373,20 @@ class Promises:
             found.durable.outlast(local, stream._request, certain=False)
         unanswered = found.unanswered()
         for each in found.streams:
-            if not each.answered and each not in unanswered:  # given up, and served perhaps
+            if not each.answered and each not in unanswered:  # given up, and perhaps served
                 found.durable.fold(each._request, each.generation, certain=False)
         found.live, found.folded = found.durable.copy(), 0
         for stream in waiting:
             stream.restored(belief)
             for each in found.streams:
                 if not each.answered and each.order[2] < stream.order[2]:
-                    stream.may_come_after(each)  # also one that was abandoned while it waited
+                    stream.may_come_after(each)  # also one abandoned while it waited
         if waiting:
             life, epoch, number = waiting[0].order
             found.based_on = (life, epoch, number - 1)
 
     def _was_applied(self, found: _Subscription, sent: _Sent, wire: Wire) -> bool:
-        """True if a change surely came before an OPEN that is sent on `wire` now."""
+        """True if a change surely came before an OPEN sent on `wire` now."""
         if self.troubled or sent.stream.ended or found.contested(sent.stream, sent.wire):
             return False
         if isinstance(sent.change, Open) and sent.stream.may_wait_for_log:
@@ -391,7 +398,7 @@ class Promises:
 
 
 class StreamWatch:
-    """One stream, as somebody sees it who listens to both sides."""
+    """One stream, as a listener to both sides sees it."""
 
     def __init__(
         self, promises: Promises, subscription: _Subscription, wire: Wire, request: Open, order: Order
@@ -428,7 +435,7 @@ class StreamWatch:
         self._again: set[Position] = set()
 
     def taken_in(self, adds: Iterable[Add]) -> None:
-        """These may come to be held, or not to be, whoever has added them."""
+        """These may become held, or not, whoever has added them."""
         disowned = self._subscription.disowned
         for add in adds:
             for _, ledger_id, entry_id in add.entries:
@@ -437,7 +444,7 @@ class StreamWatch:
                     self._known.pop((ledger_id, entry_id), None)
 
     def may_miss(self, positions: Iterable[Position]) -> None:
-        """The daemon may not be able to hand these out, or not in their turn."""
+        """The daemon may be unable to hand these out, or in their turn."""
         for position in positions:
             self._known.pop(position, None)
 
@@ -447,9 +454,9 @@ class StreamWatch:
         return self.log_ledger is not None and not self.answered
 
     def may_follow(self, stream: StreamWatch) -> bool:
-        """True if the daemon may come to this one after `stream`, though it was sent before: by another
-        connection, of another life of the subscription or another history of Pulsar. Of the same it would be
-        refused."""
+        """True if the daemon may serve this one after `stream`, though sent before: by another connection, of
+        another life of the subscription or another history of Pulsar. Of the same it would be refused.
+        """
         of_another_life = self._turn != stream._turn
         return of_another_life and self.order < stream.order and self not in stream._before
 
@@ -458,7 +465,7 @@ class StreamWatch:
         """True if the daemon has ended it."""
         return self._closed or self.ended
 
-    # ---- what somebody cancels or moves
+    # ---- cancelled and moved messages
 
     def asked_to_move(self, entries: Entries) -> None:
         """The daemon has asked for these times."""
@@ -468,8 +475,7 @@ class StreamWatch:
         self._subscription.moved(asked.keys())
 
     def decided(self, changed: PositionSet, *, moves: bool) -> None:
-        """The broker answers that it has changed these: what the daemon makes of that it does itself, some
-        time after it has heard so."""
+        """The broker has changed these, and the daemon learns it later by this answer."""
         if not changed:
             return
         found = self._subscription
@@ -485,10 +491,9 @@ class StreamWatch:
         for stream in found.streams if not moves else ():
             stream.may_miss(changed)
 
-    # ---- what the shim says
+    # ---- frames of the shim
 
     def credit(self, more: int) -> None:
-        """CREDIT."""
         self._credit += more
 
     def changed(self, seq: int, change: Change) -> None:
@@ -500,9 +505,9 @@ class StreamWatch:
             case Add():
                 positions = {(ledger_id, entry_id) for _, ledger_id, entry_id in change.entries}
                 self._may_hold |= positions
-                if self._cleared:  # DUE of before the CLEAR may be on its way, and comes again
+                if self._cleared:  # a DUE from before the CLEAR may be on its way, and comes again
                     self._again |= positions
-                if change.near:  # from now on the daemon may leave them out, once it is durable it must
+                if change.near:  # from now on the daemon may leave them out, once durable it must
                     for position in positions:
                         self._known.pop(position, None)
             case Move():
@@ -519,7 +524,7 @@ class StreamWatch:
             case Clear():
                 self._cleared = True
                 self._handed.clear()
-                self._known.clear()  # DUE of what is cleared may be on its way
+                self._known.clear()  # a DUE of cleared entries may be on its way
             case Close():
                 self._known.clear()
 
@@ -529,13 +534,13 @@ class StreamWatch:
         if found.newest is self or isinstance(sent.change, Close):
             found.sent.append(sent)
             return
-        # Another stream has been opened since: this one may be over for the daemon, or not yet.
+        # Another stream has opened since: for the daemon this one may be over, or not yet.
         for belief in (found.durable, found.live, *self._others()):
             belief.fold(sent.change, sent.stream.generation, certain=False)
 
     @property
     def _daemon_is_over(self) -> bool:
-        """True if the daemon of this stream is dead: what it had sent may still be read."""
+        """True if this stream's daemon is dead: its frames may still arrive."""
         return self._daemon_life != self._promises.daemon_lives
 
     def _others(self) -> list[Belief]:
@@ -550,7 +555,7 @@ class StreamWatch:
             self._handed.discard(position)
             self._known.pop(position, None)
 
-    # ---- what the daemon says
+    # ---- frames of the daemon
 
     def received(self, message: Message, seq: int) -> None:
         """A frame of the daemon has reached the shim. Raises Violation."""
@@ -579,14 +584,14 @@ class StreamWatch:
                 raise Violation(f"the daemon does not send {message.type.name}")
 
     def abandoned(self) -> None:
-        """The shim has ended it; whether the daemon has answered OPEN before is not known."""
+        """The shim has ended it, perhaps before the daemon's answer to OPEN."""
         self.ended = True
         at = self._own_open()
         if at is not None and not self.answered:
             self._withdraw(at)
 
     def _withdraw(self, at: int) -> None:
-        """OPEN was refused, or its answer cut off: it may have been made or not."""
+        """OPEN was refused, or its answer cut off: it may have taken effect."""
         found = self._subscription
         sent = found.sent.pop(at)
         found.folded -= at < found.folded
@@ -620,17 +625,17 @@ class StreamWatch:
             if other.may_follow(self):
                 actual.fold(other._request, other.generation, certain=False)
         for other in found.unanswered():
-            if other.order[2] < self.order[2]:  # it was sent before, on a slower wire, and may come after
+            if other.order[2] < self.order[2]:  # sent before, on a slower wire, and perhaps served after
                 other.may_come_after(self)
         if self.log_unreadable:
-            # Held, and perhaps in a block that never came: when it is met, the topic is to be read again.
+            # Held, and perhaps in a block that never came: the daemon then has the topic read again.
             actual.fold(Disowned(frozenset(found.away)), 0, certain=False)
         self._collapsed = actual
         if not self._daemon_is_over and (found.newest is None or found.newest.order < self.order):
             found.newest = self
             found.complete = None  # of a stream before; this one may have no log
             found.live = actual.copy()
-            found.folded = next(  # a later OPEN, which was sent before this answer came, is not in it
+            found.folded = next(  # without a later OPEN, sent before this answer came
                 (at for at, sent in enumerate(found.sent) if sent.stream.order > self.order), len(found.sent)
             )
         self._may_hold |= self._held
@@ -644,7 +649,7 @@ class StreamWatch:
         )
 
     def restored(self, belief: Belief) -> None:
-        """For this stream the index was taken from a log that says this."""
+        """For this stream the index came from a log with this content."""
         local = self.expected, self.doubted
         self.expected, self.doubted = belief.copy(), belief.copy()
         self.expected.outlast(local[0], self._request, certain=True)
@@ -656,14 +661,14 @@ class StreamWatch:
             belief.fold(other._request, other.generation, certain=False)
 
     def _own_open(self) -> int | None:
-        """Where this stream's OPEN is among what was sent; None if the daemon has died since."""
+        """The place of this stream's OPEN in `sent`; None if the daemon has died since."""
         return next((at for at, sent in enumerate(self._subscription.sent) if sent.stream is self), None)
 
     def _verify(self) -> None:
         at = self._own_open()
         if at is None:
-            return  # the daemon has died since, and it is not known any more what others had sent
-        # Somebody who has sent OPEN since may have come first, and ended the stream of what came before.
+            return  # the daemon has died since: the others' changes are unknown
+        # A later OPEN may have come first, and ended the stream of earlier changes.
         overtaken = any(
             other.order[2] > self.order[2]
             for wire, other in self._subscription.opened.items()
@@ -674,7 +679,7 @@ class StreamWatch:
         self._verify_log()
         for sent in self._subscription.sent[at + 1 :]:  # it came before OPEN, or never
             self.expected.fold(sent.change, sent.stream.generation, certain=False)
-        # Before OPEN, too: foreign entries may show that Pulsar was restored.
+        # Before OPEN, too: foreign entries may show a restoration of Pulsar.
         self._subscription.fold_brought(self.expected)
         self.expected.fold(self._request, self.generation, certain=True)
         self._subscription.fold_brought(self.expected)
@@ -691,14 +696,14 @@ class StreamWatch:
             if states & actual:
                 continue
             if damaged and actual != ACKNOWLEDGED:
-                continue  # what was damaged is read again, or delivered again
+                continue  # damaged: read again, or delivered again
             raise Violation(
                 f"HELD says that {position} is {names(actual)}, but it must be {names(states)} "
                 f"(OPEN with mark-delete {self._request.mark_delete})"
             )
 
     def _verify_log(self) -> None:
-        """A log that another daemon has written is read before OPEN is answered, or it is said why not."""
+        """Before its answer to OPEN the daemon reads another daemon's log, or gives its reason."""
         found, ledger_id = self._subscription, self.log_ledger
         if (
             ledger_id is None
@@ -715,7 +720,7 @@ class StreamWatch:
         self._durable_seq = seq
         found = self._subscription
         if found.based_on > self.order or self._collapsed is None or self._daemon_is_over:
-            return  # (in the last case it is true all the same, but what it covers is not known any more)
+            return  # (in the last case it is true, but what it covers is unknown)
         if found.based_on < self.order:
             found.based_on = self.order
             found.durable = self._collapsed.copy()
@@ -736,7 +741,7 @@ class StreamWatch:
             self._added(added)
 
     def _added(self, added: list[Add]) -> None:
-        """The daemon has these for sure, but for what it may hear next; what is near it does not hand out."""
+        """The daemon surely has these, but for changes on their way; near ones it does not hand out."""
         found = self._subscription
         if any(isinstance(sent.change, Clear) for sent in found.sent):
             return
@@ -803,7 +808,7 @@ class StreamWatch:
                 f"DUE says {deliver_at_ms} of {position}, it is {true_ms}",
             )
             self._require(position in self._may_hold, f"DUE of {position}, which it does not hold")
-            # An entry in flight and not held, brought by somebody, is not known to be in flight.
+            # An entry in flight and not held, from another source, is not known to be in flight.
             may_be = position in self._subscription.brought or position in self._again
             again = position in self._handed and not may_be
             self._require(not again, f"DUE of {position} again, or of what is in flight")

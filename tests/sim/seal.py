@@ -1,10 +1,10 @@
-"""A model of the shim's `Seal` and `Claim`: what the cursor itself says of resets, and of who owns it.
+"""A model of the shim's `Seal` and `Claim`: the cursor's own record of resets, and of its owner.
 
 The seal is a random number among the properties that the cursor persists with its mark-delete position; a
 reset removes it in the step that clears the acknowledgements. Moves of mark-delete remove it, too, and clear
 nothing: a consumer that stays connected tells them from a reset, which disconnects all consumers first. The
-claim is the next epoch and a number of its own, written into the cursor's metadata by compare-and-set before
-the daemon hears of it; the numbers of the last owners stay there. Why: docs/decisions/.
+claim is the next epoch and a number, written into the cursor's metadata by compare-and-set before the daemon
+gets it; the last owners' numbers stay there. Why: docs/decisions/.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _MAX_CONFLICTS = 4
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The life of the subscription, and the number of its trackers. `claims`: the numbers of the
-    last of them, that of `epoch` last. `sealed`: acknowledgements are stored with a seal, those without are a
-    reset's."""
+    """The life of the subscription, and the number of its trackers. `claims`: the last ones' numbers, that of
+    `epoch` last. `sealed`: acknowledgements are stored with a seal, those without are a reset's.
+    """
 
     incarnation: bytes
     epoch: int
@@ -38,20 +38,20 @@ class Owner:
     sealed: bool = False
 
     def text(self) -> str:
-        """As it stands in the cursor's properties."""
+        """As in the cursor's properties."""
         sealed = "+" if self.sealed else ""
         return f"{self.incarnation.hex()}:{sealed}{self.epoch}:{','.join(map(str, self.claims))}"
 
     @classmethod
     def parse(cls, text: str) -> Owner:
-        """Read what `text` made."""
+        """Parse `text`'s result."""
         incarnation, epoch, claims = text.split(":")
         numbers = tuple(int(each) for each in claims.split(",") if each)
         return cls(bytes.fromhex(incarnation), int(epoch), numbers, epoch.startswith("+"))
 
 
 class SealHost(Protocol):
-    """The cursor, as far as the seal is concerned."""
+    """The cursor, for the seal."""
 
     def seal(self) -> int: ...
     def put_seal(self, seal: int) -> bool: ...
@@ -74,17 +74,17 @@ class Seal:
         if self.generation == NO_SEAL:
             self.renew()
         self.told = NO_SEAL
-        self._unheard = self.generation  # the daemon has not said yet what it knows under this one
+        self._unheard = self.generation  # under which the daemon has not answered yet
         self.watch()
 
     def watch(self) -> None:
-        """Note who is connected while the cursor has the seal."""
+        """Note the consumers connected while the cursor has the seal."""
         connected = self._host.consumers()
         if self.generation != NO_SEAL and self._host.seal() == self.generation:
             self._witnesses = connected
 
     def tell(self) -> int:
-        """The number for OPEN: the former one, until the daemon has said what it knows under it."""
+        """The number for OPEN: the former one, until the daemon has answered under it."""
         self.told = self._unheard or self.generation
         return self.told
 
@@ -93,7 +93,7 @@ class Seal:
         self._unheard = NO_SEAL
 
     def adopt(self, former: Seal) -> None:
-        """Another tracker of the same broker follows before the daemon has answered."""
+        """Another tracker of the same broker follows before the daemon's answer."""
         if former.generation == self.generation and former._unheard and self._unheard:
             self._unheard = former._unheard
 
@@ -104,7 +104,7 @@ class Seal:
         return there == self.generation or (self.generation == NO_SEAL and there == self._doubted)
 
     def stood(self, then: int) -> bool:
-        """True if what the cursor showed since the generation was `then` is still so."""
+        """True if a look at the cursor, since the generation was `then`, still holds."""
         return then == self.generation and self.is_intact
 
     @property
@@ -113,8 +113,9 @@ class Seal:
         return self.generation == NO_SEAL and self._host.may_seal()
 
     def replace(self) -> bool:
-        """The seal is gone: take or put another. True if what was learned under the former is still true, as
-        one of the consumers of then is connected, and no reset can have begun."""
+        """The seal is gone: take or put another. True if knowledge under the former still holds: a consumer
+        of then is connected, and no reset can have begun.
+        """
         former, witnesses, told, unheard = self.generation, self._witnesses, self.told, self._unheard
         self.renew()
         connected = self._host.consumers()
@@ -125,11 +126,11 @@ class Seal:
         return True
 
     def renew(self) -> None:
-        """Take the one that was stored since (`broker`), or put another; what was learned under the former is
-        doubtful from now on.
+        """Take the one stored since (`broker`), or put another; knowledge under the former is doubtful from
+        now on.
 
-        None is put without consumers: a reset that is under way has taken the seal and not yet the
-        acknowledgements, and would be stored with whatever is put now.
+        None is put without consumers: a reset under way has taken the seal and not yet the acknowledgements,
+        and would be stored with a new one.
         """
         if self.generation != NO_SEAL:
             self._doubted = self.generation
@@ -145,7 +146,7 @@ class Seal:
 
 
 class ClaimHost(Protocol):
-    """The cursor's metadata, as far as the claim is concerned."""
+    """The cursor's metadata, for the claim."""
 
     def uptime_ms(self) -> int: ...
     def draw_claim(self) -> int: ...
@@ -157,8 +158,9 @@ class ClaimHost(Protocol):
 
 
 class Claim:
-    """`known`: what the cursor said when the tracker was made, or a first one. `end`: where the topic ended
-    when the epoch was claimed."""
+    """`known`: the cursor's owner when the tracker was made, or a first one. `end`: the topic's end when the
+    epoch was claimed.
+    """
 
     def __init__(self, host: ClaimHost, known: Owner, claims_max: int = CLAIMS_MAX) -> None:
         self._host = host
@@ -172,16 +174,16 @@ class Claim:
         self._again_ms = 0
 
     def follows(self, former: Claim) -> bool:
-        """True if nobody has owned the subscription since that claim and before this one."""
+        """True if the subscription had no owner between that claim and this one."""
         known, then = self._known, former.owner
         return former.owned and (known.epoch, known.claims) == (then.epoch, then.claims)
 
     def lost(self) -> None:
-        """Somebody has claimed a greater epoch: claim anew, which succeeds only for the owner."""
+        """A greater epoch was claimed: claim anew, which succeeds only for the owner."""
         self.owned = False
 
     def make(self, claimed: Callable[[], None]) -> None:
-        """Write the next epoch, if that is to be done now; then call `claimed`."""
+        """Write the next epoch, if due; then call `claimed`."""
         if self.owned or self._writing or self._host.uptime_ms() < self._again_ms:
             return
 

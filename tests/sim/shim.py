@@ -1,10 +1,9 @@
 """A model of the shim's tracker: the client's half of docs/protocol.md, as docs/shim.md describes it.
 
-Small and meant to be read beside those pages; not a port of the Java core, which is run on its own from the
-golden histories. States of a position: undecided, held, near, handed out, sought, asked for, moving,
-settling, reported, doubtful.
-Invariants: a position is contained in all of them but the last two; nothing is handed out before the broker's
-clock has passed its deliver_at; what the daemon has not answered with DURABLE is kept and sent again.
+Small, for reading beside those pages; no port of the Java core, which runs the golden histories by itself.
+States of a position: undecided, held, near, handed out, sought, asked for, moving, settling, reported,
+doubtful. Invariants: a position is contained in all but the last two; nothing is handed out before the
+broker's clock has passed its deliver_at; changes without DURABLE are kept and sent again.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class ShimOptions:
 
 
 class Stream(Enum):
-    """How far the stream to the daemon is."""
+    """The state of the stream to the daemon."""
 
     UNOPENED = auto()
     OPENING = auto()
@@ -75,7 +74,7 @@ class Stream(Enum):
 
 @dataclass(slots=True)
 class _Standings:
-    """Positions that somebody wants to cancel or move, by state. One in no set is none that waits."""
+    """Positions to cancel or move, by state. One in no set does not wait."""
 
     waiting: set[Position] = field(default_factory=set)
     too_late: set[Position] = field(default_factory=set)
@@ -90,8 +89,9 @@ def _undecided() -> tuple[PositionSet, PositionSet, PositionSet]:
 
 
 class Host(SealHost, ClaimHost, OverrideHost, Protocol):
-    """A tracker's view of its broker. `now_ms` is the wall clock, which decides what is due; everything
-    that waits for a while goes by `uptime_ms`, which nobody steps."""
+    """A tracker's view of its broker. The wall clock `now_ms` decides about due times; waits go by
+    `uptime_ms`, which nobody steps.
+    """
 
     def now_ms(self) -> int: ...
     def is_deleted(self, position: Position) -> bool: ...
@@ -119,7 +119,7 @@ class Host(SealHost, ClaimHost, OverrideHost, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """OPEN's words about the subscription; `owner` as the cursor said when the tracker was made."""
+    """OPEN's words about the subscription; `owner` in the cursor when the tracker was made."""
 
     topic: str
     subscription: str
@@ -127,7 +127,7 @@ class Identity:
 
 
 class Tracker:
-    """The delayed messages of one subscription, as one broker sees them."""
+    """One subscription's delayed messages, in one broker."""
 
     def __init__(self, host: Host, options: ShimOptions, identity: Identity) -> None:
         self.host = host
@@ -149,8 +149,8 @@ class Tracker:
         self.near: dict[Position, int] = {}
         self.credited: set[Position] = set()
         self._paces: deque[tuple[Pace, Callable[[Paced], None]]] = deque()
-        self.soon: set[Position] = set()  # near of its own though the daemon is there: what `near_max` bounds
-        self.inherited = 0  # not durable entries of former trackers
+        self.soon: set[Position] = set()  # its own near ones beside a daemon: bounded by `near_max`
+        self.inherited = 0  # entries of former trackers that are not durable
         self._near_heap: list[tuple[int, Position]] = []
         self.stream = Stream.UNOPENED
         self.decided = False
@@ -176,7 +176,7 @@ class Tracker:
         self._awaiting = False
         self._paused = False
         self.is_paused = host.is_paused()
-        self._given: set[Position] = set()  # delivered, and no consumer has gone with all others since
+        self._given: set[Position] = set()  # delivered, and not all consumers have gone since
         self.overrides = Overrides()
         self.override_log = OverrideLog(
             host,
@@ -187,10 +187,10 @@ class Tracker:
             self._on_overrides_read,
         )
 
-    # ---- who owns the subscription, and resets of the cursor
+    # ---- ownership, and resets of the cursor
 
     def make_claim(self) -> None:
-        """Claim the subscription, if that is to be done now. The daemon hears nothing before it is owned."""
+        """Claim the subscription, if due. The daemon gets nothing before."""
         if not self.closing:
             self.claim.make(self._on_claimed)
 
@@ -201,25 +201,26 @@ class Tracker:
     def _notice_reset(self) -> None:
         if self.seal.is_intact and not self.seal.is_wanted:
             return
-        # First, so that what is examined from now on is true of the new seal.
+        # First: everything examined from now on is then true of the new seal.
         if self.seal.replace():
             self._on_other_seal(set(self.settling))
         else:
             self._on_other_seal(set())
 
     def _on_reset(self) -> None:
-        """The cursor was reset, whatever its seal says."""
+        """Handle a reset of the cursor, whatever its seal."""
         self.seal.renew()
         self._on_other_seal(set())
 
     def _on_other_seal(self, true: set[Position]) -> None:
-        """The tracker examines known acknowledgements again, and the daemon hears of the new seal before
-        anything else. `true`: settling ones that are acknowledged all the same."""
+        """Examine known acknowledgements again; the daemon learns the new seal before anything else. `true`:
+        settling ones that are acknowledged nevertheless.
+        """
         self.outbox.drop_acknowledgements()
         self.doubtful |= self.reported - true
         self.reported &= true
         doubted = self.settling - true
-        self._seek_again(doubted)  # not deleted, and not everything that takes the seal has all rewound
+        self._seek_again(doubted)  # not deleted, and not every loss of the seal comes with a rewind
         self._stay(doubted)
         self.settling &= true
         self.outbox.acknowledge(self.settling)  # under the new seal
@@ -238,7 +239,7 @@ class Tracker:
             return self._add_again(position, deliver_at_ms)
         self.contained.add(position)
         if not self.decided:
-            self.undecided[position] = deliver_at_ms  # the overrides may not be known yet
+            self.undecided[position] = deliver_at_ms  # the overrides may be unknown so far
             return True
         return self._add_found(position, self._time_of(position, deliver_at_ms))
 
@@ -247,7 +248,7 @@ class Tracker:
         return self.overrides.live.get(position, own_ms)
 
     def _add_found(self, position: Position, deliver_at_ms: int) -> bool:
-        """A contained one that nobody holds has been read."""
+        """Take a contained message without a holder, which was read."""
         now_ms = self.host.now_ms()
         was_reported = position in self.reported
         doubtful = position in self.doubtful
@@ -256,7 +257,7 @@ class Tracker:
             self.contained.discard(position)
             return True  # acknowledged while it was read
         if was_reported:
-            self._on_reset()  # or it would not have been read
+            self._on_reset()  # otherwise it would not have been read
         self._notice_return(position)
         if deliver_at_ms <= now_ms and not self.is_paused:
             self._give(position)
@@ -265,7 +266,7 @@ class Tracker:
         return True
 
     def _notice_return(self, position: Position) -> None:
-        """One that is not acknowledged any more was reset."""
+        """Notice a reset: the message is no longer acknowledged."""
         if self.overrides.is_leaving(position) and not self.host.is_deleted(position):
             self.overrides.come_back(position)
 
@@ -281,7 +282,7 @@ class Tracker:
             ):
                 return True  # read twice for one delivery
             if self.is_paused and position not in self._given:
-                if position in self.handed_out:  # and nobody has got it
+                if position in self.handed_out:  # and no consumer has it
                     self.handed_out.discard(position)
                     self._put_near(position, deliver_at_ms, credited=False)
                 return True
@@ -332,7 +333,7 @@ class Tracker:
         return self._may_ask()
 
     def _may_ask(self) -> bool:
-        """True if the dispatcher is to read what nobody holds any more: not while too much waits."""
+        """True if the dispatcher is to read messages without a holder: not while too much waits."""
         return bool(self.sought) and self.decided and not self._is_full()
 
     def _is_full(self) -> bool:
@@ -365,7 +366,7 @@ class Tracker:
         return popped
 
     def should_pause(self) -> bool:
-        """Asked before every read."""
+        """Called before every read."""
         replaced = self.host.consumers_replaced()
         self._notice_reset()
         if replaced:
@@ -382,7 +383,7 @@ class Tracker:
         return not self.decided and asking and waited_ms < self._answer_wait_ms
 
     def _on_consumers_replaced(self) -> None:
-        """Pulsar has forgotten what it was given, and has rewound."""
+        """Pulsar has forgotten its hand-outs, and has rewound."""
         self.sought |= self.asked_for
         self.asked_for.clear()
         for position in self.handed_out:  # due at once: a time by a clock that is set right would be far
@@ -396,8 +397,9 @@ class Tracker:
         return len(self.contained) - len(self.handed_out) - len(self.settling)
 
     def clear(self) -> None:
-        """The backlog was cleared, or the subscription is being deleted. With consumers it is the former, and
-        mark-delete tells up to where; without, everything is forgotten: who comes rewinds."""
+        """Forget a cleared backlog, or a subscription being deleted. With consumers it is the former, and
+        mark-delete shows its extent; without, forget everything: the next consumer rewinds.
+        """
         if self.host.has_consumers():
             self._on_mark_delete(self.host.mark_delete())
             self._report_mark_delete()
@@ -409,7 +411,7 @@ class Tracker:
             each.clear()
         for each in (self.reported, self.doubtful):
             each.clear()
-        self.contained |= self.overrides.moving.keys()  # nobody may read what moves
+        self.contained |= self.overrides.moving.keys()  # nobody may read moving ones
         self._credit_back += len(self.credited)
         self.credited.clear()
         self.near.clear()
@@ -441,7 +443,7 @@ class Tracker:
     # ---- the daemon's side
 
     def open(self) -> Open | None:
-        """The OPEN to send, None if it is not to be sent now."""
+        """The OPEN to send now, or None."""
         early = self._retry_open_ms is not None and self.host.uptime_ms() < self._retry_open_ms
         over = self.finished and self.outbox.is_empty
         unread = not self.override_log.ready and not self.finished
@@ -452,7 +454,7 @@ class Tracker:
         self.seal.watch()
         self.opened_under = self.seal.tell()
         self._held_now, self._acknowledged_now = set(), set()
-        # Not what was gated here for want of a daemon and is due later: the daemon hands that out.
+        # Without later entries gated here for want of a daemon, which hands those out.
         until_ms = self.host.now_ms() + self.options.horizon_ms
         in_flight = {each for each, at_ms in self.near.items() if at_ms <= until_ms} | self.handed_out
         self._in_flight_told = in_flight
@@ -487,7 +489,7 @@ class Tracker:
             self._on_answered()
 
     def _on_held_since(self, held: set[Position]) -> None:
-        """The daemon has got entries from elsewhere: they need not be read."""
+        """The daemon has entries from elsewhere: they need not be read."""
         self.outbox.apply_pending_to(held, set())
         mark_delete = self.host.mark_delete()
         held = {position for position in held if position > mark_delete} - self.reported - self.doubtful
@@ -503,7 +505,7 @@ class Tracker:
         acknowledged = {position for position in acknowledged if position > mark_delete}
         undone = {position for position in acknowledged if not self.host.is_deleted(position)}
         self._on_mark_delete(mark_delete)
-        # A crash made the cursor forget these, unless this tracker saw one deleted: that takes a reset.
+        # A crash made the cursor forget these, unless this tracker saw one deleted: then a reset.
         if undone & (self.reported - self.settling):
             self._on_reset()
         else:
@@ -526,14 +528,14 @@ class Tracker:
         self.held_once = True
         self._decide(held)
         for position, at_ms in self.overrides.live.items():
-            self._tell_move(position, at_ms)  # the daemon may know nothing of it
+            self._tell_move(position, at_ms)  # the daemon may not know it
         self.host.frames_waiting()
         self._seek(lost)
         self.host.read_more()
         self._delete_settling()
 
     def _decide(self, held: set[Position]) -> None:
-        """Decide what was read while it was not known what the daemon holds."""
+        """Decide about messages read before the daemon's held ones were known."""
         self.decided = True
         undecided, self.undecided = self.undecided, {}
         now_ms = self.host.now_ms()
@@ -548,8 +550,9 @@ class Tracker:
                 self._track(position, self._time_of(position, deliver_at_ms), now_ms)
 
     def _leave_to_daemon(self, held: set[Position]) -> None:
-        """Entries that the daemon holds, and were not told as in flight, need no gate here. A change told it
-        once more as near is."""
+        """Entries held by the daemon, and not reported in flight, need no gate here. A change sent again as
+        near does.
+        """
         pending = self.outbox.pending_adds().keys()
         for position in [each for each in self.near if each in held and each not in pending]:
             if position not in self._in_flight_told:
@@ -569,7 +572,7 @@ class Tracker:
             self.overrides.stay(position)
 
     def _take_back(self, position: Position) -> None:
-        """The cursor refuses to have it deleted, so it is delivered again."""
+        """The cursor refuses to delete it, so it is delivered again."""
         self.reported.discard(position)
         if position in self.settling:
             self.settling.discard(position)
@@ -585,7 +588,7 @@ class Tracker:
         return self.contained - answered - self.sought - self.asked_for - self.outbox.pending_adds().keys()
 
     def _seek(self, lost: Iterable[Position]) -> None:
-        """These are read again, and nothing else: they stay contained until then."""
+        """Have exactly these read again; they stay contained until then."""
         for position in lost:
             if self.host.is_deleted(position):
                 self.contained.discard(position)
@@ -593,22 +596,22 @@ class Tracker:
                 self.sought.add(position)
 
     def _seek_again(self, positions: set[Position]) -> None:
-        """These contained positions are to be read again. Those asked for will be anyhow."""
+        """Have these contained positions read again. Asked-for ones will be anyhow."""
         self.sought |= positions - self.asked_for
 
     def _find(self, position: Position) -> bool:
-        """True if it was sought, or asked for; it is not any more."""
+        """True if it was sought, or asked for, until now."""
         was = position in self.sought or position in self.asked_for
         self.sought.discard(position)
         self.asked_for.discard(position)
         return was
 
     def on_due(self, due: Due) -> None:
-        """Entries that are due within the horizon."""
+        """Entries due within the horizon."""
         if self.stream is not Stream.OPEN or self.finished:
             return
         acknowledged = set()
-        sure = self.seal.is_intact  # else it is handed out when due, and Pulsar leaves out what is deleted
+        sure = self.seal.is_intact  # else it is handed out when due, and Pulsar omits deleted ones
         for deliver_at_ms, ledger_id, entry_id in due.entries:
             position = (ledger_id, entry_id)
             if sure and self.host.is_deleted(position):
@@ -617,7 +620,7 @@ class Tracker:
                 acknowledged.add(position)
             elif self._was_moved_later(position, deliver_at_ms):
                 self._credit_back += 1
-                self._tell_move(position, self.overrides.live[position])  # it may not have heard of it
+                self._tell_move(position, self.overrides.live[position])  # it may not know
             elif (
                 position in self.handed_out
                 or position in self.settling
@@ -663,14 +666,14 @@ class Tracker:
         self.host.read_more()
 
     def on_stream_error(self, *, stale: bool) -> None:
-        """The daemon has given the stream up; `stale`: to a greater epoch."""
+        """The daemon has given the stream up; `stale`: for a greater epoch."""
         if stale:
             self.claim.lost()
         self._retry_open_ms = self.host.uptime_ms() + _RETRY_MS
         self.on_disconnected()
 
     def on_closed(self) -> None:
-        """The daemon has closed the stream, as it was asked to."""
+        """The daemon has closed the stream, on request."""
         if self.stream is Stream.CLOSING or (self.finished and self.stream is Stream.OPEN):
             self._unopened()
 
@@ -706,8 +709,9 @@ class Tracker:
 
     @property
     def _is_credit_due(self) -> bool:
-        """True if to give credit back: when it is worth a frame, or when no entry holds any. The daemon may
-        keep less than it was given, and has none left then."""
+        """True if credit should go back: when worth a frame, or when no entry holds any: a daemon that keeps
+        less than its credit then has none left.
+        """
         is_worth_it = self._credit_back >= max(1, self.options.credit // 8)
         return is_worth_it or (self._credit_back > 0 and not self.credited)
 
@@ -717,7 +721,7 @@ class Tracker:
             self.host.frames_waiting()
 
     def adopt(self, former: Tracker) -> None:
-        """Take over what a former tracker of this broker had not got onto the daemon's disk."""
+        """Take over a former tracker's changes that are not on the daemon's disk."""
         former.finished = True
         former.override_log.end()
         former.stream = Stream.UNOPENED
@@ -729,17 +733,17 @@ class Tracker:
             self.inherited += former.outbox.pending_entries
             self.outbox.adopt(former.outbox)
 
-    # ---- the watch's side
+    # ---- the watch
 
     @property
     def busy(self) -> bool:
-        """True if the watch has something to look at at each poll."""
+        """True if each poll of the watch has something to see."""
         looked_at = self.handed_out or self.reported or self.doubtful or self.settling
         to_read = self.sought or self.asked_for
         return bool(looked_at or to_read or self.closing or not self.decided or self.override_log.is_busy)
 
     def watch(self) -> None:
-        """Look at the cursor: what is acknowledged, how far mark-delete has got, resets."""
+        """Examine the cursor: acknowledgements, progress of mark-delete, resets."""
         self.make_claim()
         if self.finished:
             return
@@ -775,7 +779,7 @@ class Tracker:
         self._notice_reset()
         if not self.seal.stood(then):
             return
-        self.doubtful.clear()  # what was not found of them will be read again
+        self.doubtful.clear()  # those not found will be read again
         for position in found:
             self._acknowledge(position)
         self.outbox.acknowledge(found)
@@ -812,7 +816,7 @@ class Tracker:
             self._leave_near(position)
 
     def _report_mark_delete(self) -> None:
-        """Only forward: a position that goes back is told by OPEN."""
+        """Only forward: OPEN has a position that goes back."""
         persisted = self.host.persisted_mark_delete()
         if persisted > self._mark_sent:
             self._mark_sent = persisted
@@ -849,7 +853,7 @@ class Tracker:
         if self.host.cursor_closed():
             return  # the next owner has them deleted
         self._delete_retry_ms = self.host.uptime_ms() + _RETRY_MS
-        # One that could not write its record has them as deleted all the same, and writes that down later.
+        # One that could not write its record has deleted them nevertheless, and writes that later.
         deleted = {position for position in chunk if self.host.is_deleted(position)}
         self.contained -= self.settling & deleted
         self.settling -= deleted
@@ -878,14 +882,14 @@ class Tracker:
 
     @property
     def is_over(self) -> bool:
-        """Finished, with nothing left to send, and no stream on which the daemon has last words."""
+        """Finished, with nothing left to send, and no stream for last words of the daemon."""
         return self.finished and self.outbox.is_empty and self.stream is Stream.UNOPENED
 
     def check_budgets(self, read_entries: int) -> None:
-        """Raises Violation with more near entries, or more that are not durable, than there may be.
+        """Raise Violation with too many near entries, or too many that are not durable.
 
-        So many may have been read since it was full, and besides what the dispatcher had been given to read
-        before, and comes to behind other redeliveries.
+        So many may have been read since it was full, besides those given to the dispatcher before, which it
+        reads behind other redeliveries.
         """
         options = self.options
         soon = self.soon & self.near.keys()
@@ -899,13 +903,12 @@ class Tracker:
     # ---- the pace of release: paused or not
 
     def tell_pace(self) -> Paced | None:
-        """The pace to tell a new stream."""
+        """The pace for a new stream."""
         return Paced(self._pace()) if self.is_paused else None
 
     def on_pace(self, asked: Pace, answer: Callable[[Paced], None]) -> None:
-        """Somebody pauses or resumes the subscription: in force once it is stored, and answered then.
-
-        One after the other, so that the last one holds.
+        """Pause or resume the subscription: in force once stored, and then answered. One after the other, so
+        that the last one holds.
         """
         if self._lets_go():
             answer(Paced(self._pace(), 0, "the broker lets the topic go"))
@@ -920,7 +923,7 @@ class Tracker:
         return self.stream is not Stream.OPEN or self._reopen or self.closing or self.host.cursor_closed()
 
     def _store_pace(self) -> None:
-        """The first of those that wait."""
+        """Store the first of those that wait."""
         asked, _ = self._paces[0]
         pauses = asked.pace.kind == PaceKind.PAUSED
         if self._lets_go():
@@ -946,10 +949,10 @@ class Tracker:
     def _pace(self) -> ReleasePace:
         return ReleasePace(PaceKind.PAUSED if self.is_paused else PaceKind.NONE)
 
-    # ---- what somebody cancels or moves
+    # ---- cancelled and moved messages
 
     def _sort(self, asked: Iterable[Position]) -> _Standings:
-        """How they stand. Only this broker knows: the dispatcher has a position, or has not."""
+        """Sort by state. Only this broker knows: the dispatcher has a position, or not."""
         found = _Standings()
         for position in asked:
             if not self.host.exists(position):
@@ -963,7 +966,7 @@ class Tracker:
         return found
 
     def _holds(self, look: int) -> bool:
-        """True if a look at the cursor under that seal tells all."""
+        """True if a look at the cursor under that seal is complete."""
         return self.seal.stood(look) and self.decided
 
     @property
@@ -971,7 +974,7 @@ class Tracker:
         return self.stream is Stream.OPEN and not self._reopen and not self.closing
 
     def on_cancel(self, asked: Cancel, answer: Callable[[Cancelled], None]) -> None:
-        """Somebody wants to cancel messages. The answer comes when the cursor's record has what it says."""
+        """Cancel messages. The answer comes when the cursor's record agrees."""
         look = self.seal.generation
         if self._takes_more:
             self._notice_reset()
@@ -1008,7 +1011,7 @@ class Tracker:
             self.host.frames_waiting()
 
     def on_reschedule(self, asked: Reschedule, answer: Callable[[Rescheduled], None]) -> None:
-        """Somebody wants messages to be due at other times. The answer comes when these are stored."""
+        """Move messages to other times. The answer comes when these are stored."""
         look = self.seal.generation
         if self._takes_more:
             self._notice_reset()
@@ -1046,7 +1049,7 @@ class Tracker:
             answer(Rescheduled(*found.sets(), standing))
 
     def _on_moves_stored(self, records: Times) -> None:
-        """Whoever hands them out does so at the new times."""
+        """From now on they leave at the new times."""
         until_ms = self.host.now_ms() + self.options.horizon_ms
         for position, at_ms in records.items():
             if self.overrides.settle(position, at_ms):
@@ -1057,13 +1060,13 @@ class Tracker:
         self._arm()
 
     def _tell_move(self, position: Position, at_ms: int) -> None:
-        """An open stream tells it; one that opens later tells all of them."""
+        """An open stream sends it; one that opens later sends all."""
         if self.stream is Stream.OPEN and not self.finished:
             here = position in self.near or position in self.handed_out
             self.outbox.move(position, at_ms, here=here)
 
     def _on_moves_undone(self, positions: Iterable[Position]) -> None:
-        """They are read again, as nobody else may know when they are due."""
+        """Have them read again: nobody else may know their times."""
         self._seek_again({each for each in positions if each in self.contained})
 
     def _on_overrides_read(self) -> None:

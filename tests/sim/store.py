@@ -1,15 +1,15 @@
-"""A machine's disk with one store on it that behaves as the index's Store protocol promises, and not better.
+"""A machine's disk with one store on it that keeps the promises of the index's Store protocol, and no others.
 
-- A batch is applied whole or not at all. kill -9 loses nothing that was written.
-- A power cut loses what was not synced: a suffix of the batches (`prefix`: RocksDB has one WAL), or any of
-  them (`scattered`, as if writes were reordered, which counts as damage). A batch torn in itself is outside
-  of what RocksDB does: its WAL has a checksum for each record.
-- While a write of an executor's job is on its way the world goes on, and may kill the process or cut the
-  power: so every write is a place to crash at, before and after it.
-- A part of the WAL may be gone although it had been synced. Then the store says so until that is settled, as
-  RocksDB's witness does.
-- The disk may be full or failing (what was refused may be there all the same), slow, refuse to be read, or
-  give back something else than was written.
+- A batch is applied whole or not at all. kill -9 loses nothing written.
+- A power cut loses unsynced data: a suffix of the batches (`prefix`: RocksDB has one WAL), or any of them
+  (`scattered`, as if writes were reordered, which counts as damage). RocksDB tears no batch: its WAL has a
+  checksum for each record.
+- During a write of an executor's job the world goes on, and may kill the process or cut the power: so every
+  write is a place to crash at, before and after it.
+- A synced part of the WAL may be gone. The store then says so until that is settled, as RocksDB's witness
+  does.
+- The disk may be full or failing (refused data may be there nevertheless), slow, refuse reads, or return
+  other data than was written.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WAL_BATCHES = 64
 
 
 class PowerCut(StrEnum):
-    """The unsynced data that a power cut leaves."""
+    """The unsynced data left by a power cut."""
 
     ALL_LOST = "all_lost"
     PREFIX = "prefix"
@@ -61,7 +61,9 @@ class Refusal:
 
 @dataclass(slots=True)
 class _Written:
-    """A batch, and what it replaced: (key, value before), newest last. `sync`: it was to be synced itself."""
+    """A batch, and the values before it: (key, value before), newest last. `sync`: it was to be synced
+    itself.
+    """
 
     batch: Batch
     replaced: list[tuple[bytes, bytes | None]]
@@ -74,13 +76,13 @@ class Disk:
     def __init__(self, kernel: Kernel, name: str) -> None:
         self.kernel = kernel
         self.name = name
-        self.life = 0  # another one after the data directory was lost
+        self.life = 0  # another one after the loss of the data directory
         self.trouble = Trouble.NONE
         self.write_ns = 300_000
         self.refuses_reads = False
         self.refused = False  # it has refused something, and nobody has looked since
         self.unreadable: set[bytes] = set()
-        self.damaged = False  # something was returned, or will be, that was not written
+        self.damaged = False  # it has returned, or will return, other data than was written
         self.kill_at_write: int | None = None
         self.fail_at_write: Refusal | None = None
         self._keys: list[bytes] = []
@@ -91,7 +93,7 @@ class Disk:
         self.applied_ns = 0  # the time of the last write
         self._synced: deque[_Written] = deque(maxlen=_WAL_BATCHES)  # the WAL's tail, which damage may take
 
-    # ---- what the store asks for
+    # ---- calls of the store
 
     def get(self, key: bytes) -> bytes | None:
         if key in self.unreadable:
@@ -137,8 +139,9 @@ class Disk:
             self._first_unsynced = number
 
     def recovered(self) -> None:
-        """A store is opened: what a killed process had written is durable then, since RocksDB writes what it
-        finds in its WAL into tables."""
+        """A store is opened, which makes a killed process's writes durable: RocksDB writes its WAL into
+        tables.
+        """
         self.synced(self._first_unsynced + len(self._unsynced))
 
     def take_refused(self) -> bool:
@@ -154,10 +157,10 @@ class Disk:
     def size_bytes(self) -> int:
         return sum(len(key) + len(value) for key, value in self._values.items())
 
-    # ---- what happens to it
+    # ---- faults
 
     def cut_power(self, how: PowerCut) -> int:
-        """Lose what was not synced, or some of it; how many batches are lost."""
+        """Lose unsynced data, or some of it; returns the number of lost batches."""
         unsynced = self._take_unsynced()
         luck = self.kernel.random
         if how is PowerCut.ALL_LOST:
@@ -174,7 +177,9 @@ class Disk:
         return len(unsynced) - len(kept)
 
     def lose_log(self, batches: int) -> int:
-        """The last batches are gone, synced ones too; how many of those. No process may have it open."""
+        """The last batches are gone, synced ones too; returns how many of those. No process may have
+        it open.
+        """
         self._take_unsynced()
         lost = 0
         for _ in range(min(batches, len(self._synced))):
@@ -323,7 +328,7 @@ class SimStore:
                 raise Killed
 
     def _wait(self) -> None:
-        """Let the world go on for as long as the write takes, if it is another thread that waits for it."""
+        """Let the world go on during the write, if another thread waits for it."""
         kernel = self._disk.kernel
         if kernel.on_worker:
             longest_ns = self._disk.write_ns

@@ -1,11 +1,10 @@
 """A Unix socket between a broker's shim and a daemon: two byte streams that arrive late, in pieces, or not at
 all.
 
-The shim's bytes lie in a real socket pair until the daemon reads it, because the daemon's connection
-keeps a second descriptor and reads what a killed broker had sent last. The daemon's bytes lie in a
-buffer here. Both have a bounded capacity, so that a write may be taken in part and the rest dies with the
-writer: this is how frames are torn. Invariant: bytes come in order and without gaps, up to where a cut took
-the rest.
+The shim's bytes lie in a real socket pair until the daemon reads it, because the daemon's connection keeps a
+second descriptor and reads a killed broker's last bytes. The daemon's bytes lie in a buffer here. Both have a
+bounded capacity, so that a write may be taken in part and the rest dies with the writer: this tears frames.
+Invariant: bytes come in order and without gaps, up to a cut.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from tests.sim.loop import VirtualLoop
 from tidegate.plugin.daemon.connection import Connection
 
 _NEXT_PIECE_NS = 50_000
-_LOW_WATER = 4  # of the high one; as asyncio has it
+_LOW_WATER = 4  # of the high one; as in asyncio
 
 
 class ClientEnd(Protocol):
@@ -35,7 +34,7 @@ class ClientEnd(Protocol):
 
 
 class WireOptions:
-    """How a connection behaves: bytes it takes, ns until they are read, bytes read at once (0: all)."""
+    """A connection's behaviour: bytes it takes, ns until they are read, bytes read at once (0: all)."""
 
     __slots__ = ("capacity", "latency_ns", "piece_bytes")
 
@@ -81,13 +80,12 @@ class Wire:
 
     @property
     def has_unread(self) -> bool:
-        """True if the daemon has not read all that the shim has sent."""
+        """True if the daemon has not read everything from the shim."""
         return bool(self._in_socket or self._unsent)
 
     # ---- the shim's side
 
     def write(self, data: bytes) -> None:
-        """The shim sends."""
         if self.client_open:
             self.written_bytes += len(data)
             self._unsent += data
@@ -106,7 +104,7 @@ class Wire:
             self._wake_daemon()
 
     def release(self) -> None:
-        """Give back what is open: the run is over."""
+        """Close everything: the run is over."""
         self.kill_daemon()
         self._client_socket.close()
 
@@ -148,7 +146,7 @@ class Wire:
     # ---- the daemon's side
 
     def client_room(self) -> int:
-        """How many bytes the socket takes from the daemon now."""
+        """Bytes that the socket takes from the daemon now."""
         return self.options.capacity - len(self._to_client)
 
     def to_client(self, data: bytes) -> None:
@@ -185,7 +183,6 @@ class Wire:
             self.loop.call_soon(self._read_daemon)
 
     def resume_reading(self) -> None:
-        """The daemon reads again."""
         self._wake_daemon()
 
     def _read_daemon(self) -> None:
@@ -217,7 +214,7 @@ class Wire:
     # ---- a fault
 
     def cut(self) -> None:
-        """Both ends lose the connection, and any part of what was on its way."""
+        """Both ends lose the connection, and any part of the bytes on their way."""
         if not (self.client_open and self.daemon_open):
             return
         luck = self.kernel.random
@@ -299,7 +296,7 @@ class DaemonTransport(asyncio.Transport):
         self._force_close(None)
 
     def client_has_read(self) -> None:
-        """There is room in the socket again."""
+        """The socket has room again."""
         self._wire.loop.call_soon(self._writable)
 
     def _writable(self) -> None:

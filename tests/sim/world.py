@@ -1,7 +1,7 @@
-"""The whole world of a history: machines, daemons, brokers, clients, who owns the topic, and the checks.
+"""The whole world of a history: machines, daemons, brokers, clients, the topic's ownership, and the checks.
 
-The topic has one owner by the metadata store. A broker that is killed, or stopped for longer than its
-session, loses it; when it goes on after a stop it believes for a while that it still has it (a zombie).
+By the metadata store the topic has one owner. A broker killed, or stopped for longer than its session, loses
+it; after a stop it believes for a while that it still has it (a zombie).
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _LOAD_NS = 20 * NS_PER_MS
 _LATENCY_AT_THE_END_NS = NS_PER_MS // 5
 _FINISH_STEP_NS = NS_PER_S
 _FINISH_EXTRA_MS = 90_000
-_SETTLE_NS = 10 * NS_PER_S  # a daemon gives the reading of an index log up after 8 s
+_SETTLE_NS = 10 * NS_PER_S  # a daemon gives up reading an index log after 8 s
 _LOGS_NS = 90 * NS_PER_S  # for an index log that lacks something: it may have to try again after half of that
 _LEFT_MS = 3_000
 _CHECK_SHARE = 0.02
 
 
 class World:
-    """Everything there is in a run of a history."""
+    """Everything in a run of a history."""
 
     def __init__(self, config: Config, seed: int) -> None:
         self.config = config
@@ -92,7 +92,6 @@ class World:
     # ---- making it
 
     def machine_of(self, broker: int) -> int:
-        """The machine that a broker runs on."""
         return 0 if self.config.shared_daemon else broker
 
     def _make_broker(self, number: int) -> Broker:
@@ -142,7 +141,7 @@ class World:
         luck = self.kernel.random
         if served is not None and served.broker.running:
             daemon, is_deleted = served.broker.daemon, served.is_deleted
-        else:  # nobody serves it now: any daemon may come to, and the cursor is what was stored of it
+        else:  # nobody serves it now: any daemon may come to, and the stored cursor counts
             daemon, is_deleted = luck.choice(self.daemons), wanted.info.latest().has
         times = self.bookkeeper.log.deliver_at_ms
         delayed = [position for position, at_ms in times.items() if at_ms != NO_DELAY]
@@ -167,7 +166,7 @@ class World:
                 self.kernel.after(ends_ms * NS_PER_MS, process, rebuild.end)
 
     def pace(self, subscription: int, *, pauses: bool) -> None:
-        """Somebody pauses or resumes a subscription, at the daemon of the topic's owner."""
+        """Pause or resume a subscription, at the daemon of the topic's owner."""
         wanted = self.subscriptions[subscription % len(self.subscriptions)]
         served = next((each for each in self.served() if each.subscription is wanted), None)
         if served is None or self.backups.down:
@@ -179,7 +178,7 @@ class World:
             operator.begin(wire)
 
     def _resume(self) -> None:
-        """Nothing stays paused: asked again, as a pause that was asked for before may still come."""
+        """Resume everything: repeated, as an earlier request to pause may still take effect."""
         for number, subscription in enumerate(self.subscriptions):
             operator = self._operators.get(subscription.name)
             if subscription.pace.may_be_paused and (operator is None or operator.over):
@@ -233,7 +232,7 @@ class World:
     # ---- index logs
 
     def _log_counts(self, name: str, ledger_id: int) -> bool:
-        """True if a subscription's pointer, as the metadata store has it, names that ledger as the log."""
+        """True if a subscription's pointer in the metadata store names that ledger as the log."""
         return any(
             current_ledger(each.info.cursor_properties.get(POINTER, "")) == ledger_id
             for each in self.subscriptions
@@ -247,18 +246,19 @@ class World:
         self.log_beliefs.ended(ledger_id)
 
     def damage_log(self, how: LogDamage) -> int | None:
-        """Damage what some bookie has stored; the ledger."""
+        """Damage stored data of some bookie; the ledger."""
         stored = self.objects if self.config.log_objects else self.log_bookies
         ledger_id = stored.damage(how)
         if ledger_id is not None:
             self.log_beliefs.damaged(ledger_id)
         return ledger_id
 
-    # ---- who owns the topic
+    # ---- the topic's ownership
 
     def _find(self, subscription: Subscription) -> Dispatcher | None:
-        """Where a client can subscribe now; a look-up makes somebody load the topic, and a subscription that
-        is not there is made."""
+        """Where a client can subscribe now; a look-up makes some broker load the topic, and a missing
+        subscription is made.
+        """
         if self.owner is None:
             self._assign()
             return None
@@ -276,11 +276,11 @@ class World:
         return positions[at] if at < len(positions) else self.bookkeeper.log.end
 
     def _make_again(self, subscription: Subscription) -> None:
-        """A new life of a deleted subscription. To its user it is as if the cursor had been reset."""
+        """A new life of a deleted subscription. To its user the cursor looks reset."""
         owner = self.owner
         if (
             owner is None
-            or owner.process is not self._owner_process  # started again, and it has not loaded the topic
+            or owner.process is not self._owner_process  # started again, without the topic
             or not owner.running
             or owner.is_closing
             or self.kernel.now_ns < subscription.gone_until_ns
@@ -319,7 +319,7 @@ class World:
             broker.load(self.subscriptions)
 
     def _watch_session(self, broker: Broker) -> None:
-        """The metadata store takes the topic from a broker that is dead or stopped for too long."""
+        """The metadata store takes the topic from a broker dead or stopped for too long."""
         process = broker.process
         assert process is not None
         process.on_death.append(lambda: self._end_session_later(process))
@@ -370,7 +370,7 @@ class World:
         self.kernel.after(for_ms * NS_PER_MS, None, self.thaw, broker)
 
     def thaw(self, broker: Broker) -> None:
-        """SIGCONT. A broker that has lost the topic meanwhile takes some time to notice."""
+        """SIGCONT. A broker that has lost the topic takes some time to notice."""
         process = broker.process
         if process is None or process.dead or not process.stopped:
             return
@@ -389,7 +389,6 @@ class World:
             broker.unload(lambda: None)
 
     def start_broker(self, broker: Broker) -> None:
-        """Start a broker that is down."""
         if not broker.up and not self.backups.down:
             broker.start()
             self._watch_session(broker)
@@ -397,12 +396,11 @@ class World:
     # ---- judging
 
     def served(self) -> Iterator[ServedSubscription]:
-        """The owner's subscriptions."""
         if self.owner is not None:
             yield from self.owner.served.values()
 
     def _again_because(self, subscription: Subscription, position: Position) -> Cause | None:
-        """A reason outside of the cursor why an acknowledged message comes again."""
+        """A reason outside the cursor why an acknowledged message comes again."""
         served = None if self.owner is None else self.owner.served.get(subscription.name)
         if served is None:
             return Cause.MOVED  # from a zombie
@@ -414,7 +412,7 @@ class World:
             return Cause.MOVED
         if tag[1] != served.broker.daemon.disk.life or served.broker.daemon.disk.damaged:
             return Cause.DATA_LOST
-        # Pulsar, put back, knows nothing of what was acknowledged after the backup.
+        # Pulsar, put back, lacks all acknowledgements after the backup.
         if served.was_known(position) and not served.broker.daemon.promises.histories:
             raise Violation(f"{position} comes again though the daemon knew, and was asked by this owner")
         return None
@@ -435,13 +433,14 @@ class World:
             broker.check_budgets()
 
     def check_lateness(self) -> None:
-        """Before a step: what should have been sent by now was sent. Raises Violation."""
+        """Before a step: everything due was sent. Raises Violation."""
         for served in self.served():
             served.check_lateness()
 
     def _check_indexes(self) -> None:
-        """Walk the invariants of every index, but where damage may lie that nobody has met yet, or blocks are
-        missing that come with the next stream."""
+        """Check the invariants of every index, except where unmet damage may lie, or blocks are missing that
+        come with the next stream.
+        """
         for daemon in self.daemons:
             daemon.check_logs()
             if not daemon.disk.damaged and not daemon.disk.refuses_reads:
@@ -452,7 +451,7 @@ class World:
     # ---- the end
 
     def finish(self) -> None:
-        """No more faults: whatever is owed must come within a bounded time. Raises Violation."""
+        """No more faults: everything owed must come within a bounded time. Raises Violation."""
         self._repair()
         self.finish_repaired()
 
@@ -532,8 +531,9 @@ class World:
             watch.look()
 
     def _have_consumers(self) -> None:
-        """One comes where there is none. Whoever is there stays: a reconnection has everything read again,
-        and would hide what is stuck."""
+        """Add one where there is none. Present ones stay: a reconnection has everything read again, and would
+        hide a stuck message.
+        """
         every = len(self.subscriptions)
         for number in range(every):
             clients = self.clients[number::every]
@@ -542,7 +542,7 @@ class World:
                 clients[0].connect()
 
     def publish(self, deliver_at_ms: list[int]) -> None:
-        """Somebody publishes at the topic's owner, which must be there. NO_DELAY: a plain message."""
+        """Publish at the topic's owner, which must be there. NO_DELAY: a plain message."""
         assert self.owner is not None
         now_ms = self.kernel.now_ns // NS_PER_MS
         for at_ms in deliver_at_ms:
@@ -553,7 +553,7 @@ class World:
             self.owner.after(0, served.dispatcher.published)
 
     def _keep_up(self) -> None:
-        """Supervisors start what has ended by itself."""
+        """Supervisors start ended processes."""
         for daemon in self.daemons:
             daemon.start()
         for broker in self.brokers:
@@ -581,8 +581,9 @@ class World:
         return "nobody serves it"
 
     def _check_empty(self) -> None:
-        """Everything is acknowledged: nothing is delayed, and nothing is held but what a crash has made the
-        daemon forget the acknowledgement of, until it is due."""
+        """Everything is acknowledged: nothing is delayed, and nothing held, except, until it is due, a
+        message with an acknowledgement that a crash has made the daemon forget.
+        """
         for served in self.served():
             tracker = served.tracker
             if tracker is None:
@@ -610,15 +611,15 @@ class World:
     def _is_at_rest(self, daemon: DaemonHost) -> bool:
         """False if the daemon commits something all the time.
 
-        The store has an index that a new one has replaced until the next commit. A stream that is opened
-        again at each poll, while nothing is held, replaces it each time."""
+        Until the next commit the store has an index replaced by a new one. A stream opened again at each
+        poll, while nothing is held, replaces it each time.
+        """
         begun, end_ns = daemon.durable_token, self.kernel.now_ns + NS_PER_S
         while daemon.has_uncommitted and self.kernel.now_ns < end_ns:
             self.kernel.run_until(self.kernel.now_ns + NS_PER_MS)
         return not daemon.has_uncommitted or daemon.durable_token == begun
 
     def close(self) -> None:
-        """Give sockets back."""
         for broker in self.brokers:
             if broker.process is not None:
                 self.kernel.kill(broker.process)
