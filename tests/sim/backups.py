@@ -1,9 +1,9 @@
-"""A backup of all that is Pulsar's, and its return.
+"""A backup of everything of Pulsar's, and its return.
 
-Both while no broker runs: they were stopped or killed before. The backup takes the place of all that
-has become of Pulsar since: the topic's messages, the cursors with their properties, the metadata, the ledgers
-of index logs. Ledger ids are given anew then. The data of daemons on their disks, and in a store of objects,
-stays as it is; so does what is on its way to them. For users nothing has happened since the backup.
+Both while no broker runs: they were stopped or killed before. The backup replaces everything of Pulsar since:
+the topic's messages, the cursors with their properties, the metadata, the ledgers of index logs. Ledger ids
+are then given anew. The daemons' data on disks, and in a store of objects, stays, as does data on its way
+there. For users nothing has happened since the backup.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tests.sim.log_home import LogBookies, StoredLogs
 from tests.sim.obligations import Account
 from tests.sim.override_ledgers import OverrideLedger
 
-_CLOSE_NS = 2 * NS_PER_S  # a broker that is stopped closes its topics before
-_SETTLE_NS = 60 * NS_PER_MS  # what a killed broker had sent to bookies has arrived by then
+_CLOSE_NS = 2 * NS_PER_S  # a stopping broker closes its topics before
+_SETTLE_NS = 60 * NS_PER_MS  # a killed broker's data for bookies has arrived by then
 
 
 class Cluster(Protocol):
-    """The world, as a backup stops, copies and restores it."""
+    """The world, for a backup: stops, copies and restores it."""
 
     kernel: Kernel
     bookkeeper: BookKeeper
@@ -53,7 +53,7 @@ class Cluster(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Cursor:
-    """A subscription in a backup, and what its user was owed."""
+    """A subscription in a backup, and its debts to its user."""
 
     info: CursorInfo | None
     last_version: int
@@ -70,7 +70,7 @@ class _Backup:
 
 
 class Backups:
-    """The last backup of a cluster, if there is one. `down`: no broker may be started now."""
+    """The last backup of a cluster, if any. `down`: no broker may be started now."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.down = False
@@ -78,14 +78,16 @@ class Backups:
         self._backup: _Backup | None = None
 
     def make(self, *, gently: bool, down_ms: int) -> None:
-        """Stop all brokers, make a backup, and start them after that time. Nothing if they are down for one
-        already."""
+        """Stop all brokers, make a backup, and start them after that time. Nothing if they are already down
+        for one.
+        """
         if not self.down:
             self._shut_down(self._make, gently=gently, daemons="", down_ms=down_ms)
 
     def put_back(self, *, gently: bool, daemons: str, down_ms: int) -> bool:
         """Stop all brokers, and daemons if that is `stop` or `kill`; put the backup back, and start all after
-        that time. False if there is none."""
+        that time. False without one.
+        """
         if self.down or self._backup is None:
             return False
         self._shut_down(self._put_back, gently=gently, daemons=daemons, down_ms=down_ms)

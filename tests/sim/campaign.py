@@ -27,8 +27,7 @@ _AHEAD = 2  # histories a process: one is played, one waits for it
 
 
 def commit_seed() -> int:
-    """A first seed, 0 … 2^32 - 1: another one for each commit, the same for a commit each time. Outside of a
-    checkout a new one."""
+    """A first seed, 0 … 2^32 - 1, the same for a commit each time; a new one outside a checkout."""
     try:
         ran = subprocess.run(
             ["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=HERE, check=True
@@ -40,7 +39,7 @@ def commit_seed() -> int:
 
 @dataclass(frozen=True)
 class Failure:
-    """A seed whose history violated something; `faults`: the kinds that it was drawn from."""
+    """A seed with a violation in its history; `faults`: the kinds that it was drawn from."""
 
     seed: int
     outcome: Outcome
@@ -50,8 +49,8 @@ class Failure:
 class Campaign:
     """The seeds first … first + count - 1.
 
-    `seconds` bounds when the last one begins, `processor_s` how much processor time of all processes may have
-    gone into them by then; `faults` are the kinds that histories are drawn from.
+    `seconds` bounds the begin of the last one, `processor_s` the processor time of all processes by then;
+    `faults` are the kinds that histories are drawn from.
     """
 
     def __init__(
@@ -84,12 +83,12 @@ class Campaign:
 
     @classmethod
     def of_commit(cls, count: int, core_s: float) -> Campaign:
-        """The seeds that belong to this commit, on all cores: so much time of each, however busy it is."""
+        """This commit's seeds, on all cores: so much time of each, however busy it is."""
         cores = os.cpu_count() or 1
         return cls(commit_seed(), count, cores, None, processor_s=core_s * cores)
 
     def run(self, say: Callable[[str], None]) -> None:
-        """Play them all, and say now and then how far it is."""
+        """Play them all, and report the progress now and then."""
         say(f"sim: {self.count} histories from seed {self.first} on, {self.jobs} processes")
         begin_s = said_s = time.monotonic()
         seeds = iter(range(self.first, self.first + self.count))
@@ -142,7 +141,7 @@ class Campaign:
 
 
 def _end_with_parent() -> None:
-    """A worker that waits for its next seed would not notice that nobody will send one."""
+    """A worker that waits for its next seed would not notice that nobody sends one."""
     parent = multiprocessing.parent_process()
     assert parent is not None, "called in a worker"
 

@@ -1,8 +1,8 @@
-"""The account of somebody who cancels and moves messages of one subscription: requests and answers.
+"""The account of a client that cancels and moves messages of one subscription: requests and answers.
 
-It judges by that alone: a message may come at its time, or at one that somebody has asked for without another
-answer. *Done* settles it, but for requests that were under way at the same time. A message
-has its own time again if a reset brings it back that was acknowledged.
+It judges by that alone: a message may come at its time, or at a requested one that got no other answer.
+*Done* settles it, but for requests under way at the same time. An acknowledged message brought back by a
+reset has its own time again.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ Position = tuple[int, int]
 
 @dataclass(eq=False)
 class Request:
-    """`at_ms`: the new time, None to cancel. `cancelled`: for certain, when it was asked. `beside`: times of
-    other requests, which were under way at the same time. `acknowledged`, `resets`: how many there were when
-    it was asked."""
+    """`at_ms`: the new time, None to cancel. `cancelled`: for certain, at the request. `beside`: times of
+    other requests, under way at the same time. `acknowledged`, `resets`: how many there had been at the
+    request.
+    """
 
     positions: frozenset[Position]
     at_ms: int | None
@@ -32,8 +33,9 @@ class Request:
 
 @dataclass(slots=True)
 class _Moved:
-    """`base`, and with `own` the message's own: the times of which one holds, but for requests in `open`.
-    `ever`: all that were asked for. `acknowledged`, `resets`: of the request that settled it."""
+    """`base`, with the message's own if `own`: the times of which one holds, but for requests in `open`.
+    `ever`: all requested. `acknowledged`, `resets`: of the request that settled it.
+    """
 
     base: set[int] = field(default_factory=set)
     own: bool = True
@@ -44,7 +46,7 @@ class _Moved:
 
 
 class Changed:
-    """Of one subscription. `changed_ns`: when something was last asked for, or answered."""
+    """Of one subscription. `changed_ns`: time of the last request or answer."""
 
     def __init__(self, obligations: Obligations) -> None:
         self._obligations = obligations
@@ -55,7 +57,7 @@ class Changed:
     # ---- moves
 
     def asked(self, request: Request, now_ns: int) -> None:
-        """Somebody asks: it may be in force before the answer."""
+        """A request: it may be in force before the answer."""
         self.changed_ns = now_ns
         is_cancelled = self._obligations.is_cancelled
         request.cancelled = frozenset(each for each in request.positions if is_cancelled(each))
@@ -111,17 +113,18 @@ class Changed:
         return times
 
     def was_acknowledged(self, position: Position) -> bool:
-        """True if somebody has acknowledged it since its time was settled."""
+        """True if it was acknowledged since its time was settled."""
         moved = self._moved.get(position)
         return moved is not None and len(self._obligations.fates[position].acknowledged) > moved.acknowledged
 
     def latest_ms(self) -> int:
-        """The last time that anything was moved to; 0 if nothing was."""
+        """The last time that anything was moved to; 0 without any."""
         return max((max(each.ever) for each in self._moved.values()), default=0)
 
     def forget(self) -> None:
         """Another life of the subscription, or an earlier state of Pulsar: any of the times may hold, and a
-        request that is under way may still be executed."""
+        request under way may still be executed.
+        """
         for each in self._moved.values():
             each.base, each.own = set(each.ever), True
 

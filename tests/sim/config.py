@@ -29,7 +29,7 @@ class Config:
     """Small by default, so that a few dozen messages reach every part of the index.
 
     shared_daemon: both brokers use one daemon, on one machine; else each has its own.
-    ack_after_ms: how long clients take by themselves to acknowledge, at most; -1: only when told to.
+    ack_after_ms: how long clients take to acknowledge at most; -1: only on command.
     small_limits: the product does with a few what it does with millions (see `limits`).
     early_tracker_us: how long after a consumer has come to a new owner the shim has a tracker made, at most;
         -1: not before a delayed message is read.
@@ -144,7 +144,7 @@ class Config:
         )
 
     def patience(self) -> Patience:
-        """How late a message may be: what every latency below allows for, several times over."""
+        """How late a message may be: several times the sum of all latencies below."""
         in_socket_us = self._in_socket_us(500)
         reading_us = 2 * self.read_io_us // self.read_batch
         turn_us = (
@@ -160,7 +160,7 @@ class Config:
         upkeep_ms = 3 * self.maintain_interval_ms + 2 * (self.storage_retry_ms + self.retry_ms)
         base_us = 2 * turn_us + (_PATIENCE_MS + upkeep_ms) * _US_PER_MS
         if self.index_log:
-            # Its bytes go over the same socket, and blocks may have to be brought first.
+            # Its bytes use the same socket, and blocks may have to be fetched first.
             base_us += _LOG_PATIENCE_MS * _US_PER_MS + 4 * self._in_socket_us(10_000)
             message_us += self.log_io_us + self._in_socket_us(2_000)
         behind = min(credit, self.near_max)

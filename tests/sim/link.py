@@ -266,7 +266,6 @@ class Session:
 
     @property
     def wire(self) -> Wire | None:
-        """The connection below."""
         return self._wire
 
     def begin(self, wire: Wire) -> None:
@@ -276,7 +275,7 @@ class Session:
         self._tick_later()
 
     def attach(self, tracker: Tracker) -> None:
-        """Open a stream for the tracker when the daemon has greeted."""
+        """Open a stream for the tracker once the daemon has greeted."""
         self._last_stream += 1
         self._streams[self._last_stream] = tracker
         self._ids[tracker] = self._last_stream
@@ -339,7 +338,7 @@ class Session:
                 self._send(paced, stream_id)
 
     def drain(self, tracker: Tracker) -> None:
-        """Send what the tracker has to send."""
+        """Send the tracker's frames."""
         stream_id = self._ids[tracker]
         changes, credit = tracker.take_frames()
         for change in changes:
@@ -382,7 +381,7 @@ class Session:
             self._on_connection_message(message, seq)
             return
         if stream_id in self._abandoned:
-            return  # under way when it was ended here
+            return  # under way when the stream was ended here
         tracker = self._streams.get(stream_id)
         watch = self._watches.get(stream_id)
         if watch is None:
@@ -442,10 +441,10 @@ class Session:
             if said.standing is Standing.SETTLED and not asked.ask and not watch.over:
                 told = said.changed.snapshot()
                 if isinstance(said, Cancelled):
-                    # Of an answer before, perhaps: the daemon asks the next owner again, which sends no ACK.
+                    # Perhaps of an earlier answer: the daemon asks the next owner again, which sends no ACK.
                     told.update(said.acknowledged)
                 watch.decided(told, moves=isinstance(said, Rescheduled))
-            self._send(said, stream_id, seq)  # on a stream that has ended it is dropped
+            self._send(said, stream_id, seq)  # dropped on an ended stream
 
         if isinstance(asked, Cancel):
             tracker.on_cancel(asked, answer)

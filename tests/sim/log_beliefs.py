@@ -1,8 +1,7 @@
-"""The content of each ledger of an index log, as an observer knows it who has seen all but it.
+"""The content of each ledger of an index log, for an observer who has seen all but it.
 
-A ledger has at least what was durable when it was made, and whatever its writer claims to have put into it
-since; of what came later it may have any part. So a daemon that has read it may say this, and must not say
-anything else.
+A ledger has at least everything durable at its making, and its writer's later claims; of later changes it may
+have any part. So a daemon that has read it may report this, and nothing else.
 """
 
 from __future__ import annotations
@@ -13,15 +12,15 @@ from dataclasses import dataclass, replace
 from tests.sim.belief import Belief, Told
 
 Account = list[tuple[Told, int]]
-"""What a daemon was told, in order, each with the generation of its stream."""
+"""A daemon's changes, in order, each with the generation of its stream."""
 
 
 @dataclass(slots=True)
 class LogBelief:
-    """The content of one ledger.
+    """One ledger's content.
 
-    told: all that the writer's daemon was told of the subscription. since: how much of it is certain.
-    began: the same two when the ledger was made, for one whose end may be gone.
+    told: all changes of the subscription at the writer's daemon. since: how many of them are certain. began:
+    the same two at the ledger's making, for one that may lack its end.
     """
 
     writer: object
@@ -38,9 +37,9 @@ class LogBeliefs:
 
     def __init__(self) -> None:
         self.have_damage = False  # some ledger has
-        self.others_put_in = False  # somebody else than a broker has put something into an index
+        self.others_put_in = False  # an index has entries from another source than a broker
         self._readers: dict[int, set[object]] = {}  # daemons that went on from a ledger
-        self.asked_ms: dict[str, dict[tuple[int, int], set[int]]] = {}  # times asked for, by subscription
+        self.asked_ms: dict[str, dict[tuple[int, int], set[int]]] = {}  # requested times, by subscription
         self._logs: dict[int, LogBelief] = {}
 
     def began(self, ledger_id: int, writer: object, belief: Belief, told: Account) -> None:
@@ -48,7 +47,7 @@ class LogBeliefs:
         self._logs[ledger_id] = LogBelief(writer, told, belief, len(told), (belief, len(told)))
 
     def complete(self, ledger_id: int, writer: object, belief: Belief) -> None:
-        """The writer claims that the ledger has all that is durable: this, and what may come after it."""
+        """The writer claims that the ledger has everything durable: this, and perhaps later changes."""
         log = self._logs.get(ledger_id)
         if log is not None and log.writer is writer and log.end is None:
             log.belief, log.since = belief, len(log.told)
@@ -60,19 +59,19 @@ class LogBeliefs:
             log.end = len(log.told)
 
     def damaged(self, ledger_id: int) -> None:
-        """Something of the ledger may be missing, from some point on."""
+        """The ledger may lack something, from some point on."""
         self.have_damage = True
         log = self._logs.get(ledger_id)
         if log is not None:
             log.damaged = True
 
     def is_damaged(self, ledger_id: int) -> bool:
-        """True if something of the ledger may be missing."""
+        """True if the ledger may lack something."""
         log = self._logs.get(ledger_id)
         return log is not None and log.damaged
 
     def writer_died(self, writer: object) -> None:
-        """None of its ledgers is appended to any more."""
+        """Nobody appends to any of its ledgers any more."""
         for ledger_id, log in self._logs.items():
             if log.writer is writer:
                 self.ended(ledger_id)
@@ -94,7 +93,7 @@ class LogBeliefs:
         return log is None or log.writer is writer
 
     def writer(self, ledger_id: int) -> object | None:
-        """The writer of the ledger; None if nobody has written."""
+        """The ledger's writer, None without one."""
         log = self._logs.get(ledger_id)
         return None if log is None else log.writer
 
@@ -103,11 +102,11 @@ class LogBeliefs:
         self._readers.setdefault(ledger_id, set()).add(reader)
 
     def has_other_reader(self, ledger_id: int, writer: object) -> bool:
-        """True if another daemon went on from the ledger: its writer has not all any more."""
+        """True if another daemon went on from the ledger: its writer no longer has all."""
         return bool(self._readers.get(ledger_id, set()) - {writer})
 
     def read(self, ledger_id: int, *, cut: bool = False) -> Belief:
-        """The knowledge of a reader of the ledger, `cut`: only of its beginning."""
+        """The knowledge of a reader of the ledger; `cut`: only of its beginning."""
         log = self._logs.get(ledger_id)
         if log is None:
             return Belief()

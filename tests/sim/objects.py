@@ -1,9 +1,9 @@
-"""A store of objects that index logs may be kept in, as all daemons reach it, each over a network of its own.
+"""A store of objects for index logs, which each daemon reaches over its own network.
 
-Its rules: of two who create an object of one name the second is refused; an object is there whole, or
-not at all; a sent request takes effect some time, also when nobody waits for it any more, and its
-daemon is dead perhaps. It need not answer in order, nor tell the truth about the fate of each
-request. It can be slow or away, and its objects can be damaged or gone.
+Its rules: of two creations of one name the second is refused; an object is there whole, or not at all; a sent
+request takes effect some time, even if nobody waits for it any more, and its daemon is dead. Answers may come
+in any order, and may be wrong about a request's fate. It can be slow or away, and its objects can be damaged
+or gone.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Began = Callable[[str, int], None]
 
 
 class SimObjects:
-    """All objects. `bookies` says how slow it is, and whether it is there; it hears what is asked, too."""
+    """All objects. `bookies` decides how slow it is, and whether it is there, and gets its requests, too."""
 
     def __init__(self, kernel: Kernel, bookies: LogBookies) -> None:
         self.kernel = kernel
@@ -45,19 +45,19 @@ class SimObjects:
         return sorted(name for name in self.found if name.startswith(f"{folder}/") and name[-1].isdecimal())
 
     def count_entries(self, ledger_ids: Collection[int]) -> int:
-        """How many entries these ledgers have, here and at the bookies."""
+        """Entries of these ledgers, here and at the bookies."""
         folders = {f"{each:020}" for each in ledger_ids}
         here = sum(name.split("/")[1] in folders for name in self.found)
         ledgers = self.bookies.ledgers
         return here + sum(len(ledgers[each].entries) for each in ledger_ids if each in ledgers)
 
     def has_ledger(self, ledger_id: int) -> bool:
-        """True if a ledger is there, here or at the bookies; one that has gone does not come back."""
+        """True if a ledger is here or at the bookies; a gone one does not come back."""
         about = f"/{ledger_id:020}/{ABOUT}"
         return ledger_id in self.bookies.ledgers or any(name.endswith(about) for name in self.found)
 
     def damage(self, how: LogDamage) -> int | None:
-        """Damage an entry of some ledger, or the end of it; the ledger, None if there is none."""
+        """Damage an entry of some ledger, or its end; the ledger, None without any."""
         names = sorted(name for name in self.found if name[-1].isdecimal())
         if not names:
             return None
@@ -80,9 +80,9 @@ class SimObjects:
 
 
 class Reached:
-    """The store as one daemon reaches it on behalf of one subscription. Implements `Objects`.
+    """The store for one daemon and one subscription. Implements `Objects`.
 
-    began: told each ledger that is made.
+    began: called with each new ledger.
     """
 
     creates_once = True
@@ -122,7 +122,7 @@ class Reached:
         }
 
     def remove(self, name: str) -> None:
-        """See `Objects`. One object goes after the other, in any order; a reader may be in between."""
+        """See `Objects`. One object goes after the other, in any order; a reader may come in between."""
         objects, bookies = self._objects, self._objects.bookies
         bookies.asked(LogOp.DELETE)
         names = [each for each in objects.found if each == name or each.startswith(f"{name}/")]
@@ -137,7 +137,7 @@ class Reached:
 
 
 class SimHomes(Homes):
-    """The homes of one life of a daemon, of which BookKeeper is reached as ever."""
+    """The homes of one life of a daemon; BookKeeper's is the usual one."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class SimHomes(Homes):
         self._began = began
 
     def close(self) -> None:
-        """Nothing is to be closed."""
+        """Nothing to close."""
 
     def _home(self, kind: str, requests: LogRequests, stream_id: int, request: Open) -> Home:
         at_broker = BrokerHome(requests, stream_id)

@@ -1,7 +1,7 @@
-"""The bookies' ledgers of overrides: the times of moved messages, as docs/format.md describes them.
+"""The bookies' ledgers of overrides: the times of moved messages, as in docs/format.md.
 
 Reduced as in `bookkeeper`: opening a ledger fences its writer, appends arrive in the order of the requests. A
-request may fail, executed or not, if somebody wants it to (`Failing`).
+request may fail on purpose (`Failing`), executed or not.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Entry:
 
 @dataclass(slots=True)
 class OverrideLedger:
-    """`arrived_ns`: when the last append that is on its way arrives."""
+    """`arrived_ns`: when the last append on its way arrives."""
 
     ledger_id: int
     fenced: bool = False
@@ -34,7 +34,7 @@ class OverrideLedger:
 
 @dataclass(slots=True)
 class Failing:
-    """The `left`-th request from now fails; `done`: it is executed all the same."""
+    """The `left`-th request from now fails; `done`: it is executed nevertheless."""
 
     left: int
     done: bool
@@ -58,7 +58,7 @@ class OverrideLedgers:
         return ledgers, self._last_id
 
     def put_back(self, former: tuple[dict[int, OverrideLedger], int]) -> None:
-        """There is what there was then, and nobody writes to it."""
+        """Return to an earlier state, which nobody writes to."""
         self._ledgers = {each: replace(_copied(one), fenced=True) for each, one in former[0].items()}
         self._last_id = former[1]
 
@@ -74,7 +74,7 @@ class OverrideLedgers:
     def append(
         self, process: Process, io_ns: int, ledger: OverrideLedger, entry: Entry, answer: Answer
     ) -> None:
-        """The bookie writes it whatever becomes of the broker, unless somebody has opened the ledger."""
+        """The bookie writes it whatever becomes of the broker, unless the ledger was opened."""
         failing = self._fails()
         arrives_ns = ledger.arrived_ns = max(self._kernel.now_ns + io_ns // 2, ledger.arrived_ns)
 

@@ -33,7 +33,7 @@ from tidegate.plugin.wire.messages import Move
 
 @contextmanager
 def rest_not_read() -> Iterator[None]:
-    """e5fa191: what a killed broker had sent last was dropped with its connection."""
+    """e5fa191: a killed broker's last frames were dropped with its connection."""
 
     def read_rest(self: Any) -> None:
         if self._peer is not None:
@@ -46,7 +46,7 @@ def rest_not_read() -> Iterator[None]:
 
 @contextmanager
 def applied_but_failed() -> Iterator[None]:
-    """fea1ddf: what a persist had written counted later, though it was reported as failed."""
+    """fea1ddf: a persist's writes counted later, though reported as failed."""
 
     with (
         replaced(Leftovers, "orphan", lambda self, keys: None),
@@ -57,7 +57,7 @@ def applied_but_failed() -> Iterator[None]:
 
 @contextmanager
 def acknowledgements_not_put_back() -> Iterator[None]:
-    """No later persist had the acknowledgements of a failed one either."""
+    """No later persist had a failed one's acknowledgements either."""
 
     def abandon(self: Any) -> None:
         with replaced(
@@ -74,7 +74,7 @@ def acknowledgements_not_put_back() -> Iterator[None]:
 
 @contextmanager
 def durable_too_early() -> Iterator[None]:
-    """Frames are called durable when their commit begins."""
+    """Frames count as durable when their commit begins."""
 
     def begin(self: Any) -> None:
         original(self)
@@ -121,21 +121,21 @@ def credit_ignored() -> Iterator[None]:
 
 @contextmanager
 def rewind_forgotten() -> Iterator[None]:
-    """After OPEN, what was handed out on a former connection is not handed out again."""
+    """After OPEN, entries handed out on a former connection are not handed out again."""
     with replaced(PositionState, "rewind", lambda self, in_flight: None):
         yield
 
 
 @contextmanager
 def carry_lost() -> Iterator[None]:
-    """Entries that a persist leaves staged are not poppable after it."""
+    """Entries left staged by a persist are not poppable after it."""
     with replaced(Timeline, "carry", lambda self, entries: None):
         yield
 
 
 @contextmanager
 def believed_over_a_reset() -> Iterator[None]:
-    """Acknowledgements were believed whatever had become of the cursor since."""
+    """Acknowledgements were believed, whatever had become of the cursor since."""
 
     def begin_generation(self: Any, generation: int) -> None:
         self.generation = generation
@@ -146,7 +146,7 @@ def believed_over_a_reset() -> Iterator[None]:
 
 @contextmanager
 def kept_aside_without_a_bound() -> Iterator[None]:
-    """Whatever was damaged is kept aside."""
+    """All damaged values are kept aside."""
 
     def keep(store: Any, damaged: Any, budget_bytes: int) -> Batch:
         return set_aside(store, damaged, 1 << 40)
@@ -157,21 +157,21 @@ def kept_aside_without_a_bound() -> Iterator[None]:
 
 @contextmanager
 def not_told_unheld() -> Iterator[None]:
-    """The broker does not hear what the index has let go of."""
+    """The broker does not learn of positions that the index has let go of."""
     with replaced(DelayIndex, "take_unheld", lambda self: PositionSet()):
         yield
 
 
 @contextmanager
 def taken_for_foreign() -> Iterator[None]:
-    """The simulator's own find: a directory of ours without its format record was somebody else's."""
+    """The simulator's own find: a directory of ours without its format record passed for another's."""
     with replaced(keys, "is_ours", lambda key: False):
         yield
 
 
 @contextmanager
 def former_life() -> Iterator[None]:
-    """A subscription that was deleted and is made again has the index of its former life."""
+    """A subscription deleted and made again has the index of its former life."""
 
     def subscription(self: Any, name: SubscriptionName, incarnation: bytes) -> DelayIndex:
         index = self.get(name)
@@ -189,21 +189,21 @@ def former_life() -> Iterator[None]:
 
 @contextmanager
 def claims_not_compared() -> Iterator[None]:
-    """Only a mark-delete position that has gone back shows that Pulsar was restored."""
+    """Only a mark-delete position that has gone back shows a restoration of Pulsar."""
     with replaced(histories, "_broken_claims", lambda index, request: None):
         yield
 
 
 @contextmanager
 def lost_claim_not_told() -> Iterator[None]:
-    """7a042d5: an index that had lost its identity to damage went on after Pulsar was restored."""
+    """7a042d5: an index that had lost its identity to damage went on after a restoration of Pulsar."""
     with replaced(histories, "LOST_CLAIM", None):
         yield
 
 
 @contextmanager
 def pieces_not_counted() -> Iterator[None]:
-    """Each intent of a job takes the place of the one before: recovery does not know what that one lists."""
+    """Each intent of a job replaces the one before: recovery does not know its keys."""
 
     def write(self: Any, *, sync: bool = False) -> None:
         self._pieces = 0

@@ -1,7 +1,7 @@
-"""Known bugs, planted: they show that the simulator finds what it is made to find.
+"""Known bugs, planted: they show that the simulator finds its prey.
 
-Each is put in for the time of a `with`, by replacing a method of the product (or, where the fault is the
-broker's, of the model). Those with a commit are faults that this project had, and that the commit repaired.
+Each is there for the time of a `with`, in place of a method of the product (or of the model, for a broker's
+fault). Those with a commit are faults of this project, repaired by that commit.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ from tests.sim.planted_upkeep import (
 class Plant:
     """A bug to plant, and where to look for it: the kinds of faults, and settings of the world.
 
-    says: what the check that meets it says, so that a broken plant does not pass for found.
-    or_says: what it says where something else shows it first.
-    commit: where this project had it repaired, "" for one that it never had.
+    says: the words of the check that meets it, so that a broken plant does not pass for found. or_says: those
+    of another check that may meet it first. commit: the repair in this project, "" for a bug that it never
+    had.
     """
 
     name: str
@@ -100,7 +100,7 @@ class Plant:
     or_says: tuple[str, ...] = ()
 
     def is_met_by(self, failure: str) -> bool:
-        """True if a history has failed of it."""
+        """True if it has made a history fail."""
         return any(says in failure for says in (self.says, *self.or_says))
 
 
@@ -117,7 +117,7 @@ _MUCH_IN_BLOCKS = {
 _OFTEN = {"persist_age_ms": 200}
 _MANY_RUNS = {**_OFTEN, "slice_width_ms": 3_600_000, "merge_runs": 2, "staging_budget_bytes": 240}
 _MUCH_CREDIT = {"credit_max": 1_000_000}
-"""What is due is handed out at once, so that the check that is named meets the plant first."""
+"""Due entries leave at once, so that the named check meets the plant first."""
 
 _QUICK = {
     **{"socket_latency_us": 200, "socket_capacity": 200_000, "piece_bytes": 0, "read_io_us": 100},
@@ -131,7 +131,7 @@ _UNHEARD = {
     **{"shared_daemon": True, "index_log": False, "claims_max": 64, "ranges_max": 1, "subscriptions": 1},
     **{"daemon_wait_ms": 10_000, "ack_after_ms": 20, "permits": 50, "clients": 2, "near_max": 1_000},
 }
-"""The daemon alone knows what was acknowledged last, and the shim waits for it."""
+"""The daemon alone knows the last acknowledgements, and the shim waits for it."""
 
 PLANTS = (
     Plant(
@@ -187,7 +187,7 @@ PLANTS = (
             **_MUCH_CREDIT,
         },
         "e5fa191",
-        or_says=("is held, but it must be acknowledged",),  # an ACK is among the last words as an ADD is
+        or_says=("is held, but it must be acknowledged",),  # the last words may have an ACK as well as an ADD
     ),
     Plant(
         "a failed persist that was applied counts later",
@@ -218,7 +218,7 @@ PLANTS = (
         "is unknown to it, but it must be acknowledged",
         ("persist",),
         {},
-        # Positions that a mark-delete or a seal had taken from the bitmap are in it again.
+        # The bitmap again has positions that a mark-delete or a seal had taken.
         or_says=("is acknowledged, but it must be unknown to it", "up to the mark-delete position"),
     ),
     Plant(
@@ -244,7 +244,7 @@ PLANTS = (
         "is held and earlier",
         ("crash",),
         _MUCH_CREDIT,
-        or_says=("again, or of what is in flight",),  # it is in flight for good
+        or_says=("again, or of what is in flight",),  # in flight for good
     ),
     Plant(
         "what a persist leaves staged is lost", carry_lost, "is held and earlier", ("crash",), _MUCH_CREDIT
@@ -263,7 +263,7 @@ PLANTS = (
         "late: ",
         ("move",),
         _QUICK,
-        or_says=("lost: ",),  # nothing else comes that has it sent
+        or_says=("lost: ",),  # nothing else has it sent
     ),
     Plant(
         "a wake-up is lost",
@@ -354,7 +354,7 @@ PLANTS = (
         "but it must be",
         ("objects", "move"),
         {**_LOG, "log_objects": True},
-        # It is a record of blocks, or a snapshot's end.
+        # A record of blocks, or a snapshot's end.
         or_says=("loses blocks: ledger", "cannot read an index log that nobody has damaged"),
     ),
     Plant(
@@ -364,7 +364,7 @@ PLANTS = (
         ("behind",),
         _LOG,
         "0eecee7",
-        # Nor does it take what a later owner has held again.
+        # Nor does it accept a later owner's held ones.
         or_says=("is held, but it must be unknown to it", "is acknowledged, but it must be"),
     ),
     Plant(

@@ -1,6 +1,7 @@
-"""A control client of a daemon that puts a topic's entries into an index, and has it let go of others, as
-`tidegate rebuild` and its repair do. It knows what the topic and the cursor said when it began, which may be
-true no longer when the daemon hears of it."""
+"""A daemon's control client that puts a topic's entries into an index, and has it let go of others, as
+`tidegate rebuild` and its repair do. It knows topic and cursor as of its begin, perhaps outdated when the
+daemon gets its words.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ Position = tuple[int, int]
 class Rebuild:
     """One run of it, over one connection. Implements `wire.ClientEnd`.
 
-    blocks: what is put in, a block at a time. let_go: of what the index need not answer any more; asked for
-    when all is in. index: the daemon's, for a look when it says that a block is in.
+    blocks: the entries, a block at a time. let_go: positions that the index need not answer for any more;
+    requested when all is in. index: the daemon's, for a look when it has answered for a block.
     """
 
     def __init__(
@@ -143,8 +144,9 @@ class Rebuild:
         return None if index is None else (index, index.state.generation, index.state.claim)
 
     def _check_is_in(self, positions: PositionSet, then: object) -> None:
-        """The daemon says that these are in: it holds them, unless they are acknowledged, or a reset, a CLEAR
-        or damage came between. Raises Violation."""
+        """The daemon has answered that these are in: it holds them, unless they are acknowledged, or a reset,
+        a CLEAR or damage came between. Raises Violation.
+        """
         index = self._index()
         if index is None or then != self._history() or self._promises.may_lose(self._subscription):
             return

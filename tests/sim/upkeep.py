@@ -1,8 +1,8 @@
 """A watch on a daemon's upkeep, which goes on while nothing disturbs it: persists shorten the journal and
-repair what failed ones have left, compactions make few runs of many, index logs have what is durable. No
-message depends on that, so nothing else would miss it; the store, the next start and the next move suffer.
+repair damage of failed ones, compactions make few runs of many, index logs get everything durable. No message
+depends on that, so nothing else would miss it; the store, the next start and the next move suffer.
 
-The bounds are generous, and only work that nobody would ever begin exceeds them.
+The bounds are generous: only work that would never begin exceeds them.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class UpkeepWatch:
         self._answers: dict[asyncio.Task[None], int] = {}
         """Since when an answer is given, and the daemon still knows it."""
         self._unlogged: dict[tuple[StreamLog, int, int], int] = {}
-        """Since when a log has had so many entries, and its oldest waiting write has been that one."""
+        """Since when a log has had so many entries, with that write as its oldest waiting one."""
 
     def look(self) -> None:
-        """Raises Violation if something waits for upkeep that should have been done."""
+        """Raise Violation if overdue upkeep still waits."""
         daemon = self._daemon
         life = daemon.life
         if life is None or life is not self._life or life.catalog is None or life.stopping:
@@ -127,7 +127,7 @@ class UpkeepWatch:
             raise Violation(f"{self._daemon.name} remembers {len(given)} answers that it has given")
 
     def _may_fail(self) -> bool:
-        """True if the cause of a log's failure may be gone, and the log has not tried again yet."""
+        """True if the cause of a log's failure may be gone, and the log has not tried again."""
         daemon = self._daemon
         bad_ns = max(
             daemon.objects.bookies.troubled_ns, daemon.kernel.disturbed_until_ns, daemon.disk.applied_ns
@@ -135,9 +135,9 @@ class UpkeepWatch:
         return daemon.disk.damaged or daemon.disk.troubled or daemon.kernel.now_ns - bad_ns < _AGAIN_NS
 
     def _look_at_logs(self, life: Life) -> None:
-        """Of those whose home has done all that was asked, or should have, and whose daemon has read the
-        answers. A record counts with its last entry, and many entries take their time: each of them is
-        progress."""
+        """Of logs whose home has done every request, or should have, and whose daemon has read the answers. A
+        record counts with its last entry, and many entries take their time: each of them is progress.
+        """
         now_ns = self._daemon.kernel.now_ns
         unread = {each.connection for each in life.wires if each.has_unread}
         logs = [] if life.logs is None else life.logs._by_id.values()
