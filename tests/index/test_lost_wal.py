@@ -1,6 +1,6 @@
-"""Damage in RocksDB's WAL: what was durable and is gone is noticed, and an honest power cut is not.
+"""Damage in RocksDB's WAL: a loss of durable data is noticed, and an honest power cut is none.
 
-A directory copied while it is open is what a killed process leaves: the page cache outlives it.
+A directory copied while open is a killed process's remains: the page cache outlives it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CHAIN = Chain(7, "memory")
 RECORD_HEADER_BYTES = 7
 
 Believed = dict[SubscriptionName, tuple[frozenset[Position], frozenset[Position]]]
-"""Of each subscription what it holds and what is known acknowledged."""
+"""Of each subscription the held and the acknowledged positions."""
 
 
 def opened(path: Path) -> Catalog:
@@ -63,7 +63,7 @@ class Moment:
 
 @dataclass
 class Killed:
-    """The remains of a killed process, and their history."""
+    """A killed process's remains, and their history."""
 
     path: Path
     moments: list[Moment] = field(default_factory=list)
@@ -104,7 +104,7 @@ def changes(index: DelayIndex, other: DelayIndex) -> Iterator[Callable[[], objec
 
 
 def run(path: Path, left: Path, between: Callable[[Catalog, RocksStore, int], None]) -> Killed:
-    """Commit each change; `between(catalog, store, how many)` after each; `left` is what a kill leaves."""
+    """Commit each change; `between(catalog, store, how many)` after each; `left`: the remains of a kill."""
     killed = Killed(left)
     store = RocksStore.open(path)
     catalog = Catalog.open(store, ManualClock(START_MS), OPTIONS)
@@ -124,7 +124,7 @@ def run(path: Path, left: Path, between: Callable[[Catalog, RocksStore, int], No
 
 @pytest.fixture
 def one_wal(tmp_path: Path) -> Killed:
-    """All that was ever written is in one WAL."""
+    """One WAL has everything ever written."""
     return run(tmp_path / "live", tmp_path / "killed", lambda *_: None)
 
 
@@ -143,7 +143,7 @@ def two_wals(tmp_path: Path) -> Killed:
 
 @pytest.fixture
 def persisted(tmp_path: Path) -> Killed:
-    """Half of it was persisted, so that commits of persists are in the WAL too."""
+    """Half of it was persisted, so that the WAL has commits of persists, too."""
 
     def persist(catalog: Catalog, _: RocksStore, count: int) -> None:
         if count in {4, 8}:
@@ -153,7 +153,7 @@ def persisted(tmp_path: Path) -> Killed:
 
 
 def noticed_if_missing(path: Path, durable: Believed, caplog: pytest.LogCaptureFixture) -> bool:
-    """Open the remains: durable records are there, or their loss is told. True if they are there."""
+    """Open the remains: durable records are there (True), or their loss is reported."""
     caplog.clear()
     try:
         catalog = opened(path)
@@ -177,9 +177,9 @@ def noticed_if_missing(path: Path, durable: Believed, caplog: pytest.LogCaptureF
 
 
 def settled(path: Path) -> None:
-    """A start after a settled loss knows of none, and still believes nothing.
+    """A start after a settled loss reports none, and still believes nothing.
 
-    The cursor has had the same seal all the time: what is acknowledged from now on counts again.
+    The cursor had the same seal throughout: acknowledgements from now on count again.
     """
     catalog = opened(path)
     assert catalog.stats().lost_commits == 0
@@ -209,7 +209,7 @@ def test_nothing_is_wrong_after_a_kill(
 def test_a_flipped_bit_anywhere_in_a_wal(
     which: str, request: pytest.FixtureRequest, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Checksum, length, type, sequence number, count, keys and values: every kind of byte is among them."""
+    """Checksum, length, type, sequence number, count, keys and values: every kind of byte."""
     killed: Killed = request.getfixturevalue(which)
     rng = random.Random(8)  # noqa: S311
     gone = 0
@@ -258,7 +258,7 @@ def test_a_wal_that_is_deleted(
 def test_a_power_cut_is_not_called_damage(
     one_wal: Killed, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It leaves what was synced, some of what was not, and a witness of then or of any time before."""
+    """It leaves the synced data, some of the rest, and a witness of then or of any time before."""
     rng = random.Random(8)  # noqa: S311
     (wal,) = (each.name for each in one_wal.wals)
     for now, moment in enumerate(one_wal.moments):
@@ -275,7 +275,7 @@ def test_a_power_cut_is_not_called_damage(
 def test_a_power_cut_that_tears_the_witness(
     one_wal: Killed, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of the slot that is being written, anything may be left; the other one is not touched meanwhile."""
+    """Anything may be left of the slot being written; the other one stays."""
     rng = random.Random(8)  # noqa: S311
     before, now = one_wal.moments[0].witness, one_wal.moments[-1].witness
     changed = [at for at in range(len(now)) if before[at] != now[at]]
@@ -290,7 +290,7 @@ def test_a_power_cut_that_tears_the_witness(
 
 
 def cut_in_half(killed: Killed, to: Path) -> Path:
-    """A copy whose WAL ends in the middle."""
+    """A copy with its WAL cut in the middle."""
     copy = killed.copy(to)
     (wal,) = wals_of(copy)
     os.truncate(wal, wal.stat().st_size // 2)
@@ -312,7 +312,7 @@ def test_a_loss_is_said_once_and_settled_for_good(
 
 
 def test_after_a_loss_no_index_is_known_to_have_all_of_its_log(one_wal: Killed, tmp_path: Path) -> None:
-    """Whoever opens it next reads that, however many starts are in between."""
+    """The next opener reads the log, however many starts are in between."""
 
     def chains(path: Path) -> list[Chain | None]:
         catalog = opened(path)
@@ -352,7 +352,7 @@ def test_a_loss_is_not_forgotten_by_a_kill_before_it_is_settled(one_wal: Killed,
 
 
 def test_a_directory_of_before_there_were_witnesses(one_wal: Killed, tmp_path: Path) -> None:
-    """Nothing is known of it, so nothing is said; from then on it has one."""
+    """Nothing is known of it, so nothing is reported; from then on it has one."""
     copy = one_wal.copy(tmp_path / "copy")
     (copy / WITNESS_NAME).unlink()
     families = open_families(copy)
@@ -375,7 +375,7 @@ def test_a_directory_of_before_there_were_witnesses(one_wal: Killed, tmp_path: P
 def test_a_witness_that_is_gone_or_damaged(
     how: str, one_wal: Killed, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """True if something is missing cannot be told, so acknowledgements are not believed."""
+    """A loss cannot be excluded, so acknowledgements are not believed."""
     copy = one_wal.copy(tmp_path / "copy")
     witness = copy / WITNESS_NAME
     if how == "deleted":
@@ -397,7 +397,7 @@ def test_a_witness_that_is_gone_or_damaged(
 
 
 def test_a_daemon_of_before_may_use_the_directory_in_between(one_wal: Killed, tmp_path: Path) -> None:
-    """It knows neither the witness nor the numbers; what it writes is no loss."""
+    """It knows neither the witness nor the numbers; its writes are no loss."""
     copy = one_wal.copy(tmp_path / "copy")
     families = open_families(copy)
     families.main.put(b"S", b"without a number")
@@ -408,14 +408,14 @@ def test_a_daemon_of_before_may_use_the_directory_in_between(one_wal: Killed, tm
 
 
 def test_what_is_gone_when_a_failed_store_is_opened_again(one_wal: Killed, tmp_path: Path) -> None:
-    """The memory of the index builds on it: nothing is written any more, and a start puts it right."""
+    """The index's memory builds on it: nothing is written any more, and a start puts it right."""
     copy = one_wal.copy(tmp_path / "copy")
     store = RocksStore.open(copy)
     batch = Batch()
     batch.put(b"S", b"1")
     store.write(batch, sync=True)
     older = shutil.copytree(copy, tmp_path / "older")
-    store._families.close()  # which writes what is in memory into tables
+    store._families.close()  # which writes memory into tables
     shutil.rmtree(copy)
     shutil.copytree(older, copy)
     for wal in wals_of(copy):
@@ -433,7 +433,7 @@ def test_what_is_gone_when_a_failed_store_is_opened_again(one_wal: Killed, tmp_p
 
 
 def test_a_failed_store_whose_directory_is_gone_is_lost(tmp_path: Path) -> None:
-    """Whatever has failed first: a flush that cannot make its table tells of no more than that."""
+    """Whatever failed first: a flush that cannot make its table reports no more than that."""
     store = RocksStore.open(tmp_path / "data")
     batch = Batch()
     batch.put(b"a", b"1")
@@ -451,7 +451,7 @@ def test_a_failed_store_whose_directory_is_gone_is_lost(tmp_path: Path) -> None:
 
 
 def test_lost_commits_are_counted(tmp_path: Path) -> None:
-    """`tidegate_lost_commits` and the log say how many."""
+    """`tidegate_lost_commits` and the log have the number."""
 
     def commit(path: Path, count: int) -> None:
         store = RocksStore.open(path)
@@ -499,7 +499,7 @@ def test_the_options_on_which_this_rests(tmp_path: Path) -> None:
 
 
 def add_small_commits(path: Path, left: Path, count: int = 700) -> Killed:
-    """A WAL of several blocks of 32 KiB, most of whose records lie in one block."""
+    """A WAL of several blocks of 32 KiB, with most of its records in one block."""
     killed = Killed(left)
     store = RocksStore.open(path)
     catalog = Catalog.open(store, ManualClock(START_MS), OPTIONS)
@@ -516,7 +516,7 @@ def add_small_commits(path: Path, left: Path, count: int = 700) -> Killed:
 
 
 def test_zeros_in_place_of_a_page(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """RocksDB takes zeros where a record should begin for the end of a block, and reads on behind it."""
+    """RocksDB takes zeros at a record's begin for the end of a block, and reads on behind it."""
     killed = add_small_commits(tmp_path / "live", tmp_path / "killed")
     (wal,) = killed.wals
     size = wal.stat().st_size
@@ -530,7 +530,7 @@ def test_zeros_in_place_of_a_page(tmp_path: Path, caplog: pytest.LogCaptureFixtu
 
 
 def test_zeros_in_place_of_whole_records(tmp_path: Path) -> None:
-    """The worst place: the zeros begin where a record does, and the next block begins with a whole one."""
+    """The worst place: the zeros begin at a record's begin, and the next block begins with a whole one."""
     store = RocksStore.open(tmp_path / "live")
     (wal,) = wals_of(tmp_path / "live")
 

@@ -1,6 +1,6 @@
-"""The broker's admin REST interface, as far as the tests need it.
+"""The part of the broker's admin REST interface that tests need.
 
-Every call is synchronous and raises :class:`AdminError` with the broker's own reason when it is refused.
+Every call is synchronous and raises :class:`AdminError` with the broker's own reason when refused.
 """
 
 from __future__ import annotations
@@ -44,17 +44,16 @@ class Admin:
 
     def __init__(self, base_url: str) -> None:
         self.base_url = base_url
-        # Another broker may have the topic: then this one says where to ask.
+        # Another broker may have the topic: then this one redirects.
         self._client = httpx.Client(
             base_url=f"{base_url}/admin/v2", timeout=30.0, trust_env=False, follow_redirects=True
         )
 
     def close(self) -> None:
-        """Release the connections."""
         self._client.close()
 
     def call(self, method: str, path: str, body: object = None, *, timeout_s: float = 30.0) -> Any:
-        """One request; the decoded JSON answer, or None when there is no body."""
+        """One request; the decoded JSON answer, or None without a body."""
         response = self._client.request(method, path, json=body, timeout=timeout_s)
         if response.is_error:
             raise AdminError(f"{method} {path}: {response.status_code} {response.text[:400]}")
@@ -68,7 +67,6 @@ class Admin:
         return document
 
     def subscription(self, topic: str, name: str) -> SubscriptionStats:
-        """The stats of one subscription."""
         return SubscriptionStats.of(self.stats(topic)["subscriptions"][name])
 
     def internal_stats(self, topic: str) -> Json:
@@ -77,11 +75,10 @@ class Admin:
         return document
 
     def trim(self, topic: str) -> None:
-        """Delete the ledgers that nobody needs any more, now."""
+        """Delete unneeded ledgers now."""
         self.call("POST", f"/persistent/{topic}/trim")
 
     def create_partitioned(self, topic: str, partitions: int) -> None:
-        """Make a partitioned topic."""
         self.call("PUT", f"/persistent/{topic}/partitions", partitions)
 
     def unload(self, topic: str) -> None:
@@ -89,23 +86,22 @@ class Admin:
         self.call("PUT", f"/persistent/{topic}/unload")
 
     def delete_topic(self, topic: str) -> None:
-        """Delete with whatever is connected, with its partitions if it has any."""
+        """Delete with all connections, with its partitions if it has any."""
         partitioned = self.call("GET", f"/persistent/{topic}/partitions")["partitions"] > 0
         self.call("DELETE", f"/persistent/{topic}{'/partitions' if partitioned else ''}?force=true")
 
     def set_delayed_delivery(self, topic: str, *, active: bool, max_delay_ms: int = 0) -> None:
-        """The topic's delayed delivery policy."""
         self.call(
             "POST", f"/persistent/{topic}/delayedDelivery", delayed_delivery_policy(active, max_delay_ms)
         )
 
     def delayed_delivery(self, topic: str) -> Json | None:
-        """The topic's own delayed delivery policy, None while it has none."""
+        """The topic's own delayed delivery policy, None without one."""
         document: Json | None = self.call("GET", f"/persistent/{topic}/delayedDelivery")
         return document
 
     def set_delayed_delivery_values(self, where: str, values: Json) -> None:
-        """A policy of these values as they are, of a topic or (``tenant/name``) a namespace."""
+        """A policy of exactly these values, of a topic or (``tenant/name``) a namespace."""
         path = f"/persistent/{where}" if where.count("/") == 2 else f"/namespaces/{where}"
         self.call("POST", f"{path}/delayedDelivery", {"active": True, **values})
 
@@ -117,11 +113,10 @@ class Admin:
     # Subscriptions
 
     def delete_subscription(self, topic: str, name: str) -> None:
-        """Delete with whatever is connected."""
+        """Delete with all connections."""
         self.call("DELETE", f"/persistent/{topic}/subscription/{name}?force=true")
 
     def clear_backlog(self, topic: str, name: str) -> None:
-        """Skip every message of the subscription."""
         self.call("POST", f"/persistent/{topic}/subscription/{name}/skip_all")
 
     def skip(self, topic: str, name: str, number: int) -> None:
@@ -141,7 +136,7 @@ class Admin:
         )
 
     def expire(self, topic: str, name: str, older_than_s: int) -> None:
-        """Acknowledge what was published more than ``older_than_s`` seconds ago, as a TTL does."""
+        """Acknowledge messages published more than ``older_than_s`` seconds ago, as a TTL does."""
         self.call("POST", f"/persistent/{topic}/subscription/{name}/expireMessages/{older_than_s}")
 
     # Namespaces
@@ -160,7 +155,6 @@ class Admin:
         self.call("POST", f"/namespaces/{namespace}/retention", body)
 
     def set_namespace_delayed_delivery(self, namespace: str, *, active: bool, max_delay_ms: int = 0) -> None:
-        """The namespace's delayed delivery policy."""
         self.call(
             "POST", f"/namespaces/{namespace}/delayedDelivery", delayed_delivery_policy(active, max_delay_ms)
         )
@@ -180,7 +174,6 @@ class Admin:
         self.call("DELETE", f"/brokers/configuration/{key}")
 
     def metrics(self) -> str:
-        """The broker's Prometheus page."""
         response = self._client.get(self._client.base_url.join("/metrics/"), follow_redirects=True)
         if response.is_error:
             raise AdminError(f"GET /metrics/: {response.status_code}")
@@ -188,5 +181,4 @@ class Admin:
 
 
 def delayed_delivery_policy(active: bool, max_delay_ms: int) -> Json:
-    """The body of a delayed delivery policy."""
     return {"active": active, "tickTime": 1000, "maxDeliveryDelayInMillis": max_delay_ms}

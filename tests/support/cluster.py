@@ -1,9 +1,9 @@
 """One daemon and one real Pulsar broker on loopback, started once a test session.
 
-``TIDEGATE_TEST_TRACKER`` chooses what is tested: ``tidegate`` (default) starts daemon and shim; ``pulsar``
-and ``bucket`` run the same tests against Pulsar's own trackers, which shows what is Pulsar's behaviour and
-what is ours. ``TIDEGATE_TEST_SHIM_JAR`` and ``TIDEGATE_TEST_PULSAR_HOME`` name another jar or distribution.
-Only processes started here are signalled, by their pid.
+``TIDEGATE_TEST_TRACKER`` chooses the tracker: ``tidegate`` (default) starts daemon and shim; ``pulsar`` and
+``bucket`` run the same tests with Pulsar's own trackers, which separates Pulsar's behaviour from ours.
+``TIDEGATE_TEST_SHIM_JAR`` and ``TIDEGATE_TEST_PULSAR_HOME`` name another jar or distribution. Only processes
+started here are signalled, by their pid.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ _CONF = {
     "brokerShutdownTimeoutMs": "5000",
     "metadataStoreSessionTimeoutMillis": "5000",
 }
-# How long the shim waits for a daemon that is not there; short, since a test waits for its end.
+# How long the shim waits for an absent daemon; short, since a test waits for its end.
 _DAEMON_WAIT_MS = 5000
 _REGISTERED_AGAIN = b"Successfully revalidated the lock on /ledgers/available/"
 _REGISTERED_AGAIN_MAX = 3
-# A connection on which nothing comes for three of these is abandoned.
+# A connection silent for three of these is abandoned.
 _DAEMON_SETTINGS = {"heartbeat_ms": "1000"}
 
 
@@ -70,7 +70,7 @@ class TrackerKind(enum.StrEnum):
 
     @classmethod
     def chosen(cls) -> TrackerKind:
-        """The tracker that ``TIDEGATE_TEST_TRACKER`` names."""
+        """The tracker of ``TIDEGATE_TEST_TRACKER``."""
         name = os.environ.get("TIDEGATE_TEST_TRACKER", cls.TIDEGATE)
         try:
             return cls(name)
@@ -85,7 +85,7 @@ class TrackerKind(enum.StrEnum):
 
 
 class MissingPartError(Exception):
-    """Something that the tests need is not on this machine; the message says what to do."""
+    """A part that the tests need is missing on this machine; the message has the remedy."""
 
 
 def check_parts(kind: TrackerKind) -> None:
@@ -104,7 +104,7 @@ def daemon_of(work_dir: Path, socket_path: Path) -> Daemon:
 
 
 class Cluster:
-    """The daemon (tidegate only) and the broker of a session."""
+    """A session's daemon (tidegate only) and broker."""
 
     def __init__(
         self,
@@ -137,7 +137,6 @@ class Cluster:
 
     @property
     def running(self) -> bool:
-        """True if the broker runs."""
         return self.broker.running
 
     @property
@@ -147,26 +146,26 @@ class Cluster:
 
     @property
     def client_log_path(self) -> Path:
-        """The warnings of every client of this process: the C++ library has one logger for all."""
+        """The warnings of all clients of this process: the C++ library has one logger."""
         return self.work_dir / "client.log"
 
     @property
     def daemon(self) -> Daemon:
-        """The daemon; only with the tidegate tracker."""
+        """Only with the tidegate tracker."""
         if self._daemon is None:
             raise RuntimeError(f"the {self.kind} tracker has no daemon")
         return self._daemon
 
     def held(self, topic: str) -> dict[str, int]:
-        """How many positions each subscription's index holds of ``topic``; a forgotten one is not there."""
+        """Positions of ``topic`` held by each subscription's index; a forgotten index is missing."""
         return self._of_status(topic, "held")
 
     def acknowledged(self, topic: str) -> dict[str, int]:
-        """How many positions each subscription's index knows acknowledged above the mark-delete position."""
+        """Positions that each subscription's index knows acknowledged above the mark-delete position."""
         return self._of_status(topic, "acknowledged")
 
     def told_lost(self, topic: str) -> int:
-        """How many positions the shim has said that the daemon no longer holds, and that are read again."""
+        """Positions that the shim has reported as no longer held by the daemon, and read again."""
         text = self.broker.log_path.read_text(encoding="utf-8", errors="replace")
         said = rf"\[[^]]*{re.escape(topic)}\b.* The daemon no longer holds (\d+) positions: they are read"
         return sum(map(int, re.findall(said, text)))
@@ -188,7 +187,7 @@ class Cluster:
         self.admin.set_retention(RETAINED, minutes=-1, size_mib=-1)
 
     def repair(self) -> None:
-        """Start what a test has stopped, and a broker that has come to no good: one test fails, not all."""
+        """Start processes stopped by a test, and a failed broker: one test fails, not all."""
         if self._daemon is not None and not self._daemon.running:
             self._daemon.start()
         if self.broker.lacks() is not None:
@@ -198,8 +197,8 @@ class Cluster:
     def start_broker(self) -> None:
         """Start the broker, again if need be.
 
-        After a kill -9 the bookie's registration of before is still in the metadata. Pulsar removes it and
-        registers anew; when the notice of the removal comes late, it takes it for a loss, removes and
+        After a kill -9 the bookie's former registration is still in the metadata. Pulsar removes it and
+        registers anew; if the notice of the removal comes late, Pulsar takes it for a loss, removes and
         registers again, and so on for ever (4.0.8, ``ResourceLockImpl``): the bookie comes and goes many
         times a second. A graceful restart ends that.
         """
@@ -221,7 +220,7 @@ class Cluster:
 
     @contextlib.contextmanager
     def client(self) -> Iterator[pulsar.Client]:
-        """A client of its own, closed at the end; its log goes to a file."""
+        """A new client, closed at the end; its log goes to a file."""
         client = pulsar.Client(
             self.broker.service_url,
             operation_timeout_seconds=OPERATION_TIMEOUT_S,
@@ -230,7 +229,7 @@ class Cluster:
         try:
             yield client
         finally:
-            # Closing waits for a broker that is there, so that acknowledgements still get to it.
+            # Closing waits for a present broker, so that acknowledgements still reach it.
             if self.broker.running:
                 client.close()
             else:

@@ -1,8 +1,8 @@
-"""Changes of a cursor that are no reset: a subscription for each way, its type, and whether somebody
-is connected.
+"""Changes of a cursor that are no reset: a subscription for each way, its type, and with or without a
+consumer.
 
-Every other message is acknowledged, one by one. Then the cursor is moved, or something else is done to it.
-Acknowledged messages must not come again after the topic has ended, and those beyond must.
+Every other message is acknowledged, one by one. Then something moves the cursor, or changes it. After the
+topic's end the acknowledged messages must not come again, and the others beyond must.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WRITTEN_AFTER_S = 15.0
 """A standalone broker writes one once in ten seconds (managedLedgerDefaultMarkDeleteRateLimit)."""
 _MOVED_OVER = 10
 _GAP_S = 3.0
-"""Between the messages that are moved over and the others, where their age or their ledger counts."""
+"""Between the messages to move over and the others, where their age or their ledger counts."""
 _PAYLOAD = b"x" * 300
 _QUOTA_BYTES = 8_000
 
@@ -44,7 +44,7 @@ MarkDeletes: TypeAlias = dict[str, tuple[int, int]]
 
 @dataclass
 class Moved:
-    """One subscription. `kind`: its type while it is moved; before that it is Shared, or Key_Shared."""
+    """One subscription. `kind`: its type during the move; before that it is Shared, or Key_Shared."""
 
     move: str
     kind: str
@@ -56,12 +56,11 @@ class Moved:
 
     @property
     def name(self) -> str:
-        """Of the subscription."""
         return f"{self.move}-{self.kind}-{'connected' if self.connected else 'away'}"
 
     @property
     def first_kind(self) -> pulsar.ConsumerType:
-        """As what it acknowledges."""
+        """Its type for acknowledging."""
         return KEY_SHARED if self.kind == "key-shared" else SHARED
 
 
@@ -71,7 +70,7 @@ def every_other(arrival: Arrival) -> Verdict:
 
 
 class Moves:
-    """The subscriptions of one topic, all on the same messages."""
+    """One topic's subscriptions, all on the same messages."""
 
     def __init__(self, lane: Lane, subscriptions: list[Moved]) -> None:
         self.lane = lane
@@ -97,7 +96,7 @@ class Moves:
             one.consumer = None
 
     def acknowledge_every_other(self, *, parted: bool = False, other_ledger: bool = False) -> None:
-        """Then each has the type and the consumer that it is moved with.
+        """Then each gets the type and the consumer for the move.
 
         `parted`: the messages to move over are older than the others; `other_ledger`: and in another ledger.
         """
@@ -133,14 +132,14 @@ class Moves:
         return self.lane.send_in(*[200] * number, keys=["a", "b", "c"], payload=_PAYLOAD)
 
     def move(self, stood: MarkDeletes | None = None) -> None:
-        """Do to each what is to be done to it."""
+        """Do each one's change."""
         with self.moving(stood):
             for one in self.subscriptions:
                 WAYS[one.move](self, one)
 
     @contextlib.contextmanager
     def moving(self, stood: MarkDeletes | None = None) -> Iterator[None]:
-        """Note where they stood, unless somebody has; wait, at the end, until all have moved."""
+        """Note the cursors' positions, unless `stood` has them; at the end wait until all have moved."""
         self.stood = stood or self.mark_deletes()
         yield
         wait_until(self._are_moved, "all are moved")
@@ -153,13 +152,11 @@ class Moves:
         return all(now[one.name] > self.stood[one.name] for one in self.subscriptions if one.move in FORWARD)
 
     def mark_deletes(self) -> MarkDeletes:
-        """Where each cursor stands."""
         cursors = self.lane.admin.internal_stats(self.lane.topic)["cursors"]
         split = {name: cursor["markDeletePosition"].split(":") for name, cursor in cursors.items()}
         return {name: (int(ledger), int(entry)) for name, (ledger, entry) in split.items()}
 
     def entry(self, number: int) -> tuple[int, int]:
-        """Where a message is."""
         uid = self.sent[number].uid
         arrivals = self.subscriptions[0].before.arrivals
         return next(arrival.entry for arrival in arrivals if arrival.uid == uid)
@@ -169,19 +166,19 @@ class Moves:
         self.moved = self.mark_deletes()
 
     def come_back(self) -> None:
-        """All are Shared again, or Key_Shared, and one last message says that nothing else comes."""
+        """All are Shared again, or Key_Shared, and one last message shows that nothing else comes."""
         for one in self.subscriptions:
             self._subscribe(one, one.after, keep_all, one.first_kind)
         self._last = self.lane.send_in(None, keys=["a"])
 
     def leave(self) -> None:
-        """Whoever is connected goes, and the topic's client with it."""
+        """All consumers go, and the topic's client with them."""
         for one in self.subscriptions:
             one.consumer = None
         self.lane.disconnect()
 
     def check(self, one: Moved) -> None:
-        """Nothing that was acknowledged has come again, and all else beyond mark-delete has."""
+        """No acknowledged message has come again, and all others beyond mark-delete have."""
         moved = self.moved[one.name]
         beyond = [each for number, each in enumerate(self.sent) if self.entry(number) > moved]
         left = [each for each in beyond if int(each.uid) % 2 == 0]
@@ -199,7 +196,7 @@ def nothing(_: Moves, __: Moved) -> None:
 
 
 def skip(moves: Moves, one: Moved) -> None:
-    """By the admin; what is acknowledged does not count."""
+    """By the admin, whatever is acknowledged."""
     moves.lane.admin.skip(moves.lane.topic, one.name, _MOVED_OVER // 2)
 
 
@@ -229,7 +226,7 @@ def expire_by_time(moves: Moves, one: Moved) -> None:
 
 
 def replicated(moves: Moves, one: Moved) -> None:
-    """The admin has its state replicated, which is a property beside the seal, and skips.
+    """By the admin: replicated state, a property beside the seal, and a skip.
 
     Snapshots need another cluster; news of one move the cursor as a skip does.
     """
@@ -290,7 +287,7 @@ FORWARD = WAYS.keys() - {"none", "properties"}
 
 
 def every_subscription() -> list[Moved]:
-    """A fresh one for each way, type, and whether somebody is connected, but for what is done to a topic."""
+    """A fresh one for each way, type, and with or without a consumer, except changes of a whole topic."""
     made: list[Moved] = []
     for move in sorted(WAYS.keys() - ON_TOPIC):
         for kind in TYPES:
@@ -305,7 +302,7 @@ def every_subscription() -> list[Moved]:
 
 
 def all_of_topic(move: str) -> list[Moved]:
-    """A fresh subscription for each type, and whether somebody is connected."""
+    """A fresh subscription for each type, with and without a consumer."""
     return [Moved(move, kind, connected) for kind in TYPES for connected in (True, False)]
 
 

@@ -1,13 +1,13 @@
-"""Messages that consumers received, stamped by the receiving process, beside those sent.
+"""Messages received by consumers, stamped by the receiving process, beside those sent.
 
 Invariants:
 
 - an arrival is stamped in the client's listener thread, before anything else happens to it;
 - nothing is acknowledged before ``subscribe`` has returned: until then the client (pulsar-client 3.13.0) may
-  refuse it as if the consumer were closed, and the message would never be acknowledged. The first may come
-  that early when the subscription and the connection are there already;
+  refuse it as if the consumer were closed, and the message would never be acknowledged. The first may come so
+  early when subscription and connection are there already;
 - ``deliver_at_ms`` travels in the message's properties: the Python client does not show the real field;
-- nothing is compared with a time measured on another machine: broker and consumer share one clock.
+- nothing is compared with another machine's time: broker and consumer share one clock.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DELIVER_AT_MS = "deliver_at_ms"
 
 @dataclass(frozen=True)
 class Sent:
-    """One message as the producer sent it; ``deliver_at_ms`` is None for a plain one."""
+    """One message as sent; ``deliver_at_ms`` is None for a plain one."""
 
     uid: str
     deliver_at_ms: int | None
@@ -50,7 +50,7 @@ class Arrival:
 
     @property
     def early_ms(self) -> float:
-        """How many milliseconds before its time the message came; negative or 0 when it was not early."""
+        """Milliseconds before its time at arrival; negative or 0 if not early."""
         return 0.0 if self.deliver_at_ms is None else self.deliver_at_ms - self.received_ns / 1e6
 
     @property
@@ -74,17 +74,15 @@ Judge: TypeAlias = Callable[[Arrival], Verdict]
 
 
 def ack_all(_: Arrival) -> Verdict:
-    """Acknowledge whatever comes."""
     return Verdict.ACK
 
 
 def keep_all(_: Arrival) -> Verdict:
-    """Acknowledge nothing."""
     return Verdict.KEEP
 
 
 class Inbox:
-    """Collects the arrivals of one or more consumers; safe to use from any thread."""
+    """Collects the arrivals of one or more consumers; for any thread."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -95,7 +93,7 @@ class Inbox:
     def listener(
         self, judge: Judge, subscribed: threading.Event
     ) -> Callable[[pulsar.Consumer, pulsar.Message], None]:
-        """A message listener that stamps, waits for ``subscribed``, does what ``judge`` says, and records."""
+        """A message listener that stamps, waits for ``subscribed``, does as ``judge`` says, and records."""
 
         def receive(consumer: pulsar.Consumer, message: pulsar.Message) -> None:
             received_ns = time.time_ns()
@@ -109,7 +107,7 @@ class Inbox:
                     consumer.negative_acknowledge(message)
             except Exception as error:
                 if isinstance(error, pulsar.AlreadyClosed) and not consumer.is_connected():
-                    # The test closed the consumer while a prefetched message was on its way.
+                    # The test closed the consumer with a prefetched message on its way.
                     return
                 # In the client's thread nobody would see it: the test raises it.
                 with self._changed:
@@ -126,7 +124,7 @@ class Inbox:
 
     @property
     def arrivals(self) -> list[Arrival]:
-        """A copy of what came so far, in the order it came."""
+        """A copy of the arrivals so far, in order."""
         with self._changed:
             if self._failure is not None:
                 raise self._failure
@@ -134,7 +132,7 @@ class Inbox:
 
     @property
     def uids(self) -> list[str]:
-        """The uids of the arrivals, in the order they came."""
+        """The arrivals' uids, in order."""
         return [arrival.uid for arrival in self.arrivals]
 
     @property
@@ -144,7 +142,7 @@ class Inbox:
             return dict(self._acknowledged_ns)
 
     def wait_for(self, sent: Iterable[Sent], *, times: int = 1, timeout_s: float = 60.0) -> None:
-        """Return once all of ``sent`` have come at least ``times`` times; fail with what is missing."""
+        """Return once all of ``sent`` have come at least ``times`` times; fail naming the missing ones."""
         wanted = {one.uid for one in sent}
         deadline_s = time.monotonic() + timeout_s
         with self._changed:

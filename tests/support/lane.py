@@ -1,6 +1,6 @@
-"""A test's work on the broker: a topic of its own, sending, receiving and judging.
+"""A test's work on the broker: its own topic, sending, receiving and judging.
 
-A :class:`Lane` is one topic with its producers and consumers; the fixture closes what was opened.
+A :class:`Lane` is one topic with its producers and consumers; the fixture closes them.
 """
 
 from __future__ import annotations
@@ -37,18 +37,19 @@ SHARED = pulsar.ConsumerType.Shared
 KEY_SHARED = pulsar.ConsumerType.KeyShared
 TICK_MS = 1000
 LATER_MS = 7_000
-"""The delay of what must not be due before the test has done something else, on a machine that is late by
-seconds; and for which the test waits in the end, so that it is no longer than that."""
+"""The delay of messages that must not be due before the test has done something else, on a machine that is
+late by seconds; the test waits for it in the end, so it is no longer.
+"""
 MINUTES_10_MS = 600_000
 YEARS_10_MS = 10 * 365 * 24 * 3_600_000
 OURS = "pulsar_delayed_tidegate_"
-"""What the names of the shim's own metrics begin with."""
+"""The begin of the shim's metrics' names."""
 
 _numbers = itertools.count(1)
 
 
 def now_ms() -> int:
-    """The wall clock that broker and consumers share."""
+    """The wall clock shared by broker and consumers."""
     return time.time_ns() // 1_000_000
 
 
@@ -62,7 +63,7 @@ class Servers(Protocol):
 
     @property
     def running(self) -> bool:
-        """True if somebody is there to be told something."""
+        """True if a broker is there."""
         ...
 
     @property
@@ -72,7 +73,7 @@ class Servers(Protocol):
 
     @property
     def work_dir(self) -> Path:
-        """Where everything is written."""
+        """The folder of everything written."""
         ...
 
     @property
@@ -86,12 +87,12 @@ class Servers(Protocol):
         ...
 
     def client(self) -> AbstractContextManager[pulsar.Client]:
-        """A client of its own, closed at the end."""
+        """A new client, closed at the end."""
         ...
 
 
 class Lane:
-    """One topic of its own with everything that a test opens on it."""
+    """One topic with everything that a test opens on it."""
 
     def __init__(self, cluster: Servers, name: str, *, namespace: str = SUBSCRIBED) -> None:
         self.cluster = cluster
@@ -114,7 +115,7 @@ class Lane:
         self._stack.close()
 
     def close(self) -> None:
-        """Disconnect and delete the topic: a broker that is started again has few topics to open."""
+        """Disconnect and delete the topic: a restarted broker then has few topics to open."""
         self.disconnect()
         if self.cluster.running:
             with contextlib.suppress(AdminError):
@@ -132,7 +133,7 @@ class Lane:
         topic: str | None = None,
         **options: Any,
     ) -> pulsar.Consumer:
-        """A consumer that puts what it receives into ``inbox``; a new subscription starts at the earliest."""
+        """A consumer that puts its messages into ``inbox``; a new subscription starts at the earliest."""
         subscribed = threading.Event()
         try:
             return self.client.subscribe(
@@ -147,7 +148,7 @@ class Lane:
             subscribed.set()
 
     def reserve(self, *names: str) -> None:
-        """Make subscriptions without a consumer, so that they see all that is sent from now on."""
+        """Make subscriptions without a consumer, for everything sent from now on."""
         for name in names or ("sub",):
             consumer = self.client.subscribe(
                 self.topic, name, SHARED, initial_position=pulsar.InitialPosition.Earliest
@@ -204,7 +205,6 @@ class Lane:
     # Judging
 
     def stats(self, name: str = "sub") -> SubscriptionStats:
-        """The subscription's stats now."""
         return self.admin.subscription(self.topic, name)
 
     def metrics(self, prefix: str) -> dict[str, float]:
@@ -224,7 +224,7 @@ class Lane:
         name: str = "sub",
         timeout_s: float = 60.0,
     ) -> SubscriptionStats:
-        """Wait until the subscription's stats are as wanted."""
+        """Wait until ``accept`` takes the subscription's stats."""
         seen: list[SubscriptionStats] = []
 
         def check() -> bool:
@@ -242,14 +242,14 @@ class Lane:
         self.wait_stats(lambda stats: stats.delayed == number, f"msgDelayed is {number}", name=name)
 
     def wait_read_ahead(self, at_least: int) -> None:
-        """Wait until the tracker has taken so many entries that were read ahead."""
+        """Wait until the tracker has taken so many entries read ahead."""
         wait_until(
             lambda: self.metrics(OURS).get("read_ahead_entries", 0.0) >= at_least,
             f"{at_least} entries were read ahead",
         )
 
     def wait_claimed(self) -> None:
-        """Wait until the tracker of ``sub`` has claimed it and the daemon has answered what it holds."""
+        """Wait until the tracker of ``sub`` has claimed it and the daemon has answered OPEN."""
         wait_until(
             lambda: self.metrics(OURS).get("connected") == 1.0, "the tracker is connected to the daemon"
         )
@@ -268,10 +268,10 @@ class Lane:
         wait_until(indexed, f"the daemon has {number} entries")
 
     def wait_drained(self, *, name: str = "sub") -> None:
-        """Wait until nothing is left of the subscription: no backlog, nothing delayed or unacknowledged.
+        """Wait until the subscription is empty: no backlog, nothing delayed or unacknowledged.
 
-        The client drops a repeat that it acknowledged a moment ago without a sign; the broker still counts
-        it as unacknowledged. Pulsar's own in-memory tracker does repeat some, so it is not held to that.
+        The client silently drops a repeat of a message just acknowledged; the broker still counts it as
+        unacknowledged. Pulsar's own in-memory tracker does repeat some, so this does not hold for it.
         """
         strict = self.cluster.kind.strict
         self.wait_stats(
@@ -306,7 +306,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class Expiring:
-    """A topic with a time to live of a second, with nothing on it but 50 far delayed messages."""
+    """A topic with a time to live of a second, and only 50 far delayed messages."""
 
     lane: Lane
     inbox: Inbox

@@ -1,8 +1,7 @@
-"""A broker's side of the protocol in Python: what the shim does on the wire, for tests and benches.
+"""A broker's side of the protocol in Python: the shim on the wire, for tests and benches.
 
 A `ShimClient` is one connection, a `ClientStream` one subscription on it. Frames are sent in the order of the
-calls; what comes is sorted by a reader task into the streams. Nothing is resent by itself: a test says what
-it wants.
+calls; a reader task sorts incoming ones into the streams. Nothing is resent unless a test does it.
 """
 
 from __future__ import annotations
@@ -139,7 +138,7 @@ class ClientStream:
         await self.until(lambda: self.durable_seq >= wanted)
 
     async def take_due(self, count: int) -> Entries:
-        """Wait until `count` entries or more have come as DUE, and take them all."""
+        """Wait for `count` entries or more in DUE, and take them all."""
         await self.until(lambda: self.due_entries >= count)
         taken, self.due, self.due_entries = Entries.concat(self.due), [], 0
         return taken
@@ -156,7 +155,7 @@ class ClientStream:
         return self.error
 
     async def until(self, happened: Callable[[], bool]) -> None:
-        """Wait for something that a frame brings about. Raises `DaemonError` if the stream ends instead."""
+        """Wait for a frame's effect. Raises `DaemonError` if the stream ends instead."""
         await self.client.until(lambda: happened() or self.error is not None)
         if self.error is not None and not happened():
             raise self.error
@@ -207,7 +206,7 @@ class ClientStream:
 
 
 class ShimClient:
-    """One connection of a broker; `connect` says HELLO and waits for WELCOME."""
+    """One connection of a broker; `connect` sends HELLO and waits for WELCOME."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.streams: dict[int, ClientStream] = {}
@@ -219,7 +218,7 @@ class ShimClient:
         self.received_bytes = 0
         self.logs: MemoryHome | None = None
         self.log_home = "bookkeeper"
-        self.log_silent = False  # True: what the daemon asks about index logs is not answered
+        self.log_silent = False  # True: the daemon's requests about index logs get no answer
         self.silent = False  # True: no PING and no PONG, as a hung broker
         self._reader = reader
         self._writer = writer
@@ -232,7 +231,7 @@ class ShimClient:
 
     @classmethod
     async def raw(cls, path: Path) -> Self:
-        """Connected, and nothing said yet."""
+        """Connected, without a greeting."""
         return cls(*await asyncio.open_unix_connection(str(path)))
 
     @classmethod
@@ -281,8 +280,8 @@ class ShimClient:
     ) -> ClientStream:
         """Send OPEN and do not wait for the answer.
 
-        A question of the daemon may come in one read with the answer: whoever expects one sets what answers
-        it now, and then waits for `ClientStream.opened`.
+        A question of the daemon may come in one read with the answer: set its answer now, then wait for
+        `ClientStream.opened`.
         """
         if stream_id is None:
             stream_id, self._next_stream = self._next_stream, self._next_stream + 1
@@ -340,11 +339,11 @@ class ShimClient:
         return stream
 
     def offer_logs(self, world: World) -> None:
-        """Be the owner of the one subscription of `world`, whose index log it is, from the next OPEN on."""
+        """Own the one subscription of `world`, with its index log, from the next OPEN on."""
         self.logs = world.new_owner()
 
     def answer_log(self, stream_id: int, seq: int, request: LogRequest) -> None:
-        """Do what the daemon asks, as the shim does."""
+        """Execute the daemon's request, as the shim does."""
         if self.log_silent:
             return
 
@@ -356,13 +355,13 @@ class ShimClient:
         self.spawn(answer())
 
     def spawn(self, work: Coroutine[None, None, None]) -> None:
-        """Do it beside all else."""
+        """Run it beside all else."""
         task = asyncio.create_task(work)
         self._answering.add(task)
         task.add_done_callback(self._answering.discard)
 
     async def until(self, happened: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> None:
-        """Wait for something that a frame brings about.
+        """Wait for a frame's effect.
 
         Raises `DaemonError` if the connection ends instead.
         """

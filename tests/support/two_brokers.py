@@ -1,4 +1,4 @@
-"""A real cluster of two brokers with a daemon each, as a lane sees it; topics move when a test says so."""
+"""A real cluster of two brokers with a daemon each, for a lane; topics move on a test's command."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidegate.plugin.local.cluster import LocalCluster, Node
 from tidegate.plugin.wire.client import ask_socket
 
 MOVING = "public/moving"
-# The namespace has one bundle, so that all of it moves together.
+# One bundle, so that the whole namespace moves together.
 BUNDLE = "0x00000000_0xffffffff"
 _MOVES_MAX = 6
 # So few that a short test has more acknowledgements out of order than the cursor's record has room for.
@@ -72,7 +72,7 @@ class TwoBrokers:
 
     @property
     def running(self) -> bool:
-        """True if there is a broker to tell something."""
+        """True if a broker is there."""
         return all(node.broker.running for node in self.cluster.nodes)
 
     @property
@@ -82,12 +82,10 @@ class TwoBrokers:
 
     @property
     def work_dir(self) -> Path:
-        """Where everything is written."""
         return self.cluster.work_dir
 
     @property
     def client_log_path(self) -> Path:
-        """The warnings of every client."""
         return self.work_dir / "client.log"
 
     def start(self) -> None:
@@ -97,7 +95,7 @@ class TwoBrokers:
         self.admin.set_retention(MOVING, minutes=-1, size_mib=-1)
 
     def admin_of(self, node: Node) -> Admin:
-        """Ask this broker; it says where to ask if another one has the topic."""
+        """Ask this broker, which redirects to the topic's owner."""
         return self._admins[node.name]
 
     def end(self) -> None:
@@ -107,7 +105,7 @@ class TwoBrokers:
         self.cluster.end()
 
     def owner(self, topic: str, asked: Node) -> str:
-        """The service URL of the broker that ``asked`` says has the topic; empty while it does not know."""
+        """The service URL of the topic's owner according to ``asked``; empty while unknown."""
         url = f"{asked.broker.admin_url}/lookup/v2/topic/persistent/{topic}"
         with contextlib.suppress(httpx.HTTPError):
             answer = httpx.get(url, timeout=5.0, trust_env=False, follow_redirects=True)
@@ -119,7 +117,7 @@ class TwoBrokers:
         """Have ``to`` own the topic, whether or not there is one yet; returns once it does.
 
         Asked again if need be: Pulsar gives the topic back to its former owner when a client's lookup comes
-        there before the news of where it is to go.
+        there before the news of its destination.
         """
 
         def there() -> bool:
@@ -134,10 +132,9 @@ class TwoBrokers:
         assert there(), f"broker {to.name} was told {_MOVES_MAX} times to take {topic}"
 
     def wait_for_news(self, node: Node, topic: str, owner: Node) -> None:
-        """Give ``node``, which was paused, time to hear that it has lost the topic.
+        """Give ``node``, which was paused, time to learn that it has lost the topic.
 
-        Mostly that takes a second. Pulsar 4.0.8 may also hold on to it for minutes; what it does then must do
-        no harm either.
+        Mostly a second. Pulsar 4.0.8 may also hold on to it for minutes, which must do no harm either.
         """
         with contextlib.suppress(AssertionError):
             wait_until(
@@ -147,26 +144,26 @@ class TwoBrokers:
             )
 
     def acknowledged(self, node: Node, topic: str) -> int:
-        """How many positions the daemon of ``node`` knows acknowledged above the mark-delete position."""
+        """Positions that the daemon of ``node`` knows acknowledged above the mark-delete position."""
         return self._status(node, topic, "acknowledged")
 
     def held(self, node: Node, topic: str) -> int:
-        """How many positions the daemon of ``node`` holds."""
+        """Positions held by the daemon of ``node``."""
         return self._status(node, topic, "held")
 
     def blocks(self, node: Node, topic: str) -> int:
-        """How many blocks the index at ``node`` has."""
+        """Blocks of the index at ``node``."""
         return self._status(node, topic, "blocks")
 
     def log(self, node: Node, topic: str) -> dict[str, Any]:
-        """How the index log of the topic's subscription stands at ``node``; empty if it has none there."""
+        """The state at ``node`` of the index log of the topic's subscription; empty without one."""
         logs = [one["index_log"] for one in self._subscriptions(node, topic)]
         return next((log for log in logs if log is not None), {})
 
     def wait_logged(self, node: Node, topic: str, held: int, *, or_more: bool = False) -> None:
-        """Wait until the daemon of ``node`` holds so many, and the index log has all that it knows.
+        """Wait until the daemon of ``node`` holds so many, and the index log has all its knowledge.
 
-        or_more: the broker may have left it some of what is due soon, or in a consumer's hands.
+        or_more: the broker may have left it some messages due soon, or in a consumer's hands.
         """
 
         def logged() -> bool:
@@ -179,12 +176,11 @@ class TwoBrokers:
         wait_until(logged, f"the index log of {topic} is up to date")
 
     def ledgers(self) -> set[int]:
-        """Every ledger that there is."""
         answer = httpx.get(f"{self.cluster.bookie_url}/api/v1/ledger/list", timeout=5.0, trust_env=False)
         return {int(ledger_id) for ledger_id in answer.raise_for_status().json()}
 
     def log_ledgers(self, topic: str) -> set[int]:
-        """Every ledger of index logs of the topic that there is, of blocks or not."""
+        """Every ledger of the topic's index logs, of blocks or not."""
         found = BookieLedgers(self.cluster.bookie_url).list()
         return {
             one.ledger_id
@@ -212,11 +208,11 @@ class TwoBrokers:
         return [one for one in status["subscriptions"] if one["topic"] == full_name]
 
     def epoch(self, topic: str) -> int:
-        """How many trackers the subscription had had when its topic was loaded."""
+        """The subscription's number of trackers at the topic's loading."""
         return int(_property(self.admin, topic, "owner").split(":")[1])
 
     def pointer(self, asked: Node, topic: str) -> str:
-        """The pointer to the index log that the cursor had when its topic was loaded."""
+        """The cursor's pointer to the index log at the topic's loading."""
         return _property(self.admin_of(asked), topic, "log")
 
     def said(self, node: Node, topic: str, event: str) -> list[dict[str, Any]]:
@@ -227,7 +223,7 @@ class TwoBrokers:
 
     @contextlib.contextmanager
     def client(self) -> Iterator[pulsar.Client]:
-        """A client that finds whoever has the topic."""
+        """A client that finds the topic's owner."""
         with self.client_of(self.service_url) as client:
             yield client
 
@@ -242,7 +238,7 @@ class TwoBrokers:
         try:
             yield client
         finally:
-            # Closing waits for a broker that is there, so that acknowledgements still get to it.
+            # Closing waits for a present broker, so that acknowledgements still reach it.
             if self.running:
                 client.close()
             else:

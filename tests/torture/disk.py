@@ -1,8 +1,8 @@
 """A directory after a power cut, from the record of a process's calls (see recorder.c).
 
-The model is as strict as POSIX: a file's bytes are on disk once they were synced, and that a file is in its
-directory once the directory was. Of what was not synced a cut leaves nothing, or the first so many writes, or
-any of its sectors, or all of it; of a directory's changes the first so many.
+The model is as strict as POSIX: a file's bytes are on disk once synced, and its name once its directory was.
+Of a file's unsynced data a cut leaves nothing, or the first so many writes, or any of its sectors, or all; of
+a directory's changes the first so many.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _Naming = tuple[str, "_File | None"]
 
 
 class Operation(IntEnum):
-    """The call that an entry records."""
+    """An entry's call."""
 
     OPENED = 1
     CREATED = 2
@@ -40,7 +40,7 @@ class Operation(IntEnum):
 
 
 class Entry(NamedTuple):
-    """One recorded operation; `end` is where its entry ends in the record."""
+    """One recorded operation; `end`: the end of its entry in the record."""
 
     operation: Operation
     inode: int
@@ -52,7 +52,7 @@ class Entry(NamedTuple):
 
 
 def entries_of(record: bytes) -> Iterator[Entry]:
-    """Yield the entries of a record; the last one may be cut short, as the process was killed."""
+    """Yield a record's entries; the last one may be cut short by the process's kill."""
     at = 0
     while at + _ENTRY.size <= len(record):
         number, path_size, other_size, data_size, inode, offset = _ENTRY.unpack_from(record, at)
@@ -67,7 +67,7 @@ def entries_of(record: bytes) -> Iterator[Entry]:
 
 
 class _Pending(Generic[ChangeT]):
-    """Changes that are not on disk, in order, and the syncs that are under way."""
+    """Changes that are not on disk, in order, and the syncs under way."""
 
     def __init__(self) -> None:
         self.changes: list[ChangeT] = []
@@ -132,7 +132,7 @@ def _apply(content: bytearray, change: tuple[int, bytes | None]) -> None:
 
 
 def _tear(content: bytearray, change: tuple[int, bytes | None], rng: random.Random, unit_bytes: int) -> None:
-    """Some units of a write are on disk, others not; the file is as long as its last unit that is."""
+    """Put some units of a write on disk; the file is as long as its last unit there."""
     at, data = change
     if data is None:
         if rng.random() < 0.5:
@@ -145,7 +145,7 @@ def _tear(content: bytearray, change: tuple[int, bytes | None], rng: random.Rand
 
 
 class _Directory:
-    """Names on disk, and the changes since, each of one or more names: (name, what it stands for or None)."""
+    """Names on disk, and the changes since, each of one or more names: (name, its file or None)."""
 
     def __init__(self) -> None:
         self.durable: dict[str, _File] = {}
@@ -163,7 +163,7 @@ class _Directory:
 
 
 def _content(directory: Path) -> dict[str, bytes | None]:
-    """Of each path below `directory` the bytes of the file, None of a directory."""
+    """The file's bytes for each path below `directory`, None for a directory."""
     return {
         str(path.relative_to(directory)): None if path.is_dir() else path.read_bytes()
         for path in directory.rglob("*")
@@ -184,7 +184,7 @@ def _name(known: dict[str, _File], names: tuple[_Naming, ...]) -> None:
 
 
 class Disk:
-    """The files below `root`, directly or in directories that are recorded too."""
+    """The files below `root`, directly or in recorded directories."""
 
     def __init__(self, root: Path) -> None:
         """As `root` is now, all of it on disk."""
@@ -201,7 +201,7 @@ class Disk:
                 self._inodes[path.stat().st_ino] = file
 
     def replay(self, entry: Entry) -> None:
-        """Do what is recorded."""
+        """Do the recorded operation."""
         match entry.operation:
             case Operation.OPENED:
                 found = self._find(entry.path)
@@ -237,11 +237,11 @@ class Disk:
                 self._change(entry.path, _File())
 
     def cut(self, to: Path, rng: random.Random, how: str) -> None:
-        """Write into the new directory `to` what a power cut now would leave of `root`.
+        """Write the remains of `root` after a power cut now into the new directory `to`.
 
-        how: `none`, `prefix`, `torn`, `scattered` or `all` of what was not synced, each file for itself;
-        `any` takes one of these for each file; `behind` leaves nothing of it in one file or directory, mostly
-        one that is being synced, and all of it in the others: so is found what is told of too early.
+        how: `none`, `prefix`, `torn`, `scattered` or `all` of the unsynced data, each file for itself; `any`
+        takes one of these for each file; `behind` leaves none of it in one file or directory, mostly one
+        being synced, and all in the others: this finds early reports.
         """
         behind = self._behind(rng) if how == "behind" else None
         for name, directory in self.directories.items():
@@ -265,7 +265,7 @@ class Disk:
     def unrecorded(self, beside: Path) -> list[str]:
         """Differences between `root` and the record, by name; empty if the record has every call.
 
-        beside: where a new directory can be made, and deleted again.
+        beside: a place for a new directory, deleted afterwards.
         """
         made = beside / "recorded"
         made.mkdir()
@@ -277,7 +277,7 @@ class Disk:
         )
 
     def _behind(self, rng: random.Random) -> _File | _Directory | None:
-        """Any of what has changes that are not on disk, None if nothing has."""
+        """Any file or directory with changes that are not on disk, None without one."""
         known: list[_File | _Directory] = [*self.directories.values(), *self._inodes.values()]
         changed = [each for each in known if each.pending.changes]
         in_sync = [each for each in changed if each.pending.in_sync]

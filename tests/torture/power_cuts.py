@@ -1,11 +1,10 @@
 """A real daemon, its power cut again and again: nothing that it answered DURABLE may be gone.
 
-One *life*: the daemon runs with recorder.c preloaded, a client sends it frames and notes how long the record
-was when something was known to be durable; then the daemon is killed. From its record follow any number of
-*cuts*, each at any moment of the life. The remains are opened; every subscription must be as after some
-frame that was sent, and not before the last one that was durable at that moment. All that is recorded must
-make exactly the files that are there, and nothing may have been handed out that the broker had as near. The
-next life goes on from one of the cuts.
+One *life*: the daemon runs with recorder.c preloaded, a client sends it frames and notes the record's length
+at each DURABLE; then the daemon is killed. Its record yields any number of *cuts*, each at any moment of the
+life. The remains are opened; every subscription must be as after some sent frame, and not before the last one
+durable at that moment. The whole record must make exactly the existing files, and no entry that the broker
+had as near may have been handed out. The next life goes on from one of the cuts.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ SETTINGS = {
 
 
 class TortureError(Exception):
-    """The torture itself cannot run; says what is missing."""
+    """The torture itself cannot run; the message names the missing part."""
 
 
 def compiled(directory: Path, source: str = "recorder.c") -> Path:
@@ -76,10 +75,10 @@ def compiled(directory: Path, source: str = "recorder.c") -> Path:
 class Life:
     """The calls of one life of the daemon.
 
-    base: what the daemon knew when it began, by subscription.
-    frames: what was sent after that.
-    notes: when the record had so many bytes, so many frames of each subscription were durable.
-    may_come: what could be handed out, at one time or another; what is near all the time is not in it.
+    base: the daemon's knowledge at its begin, by subscription.
+    frames: those sent after that.
+    notes: at so many bytes of the record, so many frames of each subscription were durable.
+    may_come: entries that could be handed out at some time; without those that are near throughout.
     """
 
     root: Path
@@ -92,14 +91,14 @@ class Life:
     )
 
     def durable_at(self, record_bytes: int) -> dict[str, int]:
-        """How many frames of each subscription were durable when the record had so many bytes."""
+        """Durable frames of each subscription at so many bytes of the record."""
         at = bisect_right([noted for noted, _ in self.notes], record_bytes)
         return self.notes[at - 1][1] if at else dict.fromkeys(SUBSCRIPTIONS, 0)
 
 
 @dataclass(frozen=True)
 class Lost:
-    """A cut after which something is wrong."""
+    """A cut with a fault after it."""
 
     where: str
     what: str
@@ -107,7 +106,7 @@ class Lost:
 
 @dataclass
 class Summary:
-    """Counts and findings of the torture."""
+    """The torture's counts and findings."""
 
     lives: int = 0
     cuts: int = 0
@@ -117,7 +116,6 @@ class Summary:
     lost: list[Lost] = field(default_factory=list)
 
     def line(self) -> str:
-        """For people."""
         return (
             f"{self.lives} lives, {self.cuts} power cuts, {self.frames} frames, "
             f"{self.durable_frames} of them durable, {len(self.lost)} cuts that lost something, "
@@ -129,7 +127,7 @@ class Torture:
     """Runs lives and cuts below a directory of its own."""
 
     def __init__(self, directory: Path, seed: int, *, broken: str = "", small: bool = True) -> None:
-        """broken: what is wrong with the daemon, on purpose. small: with small buffers."""
+        """broken: a fault of the daemon, on purpose. small: with small buffers."""
         self.summary = Summary()
         self._directory = directory
         self._rng = random.Random(seed)  # noqa: S311 - a test's data, not a secret
@@ -172,7 +170,9 @@ class Torture:
         shutil.rmtree(root)
 
     def _moment(self, entries: list[Entry]) -> int:
-        """So many entries are before the cut. Half of them are amid a sync, where a disk spends its time."""
+        """Number of entries before the cut. Half of the cuts are amid a sync, where a disk spends its
+        time.
+        """
         moment = self._rng.randrange(1, len(entries))
         if self._rng.random() < 0.5:
             return moment
@@ -215,7 +215,7 @@ class Torture:
             for _ in range(rounds):
                 await self._send(life, streams, believed)
             with life.record.open("rb") as record:
-                # So nothing is killed between what it does and what is recorded of it.
+                # So nothing is killed between a call and its record.
                 fcntl.flock(record, fcntl.LOCK_EX)
                 process.kill()
                 process.wait(START_SECONDS)
@@ -276,9 +276,9 @@ async def _connected(socket: Path, process: subprocess.Popen[bytes], log: Path) 
 
 
 def _has_torn_manifest(left: Path, disk: Disk) -> bool:
-    """True if the cut has left zeros and then something behind what was synced of RocksDB's manifest.
+    """True if the cut has left zeros and then data behind the synced part of RocksDB's manifest.
 
-    A disk that has lost a sector of what was synced may look the same, so such a directory is refused.
+    A disk that has lost a synced sector may look the same, so such a directory is refused.
     """
     synced = left.with_name(f"{left.name}-synced")
     synced.mkdir()
@@ -295,7 +295,7 @@ def _has_torn_manifest(left: Path, disk: Disk) -> bool:
 
 
 def _check(data: Path, life: Life, durable: dict[str, int], found: dict[str, Believed]) -> str:
-    """The faults of the directory that a cut has left, empty without any; fills `found`."""
+    """Faults of the directory left by a cut, empty without any; fills `found`."""
     if not data.is_dir():
         found |= {name: Believed() for name in SUBSCRIPTIONS}
         return "" if not any(durable.values()) and _is_nothing(life.base) else "the data directory is gone"

@@ -1,4 +1,4 @@
-"""The writer of an index log: whatever comes while it is busy, it catches up."""
+"""The writer of an index log: busy, it catches up with all that comes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ QUEUE_BYTES = 200
 
 
 class Stand:
-    """An index, whose positions are in ledger 1, and its log. `amid` something, the clock stands at 11 ns.
+    """An index, with its positions in ledger 1, and its log. `amid` something, the clock stands at 11 ns.
 
     options: with `inline_bytes` 0 the index has blocks.
     """
@@ -57,7 +57,7 @@ class Stand:
         self.shipper.note()
 
     def fill_the_log(self) -> None:
-        """Ship until all is in the log, and another one is to be begun."""
+        """Ship until all is in the log, and another one is to begin."""
         self.add(1)
         if self._has_blocks:
             self._catalog.persist(IDENTITY.name)
@@ -75,22 +75,21 @@ class Stand:
         return pointer.ledger_id
 
     def logged(self) -> set[int]:
-        """The entries that whoever took over now would find."""
+        """The entries that an owner taking over now would find."""
         return run_beside(self._logged())
 
     async def _logged(self) -> set[int]:
         world = copy_of(self.world)
         log = await read(world, IDENTITY)
-        with ThreadPoolExecutor(1) as beside:  # it runs a loop of its own
+        with ThreadPoolExecutor(1) as beside:  # it runs its own loop
             found = beside.submit(restored, log, IDENTITY, self.clock, self._options, world).result()
         return {entry_id for _, entry_id in found.state.held}
 
     def held(self) -> set[int]:
-        """The entries of the index."""
         return {entry_id for _, entry_id in self._index.state.held}
 
     def before_point(self, do: Callable[[], None]) -> None:
-        """Whenever the pointer is written, before it is."""
+        """Before each write of the pointer."""
         point = self.shipper.home.point
 
         async def point_watched(old: str, new: str) -> None:
@@ -176,9 +175,9 @@ def test_nothing_is_in_the_log_before_the_pointer_says_so() -> None:
 
 @pytest.mark.parametrize("away", [False, True])
 def test_a_log_that_has_grown_too_long_is_gone_on_with_until_the_next_one_counts(away: bool) -> None:
-    """Its snapshot may take seconds: whoever took over meanwhile would miss what came.
+    """Its snapshot may take seconds: an owner taking over meanwhile would miss changes.
 
-    away: the former ledger cannot be appended to; then what is missing there is said.
+    away: the former ledger takes no appends; its missing changes are then reported.
     """
     stand = Stand(LogOptions(tail_bytes=100))
     stand.fill_the_log()
@@ -198,7 +197,7 @@ def test_a_log_that_has_grown_too_long_is_gone_on_with_until_the_next_one_counts
 
 
 def test_what_the_next_log_misses_is_said_while_it_may_be_the_one_that_counts() -> None:
-    """The former one has it; which of them counts, nobody knows until the pointer is answered for."""
+    """The former one has it; until the pointer's answer nobody knows the one that counts."""
     stand = Stand(LogOptions(tail_bytes=100))
     stand.fill_the_log()
     stand.amid(EntryKind.SNAPSHOT_END, lambda: stand.add(100))
@@ -266,9 +265,9 @@ def test_where_no_ledger_can_be_made_the_former_one_is_gone_on_with(inline_bytes
 def test_a_pointer_that_nobody_has_answered_for_may_stand_and_what_it_names_is_kept(
     number: int, done: bool
 ) -> None:
-    """The next try finds out which one counts.
+    """The next try finds the one that counts.
 
-    number: of the write of the pointer: two for each log. done: whether it was executed.
+    number: of the pointer's write: two for each log. done: whether it was executed.
     """
     clock, options, world = ManualClock(), IndexOptions(), World()
     store = TappedStore(MemoryStore(), clock)
@@ -312,7 +311,7 @@ def test_a_pointer_that_nobody_has_answered_for_may_stand_and_what_it_names_is_k
 
 
 def test_a_pointer_does_not_grow_with_the_owners() -> None:
-    """Each begins one log only, as it writes little; what it has deleted is not handed on for ever."""
+    """Each begins one log only, as it writes little; deleted ledgers are not handed on for ever."""
     clock, options, world = ManualClock(), IndexOptions(), World()
     store = TappedStore(MemoryStore(), clock)
     catalog = Catalog.open(store, clock, options)

@@ -1,4 +1,4 @@
-"""An index that is restored from its log while others go on."""
+"""An index restored from its log while others go on."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def later_ms() -> int:
 
 
 class SlowHome(MemoryHome):
-    """A home whose last answer comes when it is let."""
+    """A home with a last answer that comes on the test's command."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -89,7 +89,7 @@ async def test_a_restoration_that_comes_too_late_takes_nothing_from_a_newer_owne
 async def test_a_broker_that_opens_again_while_a_log_is_read_waits_for_no_former_tracker(
     start: StartDaemon, socket_path: Path, log: io.StringIO
 ) -> None:
-    """A topic came, went and came back; nobody answers for the tracker of the first time."""
+    """A topic came, went and came back; nobody answers for the first tracker."""
     world = World()
     async with start(), await ShimClient.connect(socket_path) as client:
         client.offer_logs(world)
@@ -119,7 +119,7 @@ async def test_a_broker_that_opens_again_while_a_log_is_read_waits_for_no_former
 async def test_the_broker_that_was_first_to_ask_does_not_come_between_a_newer_one_and_its_log(
     start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both wait for their logs, which the former one's broker never answers for."""
+    """Both wait for their logs; the former one's broker never answers."""
     world = World()
     async with start(), await ShimClient.connect(socket_path) as client:
         client.offer_logs(world)
@@ -149,7 +149,7 @@ async def test_the_broker_that_was_first_to_ask_does_not_come_between_a_newer_on
 
 
 class MomentarilyAway(MemoryHome):
-    """A home that answers only the third time that it is asked, each time; never once it has `left`."""
+    """A home that answers only the third request, each time; never once it has `left`."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -173,7 +173,7 @@ class MomentarilyAway(MemoryHome):
 async def test_a_home_that_is_away_for_a_moment_is_asked_again(
     start: StartDaemon, socket_path: Path, log: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Code 4 says: try again. One answer of it had ended the restoration, with an empty HELD."""
+    """Code 4 means: try again. One such answer had ended the restoration, with an empty HELD."""
     monkeypatch.setattr(restorer, "ASK_AGAIN_SECONDS", 0.0)
     world = World()
     async with start(), await ShimClient.connect(socket_path) as client:
@@ -239,7 +239,7 @@ class Worlds:
 
 
 class ManyHomes(ShimClient):
-    """A broker with a home for each of its streams. Answers are counted, and come when they are let."""
+    """A broker with a home for each of its streams. Answers are counted, and come on the test's command."""
 
     def prepare(self) -> None:
         self.homes: dict[int, MemoryHome] = {}
@@ -272,7 +272,7 @@ class ManyHomes(ShimClient):
 async def test_the_time_to_read_a_log_begins_when_those_before_it_are_read(
     start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Many topics come at once. None is abandoned because the others were many."""
+    """Many topics come at once. None is abandoned because of the others."""
     worlds, begun = Worlds(5), 0
     async with start(), await ShimClient.connect(socket_path) as client:
         await worlds.fill(client)
@@ -289,7 +289,7 @@ async def test_the_time_to_read_a_log_begins_when_those_before_it_are_read(
         streams = client.begin_all(worlds)
         await until(lambda: begun > 0)
         other = await ShimClient.connect(socket_path, "other")
-        await (await other.open(TOPIC)).close()  # all that came before it has begun what it could
+        await (await other.open(TOPIC)).close()  # earlier requests have begun as far as they could
         await other.disconnect()
         assert begun == 1
         client.may_answer.set()
@@ -318,7 +318,7 @@ async def test_few_long_logs_are_read_at_a_time(
 
 
 class BlockedStore(MemoryStore):
-    """A store in which the thread of the index logs stands still at its first write until it is let."""
+    """A store in which the index logs' thread stands still at its first write until released."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -373,7 +373,7 @@ async def test_a_restoration_that_was_given_up_leaves_nothing_in_the_store(
 async def test_what_was_restored_for_a_broker_that_leaves_is_forgotten_like_all_that_nobody_opens(
     start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It leaves after its index is here, and before its stream is: nothing of a stream ends then."""
+    """It leaves after its index is here, and before its stream: no stream ends then."""
     world, clock, kept_ms = World(), ManualClock(later_ms()), 864_000
     async with start(), await ShimClient.connect(socket_path) as client:
         client.offer_logs(world)
@@ -402,7 +402,9 @@ async def test_what_was_restored_for_a_broker_that_leaves_is_forgotten_like_all_
 async def test_what_this_daemon_has_shipped_itself_is_not_restored(
     start: StartDaemon, socket_path: Path, log: io.StringIO
 ) -> None:
-    """Nothing else happens after the log was begun: that it has the local data must be known all the same."""
+    """Nothing else happens after the log's begin: the daemon must know nevertheless that it has the local
+    data.
+    """
     world, store = World(), MemoryStore()
     async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:
         client.offer_logs(world)
