@@ -1,7 +1,7 @@
 """The console script ``tidegate`` (``entry`` starts it).
 
-A daemon must listen soon after a crash, and reading a command line with Typer takes a sixth of that time: so
-this module reads valid flags of ``serve`` itself, and leaves everything else to Typer.
+A daemon must listen soon after a crash, and Typer takes a sixth of that time to read a command line: so this
+module reads valid flags of ``serve`` itself, and leaves everything else to Typer.
 
 Invariants: a ``UserError`` becomes one line on standard error and an exit code, never a traceback; this
 module imports nothing that some command does not need.
@@ -36,12 +36,12 @@ _EXTRAS = dict.fromkeys(("demo", "drill"), "demo") | dict.fromkeys(
     ("audit", "tune", "rebuild", "verify", "spark-package"), "spark"
 )
 
-# Not 1, which is a verdict: `verify` found a difference of index and topic, `audit` a loss.
+# 1 is a verdict: `verify` found a difference of index and topic, `audit` a loss.
 NOT_INSTALLED = 2
 _WITH_VERDICT = ("audit", "rebuild", "verify")
 _NO_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _READER_GONE = 128 + signal.SIGPIPE
-"""As shells have it for a program that the signal ends; 1 would be a verdict."""
+"""As in shells, for a program ended by the signal; 1 would be a verdict."""
 
 
 def serve_flags(arguments: list[str]) -> dict[str, Path | str] | None:
@@ -60,7 +60,7 @@ def serve_flags(arguments: list[str]) -> dict[str, Path | str] | None:
 
 
 def refuse_empty(arguments: list[str]) -> None:
-    """Raise ``ConfigError`` for an empty argument, such as a variable that a script has not set.
+    """Raise ``ConfigError`` for an empty argument, such as an unset variable of a script.
 
     As a path it would mean the current directory.
     """
@@ -107,12 +107,12 @@ def _not_installed(error: ModuleNotFoundError) -> str:
 
 
 def _no_verdict(exit_code: int) -> int:
-    """The exit code of an error, never one that reads as a verdict of the command."""
+    """An error's exit code, never one that reads as a verdict of the command."""
     return max(exit_code, 2) if sys.argv[1] in _WITH_VERDICT else exit_code
 
 
 def _drop_output() -> None:
-    """Discard buffered output, which Python would otherwise write again at exit, and fail again."""
+    """Discard buffered output: at exit Python would write it again, and fail again."""
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

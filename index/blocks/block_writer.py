@@ -2,8 +2,8 @@
 docs/decisions/persist-in-pieces.md.
 
 Pieces are unsynced and of about half a megabyte. A piece lists its uncommitted keys as an intent; recovery
-deletes such keys. A commit goes with a later piece, together with everything unwritten, and removes the
-intents. Keys that count together form a group: one for a persist, one for each slice of a compaction.
+deletes such keys. A commit goes with a later piece and everything unwritten, and removes the intents. Keys
+that count together form a group: one for a persist, one for each slice of a compaction.
 
 Invariants: every uncommitted key in the store is in an intent of its group, written with it, and no committed
 key is; a block id is given once.
@@ -41,7 +41,7 @@ Group = Hashable
 
 
 class _Uncommitted:
-    """The uncommitted part of a group: keys not written yet, keys written, and their intents."""
+    """The uncommitted part of a group: unwritten keys, written keys, and their intents."""
 
     __slots__ = ("ahead", "intents", "written")
 
@@ -57,7 +57,7 @@ class _Uncommitted:
 class BlockWriter:
     """Writes for one job, number `version` of a subscription. Methods raise StorageError.
 
-    writes: how many writes have succeeded.
+    writes: number of successful writes.
     """
 
     def __init__(
@@ -73,10 +73,10 @@ class BlockWriter:
         self._batch = Batch()
         self._groups: dict[Group, _Uncommitted] = {}
         self._covered: list[bytes] = []
-        """Keys covered by a commit in `_batch`, or in a batch whose write has failed."""
+        """Keys of a commit in `_batch`, or in a batch that failed to be written."""
 
     def put(self, key: bytes, value: bytes, group: Group = None) -> None:
-        """Write a value that counts with the commit of its group."""
+        """Write a value that counts with its group's commit."""
         self._batch.put(key, value)
         self._groups.setdefault(group, _Uncommitted()).ahead.append(key)
         if self._batch.size_bytes >= self._piece_bytes:

@@ -1,10 +1,10 @@
 """Compacts one subscription: the core thread's part before, between and after a compaction's steps.
 
 A paused compaction stays here, its work so far applied, so that a persist can run in between. It resumes only
-while its slices still have the blocks that it merges.
+while its slices still have the merged blocks.
 
 Invariants: at most one compaction is on its way; none begins or resumes while a stored slice record is
-uncertain; `Leftovers` hears of the leftovers of an abandoned one.
+uncertain; `Leftovers` gets the leftovers of an abandoned one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Compactor:
-    """The compactions of one subscription, one after another."""
+    """One subscription's compactions, one after another."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Compactor:
 
     @property
     def paused(self) -> bool:
-        """True if a compaction has paused and can be resumed."""
+        """True if a paused compaction can be resumed."""
         return self._job is not None and not self._running
 
     @property
@@ -92,9 +92,9 @@ class Compactor:
     def begin_compaction(self, *, commits: bool) -> Merge | None:
         """Begin a compaction, or resume the paused one; None if there is nothing to do.
 
-        The returned function may be called in any thread, also several times, until `finish_compaction`.
-        commits: False beside a persist of this subscription. The next run that commits also commits the
-        slices merged until then, see `has_merged`.
+        Any thread may call the returned function, also several times, until `finish_compaction`. commits:
+        False beside a persist of this subscription. The next run that commits also commits the slices merged
+        until then, see `has_merged`.
         """
         if self._running:
             raise TidegateIndexError(f"{self._name}: a compaction is on its way already")
@@ -115,14 +115,14 @@ class Compactor:
         return partial(job.run, slices, commits=commits)
 
     def finish_compaction(self, *, failed: bool = False) -> CompactionResult:
-        """Apply the work of a compaction that ended, paused or failed, but for corrupt blocks found."""
+        """Apply the work of a compaction that ended, paused or failed, except corrupt blocks found."""
         job = self._end()
         result = job.take_result()
         if self._job_is_stale:
             self._leftovers.clear(result.exchanged)
         else:
             self._timeline.exchange(result.exchanged, compacted=True)
-        batch = job.deletion(result)  # the replaced blocks are not loaded any more
+        batch = job.deletion(result)  # nothing loads the replaced blocks any more
         if len(batch):
             try:
                 self._store.write(batch, sync=False)

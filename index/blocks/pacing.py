@@ -1,9 +1,9 @@
 """The share of time for compactions while spills are always waiting: docs/decisions/paced-compaction.md.
 
-A spill adds a run to each slice that it touches, and a compaction removes some. Compactions get time in the
-pauses of spills, by the number of runs of the most crowded slice: none up to `runs_soft`, as much as the
-spill half-way to `runs_max`, nearly all beyond. The number of runs settles low where few rewrites are needed,
-and higher where many are: each compaction then merges more runs at once.
+A spill adds a run to each slice that it touches, a compaction removes some. Compactions get time in the
+pauses of spills, by the most crowded slice's number of runs: none up to `runs_soft`, as much as the spill
+half-way to `runs_max`, nearly all beyond. The number of runs settles low where few rewrites are needed, and
+higher where many are: each compaction then merges more runs at once.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _SHARE_MAX = 0.9
 """A spill goes on, however crowded the slices are."""
 
 _ALLOWANCE_MAX_NS = 1_000_000_000
-"""Time unused for lack of something to compact is saved up to this much."""
+"""Unused time, for lack of something to compact, is saved up to this much."""
 
 _TURN_MIN_NS = 2_000_000
-"""A compaction does not begin with less time than this."""
+"""A compaction does not begin with less time."""
 
 Pause = Callable[[], bool]
 """Asked often by the compacting thread; True makes it pause."""
@@ -29,9 +29,9 @@ Merge = Callable[[Pause], None]
 
 
 class CompactionPace:
-    """Tells how long compactions may run in return for the time of spills.
+    """How long compactions may run in return for the time of spills.
 
-    Pure: the caller tells times. Invariant: the allowance is never negative, and only spills increase it.
+    Pure: the caller gives times. Invariant: the allowance is never negative, and only spills increase it.
     """
 
     def __init__(self, runs_soft: int, runs_max: int) -> None:
@@ -56,12 +56,12 @@ class CompactionPace:
 
     @property
     def allowance_ns(self) -> int:
-        """Time for which a compaction may run while others wait; 0 if too short to be useful."""
+        """Time for a compaction while others wait; 0 if too short to be useful."""
         return self._allowance_ns if self._allowance_ns >= _TURN_MIN_NS else 0
 
 
 class Interleaved:
-    """Continues a compaction in the pauses of a spill, for as long as the pace allows.
+    """Continues a compaction in the pauses of a spill, as long as the pace allows.
 
     An error of the compaction ends it, not the spill; `error` keeps it. For one job, in one thread.
     """

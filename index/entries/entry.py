@@ -23,7 +23,7 @@ ENTRY_BYTES = 24
 """Bytes of one entry in memory: three int64."""
 
 FEW = 24
-"""Up to so many entries plain Python is faster than NumPy, whose every call costs a microsecond or more."""
+"""Up to so many entries plain Python is faster than NumPy, at a microsecond or more a call."""
 
 ENTRY_ID_MAX = (1 << 32) - 1
 """Entry ids are kept in 32-bit roaring bitmaps, as in Java."""
@@ -140,7 +140,7 @@ class Entries:
         return Entries(self.deliver_at_ms[which], self.ledger_id[which], self.entry_id[which])
 
     def unique(self) -> Entries:
-        """Sorted entries with equal ones kept once."""
+        """Sorted entries, of equal ones one."""
         return _without_repeats(self)
 
     def is_sorted(self) -> bool:

@@ -1,8 +1,8 @@
 """The records of a log ledger, as the bytes of its entries. Grammar: docs/format.md.
 
-A record is a list of operations on the keys of one subscription, without its id. A record longer than an
-entry continues in the next one. An entry has its chain and its own number: foreign bytes do not pass for one.
-An operation may have a block's place instead of the block.
+A record is a list of operations on one subscription's keys, without its id. A record longer than an entry
+continues in the next one. An entry has its chain and its own number: foreign bytes do not pass for one. An
+operation may have a block's place instead of the block.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from tidegate.index.store import Batch
 
 GRAMMAR_VERSION = 1
 PLACES_VERSION = 2
-"""Version of a log that names places of blocks, and of the ledgers at these places."""
+"""Version of a log that names places of blocks, and of the ledgers there."""
 
 _READABLE = (3, 4, FORMAT_VERSION)
-"""Formats of the values of a log: a new owner may be upgraded before the former one is."""
+"""Formats of a log's values: a new owner may be upgraded before the former one is."""
 
 PIECE_BYTES = 1 << 20
 """A record is cut into entries of about this size."""
 
 PLACE = 3
-"""Operation beside those of `Batch`: the value says where the key's value is."""
+"""Operation beside those of `Batch`: the value is the place of the key's value."""
 
 _ENTRY = struct.Struct("<QQ")
 _HEADER = struct.Struct("<HI")
@@ -64,7 +64,7 @@ class Header(NamedTuple):
 
     @classmethod
     def decode(cls, entry: bytes) -> Header:
-        """Read a header. Raises CorruptRecordError, and UnreadableLogError if it is of a newer version."""
+        """Read a header. Raises CorruptRecordError, and UnreadableLogError for a newer version."""
         body = unwrap(EntryKind.HEADER.value, entry)
         if len(body) < _ENTRY.size + _HEADER.size:
             raise CorruptRecordError("a header is cut short")

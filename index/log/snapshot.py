@@ -1,11 +1,11 @@
-"""A snapshot: all stored data of a subscription, with which an index log begins.
+"""A snapshot: all stored data of a subscription, the beginning of an index log.
 
 It is fuzzy: it scans one kind of keys after another while other threads write. So the log also gets every
-write noted since before the snapshot began; applying a write twice changes nothing, because writes are puts
-and deletions of whole values.
+write noted since before its begin; applying a write twice changes nothing, because writes are puts and
+deletions of whole values.
 
-It has places instead of blocks that lie elsewhere, and then takes only the blocks that slices name, and those
-written ahead, which the intents name. The intents come first: a slice names any block committed after that.
+It has places instead of blocks that lie elsewhere, and then takes only blocks named by slices, or written
+ahead and named by intents. The intents come first: a slice names any block committed after that.
 
 Invariant: no damaged value. A damaged block or bitmap is omitted and reported; the log's reader does not
 answer for its positions. Damage of any other value would change the meaning of the rest, so no snapshot is
@@ -34,8 +34,8 @@ Rows = Iterator[tuple[bytes, bytes]]
 class Snapshot:
     """Begins when its first piece is taken; any one thread may take pieces.
 
-    places: of blocks whose values are not read; None to read all. Must not change meanwhile. met: the keys,
-    without the subscription id, of the blocks that it gave a place.
+    places: of blocks with unread values; None to read all. Must not change meanwhile. met: the keys, without
+    the subscription id, of the blocks with a place.
     """
 
     def __init__(self, store: Store, subscription_id: int, places: Places | None = None) -> None:
@@ -104,7 +104,7 @@ class Snapshot:
         return True
 
     def _blocks(self, rows: Rows) -> Rows:
-        """All blocks, also those that no slice names yet; only the named ones if the scan fails."""
+        """All blocks, also those in no slice yet; only the named ones if the scan fails."""
         last = b""
         with contextlib.suppress(StorageError):
             for row in rows:
@@ -120,7 +120,7 @@ class Snapshot:
         return self._places.keys() - self.met
 
     def _written_ahead(self) -> list[bytes] | None:
-        """The blocks that intents name; None if one of them is damaged. Raises StorageError."""
+        """The blocks of intents; None if one intent is damaged. Raises StorageError."""
         found: list[bytes] = []
         try:
             for _, value in self._scan(keys.INTENT):
@@ -130,7 +130,7 @@ class Snapshot:
         return found
 
     def _named_blocks(self, ahead: Iterable[bytes]) -> Rows:
-        """The blocks that slices or intents name; those with a place have no value here."""
+        """The blocks of slices or intents; those with a place have no value here."""
         yield from self._values(dict.fromkeys([*ahead, *self._named]))
 
     def _values(self, wanted: Iterable[bytes]) -> Rows:

@@ -1,14 +1,13 @@
 """Checks RocksDB's WALs before it opens them, for the two kinds of damage that it cannot handle
 (docs/decisions/witness.md).
 
-A WAL, and the manifest, which has the same format, is a row of records in blocks of 32 KiB:
+A WAL, like the manifest, is a row of records in blocks of 32 KiB:
 
     record := crc:u32 size:u16 type:u8 data[size]      none begins in the last 6 bytes of a block
 
 - The types 5 to 8 and 11 belong to recycled WALs, which we do not use. RocksDB takes such a record for a rest
   of an older WAL before it checks the checksum, and then loops for ever.
-- Size and type 0 mean "nothing more in this block": zeros that a disk returns in place of a page hide its
-  content.
+- Size and type 0 mean "nothing more in this block": zeros from a disk in place of a page hide its content.
 
 Either becomes a record with a wrong checksum, and RocksDB stops there as at any damage. The witness knows if
 the lost rest was durable. The blocks are checked side by side: a WAL of 64 MiB takes milliseconds.
@@ -31,7 +30,7 @@ _BLOCK_BYTES = 32_768
 _HEADER_BYTES = 7
 _FULL = 1
 _INSTEAD = {5: 1, 6: 2, 7: 3, 8: 4, 11: 3}
-"""The types of recycled WALs. If one bit had flipped, this repairs it, and the checksum then says so."""
+"""The types of recycled WALs. After a flip of one bit this repairs it, as the checksum then shows."""
 
 _RECYCLED = np.isin(np.arange(256), list(_INSTEAD))
 
@@ -41,7 +40,7 @@ def stop_at_damage(directory: Path) -> None:
     wals = sorted(directory.glob("*.log"), key=lambda path: (len(path.name), path.name))
     manifests = list(directory.glob("MANIFEST-*"))
     for path in [*wals, *manifests]:
-        # Only the last WAL may end in zeros, which a power cut leaves in place of unsynced bytes.
+        # Only the last WAL may end in zeros, left by a power cut in place of unsynced bytes.
         _stop_in(path, is_last=path in {*wals[-1:], *manifests})
 
 
@@ -53,7 +52,7 @@ def require_readable_manifests(directory: Path) -> None:
 
 
 def _manifests_in_use(directory: Path) -> list[Path]:
-    """The manifest that CURRENT names.
+    """The manifest of CURRENT.
 
     Any other was being written during a power cut, and is not read: RocksDB names only a synced one.
     """
@@ -72,7 +71,7 @@ def _stop_in(path: Path, *, is_last: bool) -> None:
     stops = find_stops(content, is_last=is_last)
     if not stops:
         return
-    # A power cut leaves zeros, too. The witness tells if anything durable is gone.
+    # A power cut leaves zeros, too. The witness shows if anything durable is gone.
     _LOG.warning("reading %s only up to byte %d, as after a power cut or damage", path, min(stops))
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
@@ -83,7 +82,7 @@ def _stop_in(path: Path, *, is_last: bool) -> None:
 
 
 def find_stops(content: npt.NDArray[np.uint8], *, is_last: bool) -> dict[int, int]:
-    """Offsets in a WAL at which a type must be changed, and the new types. `is_last`: zeros may end it.
+    """Offsets in a WAL of the types to change, and the new types. `is_last`: zeros may end it.
 
     content: all bytes of the WAL.
     """

@@ -1,7 +1,7 @@
 """The changes of one subscription, made by the broker, by the replay of its journal, or by a loss.
 
-A change is applied to every part that it concerns, in the necessary order. Nothing here writes the journal:
-the maker of a lasting change does.
+A change goes to every part that it concerns, in the necessary order. Nothing here writes the journal: the
+maker of a lasting change does.
 
 Invariant: after each change every slice without held entries is known to be finished.
 """
@@ -48,11 +48,11 @@ class Changes(Generic[IndexT]):
 
     @property
     def mark(self) -> Position:
-        """The last mark-delete position that the broker told."""
+        """The last mark-delete position from the broker."""
         return self._positions.mark
 
     def stage_new(self, entries: Entries) -> Entries:
-        """Stage the entries that are new; returns them."""
+        """Stage the new entries; returns them."""
         fresh = self._positions.hold(entries)
         moved = self._positions.moved
         elsewhen = moved.positions.contains(fresh) if moved else None
@@ -64,7 +64,7 @@ class Changes(Generic[IndexT]):
         return fresh
 
     def move(self, entries: Entries) -> Entries:
-        """Hold these positions, at these times; returns the entries that this changes."""
+        """Hold these positions, at these times; returns the changed entries."""
         changed, again = self._positions.move(entries)
         self._timeline.stage_moved(again)
         return changed
@@ -75,7 +75,7 @@ class Changes(Generic[IndexT]):
         self._timeline.stage_moved(moved.take(self._positions.held.contains(moved)))
 
     def acknowledge(self, positions: PositionSet) -> None:
-        """Remove positions from held, if they are there, and know them acknowledged."""
+        """Remove positions from held, if there, and know them acknowledged."""
         self._positions.acknowledge(positions)
         self._timeline.depart(positions)
         self._timeline.finish_slices()
@@ -99,11 +99,11 @@ class Changes(Generic[IndexT]):
         self._positions.claim = claim
 
     def forget_acknowledgements(self) -> None:
-        """Forget everything known of the cursor, also its owner. See `PositionState`."""
+        """Forget all knowledge of the cursor, also its owner. See `PositionState`."""
         self._positions.forget_acknowledgements()
 
     def set_width(self, width_ms: int, *, auto: bool) -> None:
-        """Set the width of the slices for entries spilled from now on."""
+        """Set the slice width for entries spilled from now on."""
         self._width.set(width_ms, auto)
 
     def clear(self) -> None:
@@ -116,7 +116,9 @@ class Changes(Generic[IndexT]):
         self._notices.work_changed(persist=self._persister.wanted)
 
     def lose(self, positions: PositionSet) -> None:
-        """Remove lost positions from held, and tell the broker. `Timeline.finish_slices` must follow."""
+        """Remove lost positions from held, and report them to the broker. `Timeline.finish_slices` must
+        follow.
+        """
         if positions:
             # Report first: reading a still held position costs little, an unreported one is lost.
             self._quarantine.lose(positions)

@@ -18,15 +18,14 @@ IndexT = TypeVar("IndexT")
 class Context(Generic[IndexT]):
     """Store, clock, options, journal, and the indexes that want a persist.
 
-    next_load_changed: called with an index of which another block is the next to load.
+    next_load_changed: called with an index when its next block to load changes.
     crowding_changed: called with an index that may have become more or less crowded.
     corrupt_block: called with an index with a damaged block that its log may have whole. The call comes amid
         other work: it must not call the index.
-    wanting: indexes that want a persist for more than spilling (drop, quarantine, repair), the first to want
-        it first.
-    unheld: indexes with lost positions not told yet.
+    wanting: indexes that want a persist for more than spilling (drop, quarantine, repair), in order of wish.
+    unheld: indexes with unreported lost positions.
     corrupt_records: corrupt stored values met since the start, blocks included.
-    lost_commits: synced writes that were gone when the store was opened, at least.
+    lost_commits: synced writes that were missing at the store's opening, at least.
     added_entries: entries staged since the catalog last counted the staging.
     """
 
@@ -58,7 +57,7 @@ class Notices(Generic[IndexT]):
         self._context.next_load_changed(self._index)
 
     def want_persist(self) -> None:
-        """Note that a persist is wanted for more than spilling."""
+        """Note a wish for a persist for more than spilling."""
         self._context.wanting[self._index] = None
 
     def persist_begins(self) -> None:

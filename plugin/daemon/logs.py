@@ -30,7 +30,7 @@ LogFormat = Literal["auto", "human", "json"]
 
 
 _PIECE = 400
-"""Characters, each at most ten bytes where escaped: a file that takes anything takes so much (PIPE_BUF)."""
+"""Characters, each at most ten bytes if escaped: a file that takes anything takes so much (PIPE_BUF)."""
 
 
 class _Writer:
@@ -74,27 +74,25 @@ class _Writer:
         return True
 
     def isatty(self) -> bool:
-        """True if the output is a terminal."""
         with contextlib.suppress(ValueError):
             return self._file is not None and self._file.isatty()
         return False
 
 
 class _Lines:
-    """The logger that structlog passes lines to. Structlog's own has a lock that is not reentrant."""
+    """The logger for structlog's lines. Structlog's own has a lock that is not reentrant."""
 
     def __init__(self, out: _Writer) -> None:
         self._out = out
 
     def msg(self, line: str) -> None:
-        """Write a line."""
         self._out.write(f"{line}\n")
 
     log = debug = info = warning = error = critical = exception = msg
 
 
 class _LazyLogger:
-    """A logger made at its first use. Any thread may use it."""
+    """A logger made at its first use. For any thread."""
 
     def __init__(self, log_format: LogFormat, level: str, out: _Writer) -> None:
         self._log_format = log_format
@@ -159,7 +157,7 @@ def _printable(_log: object, _method: str, event: EventDict) -> EventDict:
 
 
 class _Forward(logging.Handler):
-    """Passes records of the standard library's logging to a structured logger."""
+    """Passes the standard library's log records to a structured logger."""
 
     def __init__(self, log: Logger) -> None:
         super().__init__()
@@ -181,7 +179,7 @@ def forward_standard_logging(log: Logger) -> None:
 
 
 def log_bugs(log: Logger) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
-    """An exception handler for an event loop that sends uncaught exceptions to ``log``."""
+    """An event loop's exception handler that sends uncaught exceptions to ``log``."""
     seldom = Seldom()
 
     def on_bug(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

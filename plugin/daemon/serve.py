@@ -62,7 +62,7 @@ OpenedT = TypeVar("OpenedT")
 
 @dataclass(frozen=True)
 class RunningDaemon:
-    """The parts of a daemon that serves."""
+    """The parts of a serving daemon."""
 
     engine: DaemonEngine
     exposition: Exposition
@@ -85,7 +85,7 @@ def product_name() -> str:
 
 
 def open_store(settings: Settings) -> Store:
-    """The RocksDB store in the data directory. Raises the errors of the index."""
+    """The RocksDB store in the data directory. Raises the index's errors."""
     # The socket exists before the store, and may be in the same directory.
     near = (settings.socket, lock_path(settings.socket), settings.http_token_file)
     data = settings.data.absolute()
@@ -207,9 +207,10 @@ def _threads(count: int, name: str) -> Iterator[ThreadPoolExecutor]:
 
 
 async def serve(settings: Settings, log: Logger, environment: Mapping[str, str]) -> None:
-    """Run until SIGTERM or SIGINT. environment: names the supervisor, if there is one.
+    """Run until SIGTERM or SIGINT; a second one ends the process at once. environment: names the supervisor,
+    if any.
 
-    A second one ends the process at once. Raises ``UserError`` if it cannot start.
+    Raises ``UserError`` if it cannot start.
     """
     descriptors.raise_limit()
     give_back_memory()
@@ -275,7 +276,7 @@ async def _serve_until(
 
 
 def _where(address: HttpAddress | None, port: int | None) -> str | None:
-    """The address of the HTTP side, with the real port for port 0."""
+    """The HTTP side's address, with the real port for port 0."""
     return None if address is None or port is None else str(address.at(port))
 
 

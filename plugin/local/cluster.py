@@ -1,6 +1,6 @@
 """A real Pulsar cluster on loopback: ZooKeeper, one bookie, and brokers with a daemon each.
 
-Topics move between its brokers, whose daemons do not know each other: this tests the promises of one owner to
+Topics move between its brokers, and their daemons do not know each other: this tests one owner's promises to
 the next. Invariants:
 
 - every file (metadata, indexes, ledgers, logs, conf files) is below ``work_dir``;
@@ -86,7 +86,7 @@ _BROKER_CONF = {
 
 
 def metadata_conf(url: str) -> dict[str, str]:
-    """The conf keys of a broker whose metadata are at ``url``, as ``zk:host:port``."""
+    """A broker's conf keys for metadata at ``url``, as ``zk:host:port``."""
     return {"metadataStoreUrl": url, "configurationMetadataStoreUrl": url}
 
 
@@ -97,7 +97,7 @@ def bookie_metadata_conf(url: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Node:
-    """One broker of the cluster and its daemon; each can be killed, paused and started by itself."""
+    """One broker of the cluster and its daemon; each can be killed, paused and started alone."""
 
     name: str
     broker: ClusterBroker
@@ -111,7 +111,7 @@ class LocalCluster:
 
     ``jar`` is the shim; without one the brokers run Pulsar's own tracker and there are no daemons. ``conf``
     overrides keys of the distribution's ``broker.conf`` for every broker, ``bookie_conf`` of its
-    ``bookkeeper.conf``. The daemons' sockets are in ``socket_dir``, whose path must be short; they get
+    ``bookkeeper.conf``. The daemons' sockets are in ``socket_dir``, a short path; they get
     ``daemon_settings``. With ``counters`` the brokers count their reads. ``metadata_url`` names a running
     metadata store (``oxia://…``), which replaces ZooKeeper. Errors are ``LocalProcessError``.
     """
@@ -209,7 +209,7 @@ class LocalCluster:
         return "pulsar://" + ",".join(f"{LOOPBACK}:{node.broker.port}" for node in self.nodes)
 
     def metadata_writes(self) -> int:
-        """The writes that the metadata store has counted since its start."""
+        """The writes counted by the metadata store since its start."""
         try:
             with socket.create_connection((LOOPBACK, self.zookeeper.port), HTTP_TIMEOUT_S) as asking:
                 asking.sendall(b"srvr")
@@ -231,7 +231,7 @@ class LocalCluster:
             raise
 
     def end(self) -> None:
-        """Kill everything: the data is not needed again."""
+        """Kill everything: nobody needs the data again."""
         for node in self.nodes:
             node.broker.kill()
             node.daemon.kill()

@@ -6,8 +6,8 @@ environment.
 Invariants:
 
 - only the standard library is imported, and nothing of this package: the file must run as a script;
-- a check never raises and changes nothing: it returns the tool or a ``Problem``, whose one-line text ends in
-  the remedy;
+- a check never raises and changes nothing: it returns the tool or a ``Problem``, a text of one line that ends
+  in the remedy;
 - the places to search (``PATH``, ``JAVA_HOME``) are parameters.
 """
 
@@ -36,7 +36,7 @@ _BAD_IN_PATHS = '":\\%'  # each tried alone: with these, as with white space, no
 
 @dataclass(frozen=True)
 class Tool:
-    """A program that was found, and its version."""
+    """A found program, and its version."""
 
     path: Path
     version: tuple[int, ...]
@@ -144,9 +144,8 @@ def check_disk(directory: Path, needed_bytes: int, elsewhere: str) -> Problem | 
 
 
 def check_path(path: Path, advice: str) -> Problem | None:
-    """Check that Pulsar's start script, which is careless with names, can handle ``path``.
-
-    ``advice`` is the remedy if not.
+    """Check that Pulsar's start script, which is careless with names, can handle ``path``; else
+    ``advice``.
     """
     bad = sorted({character for character in str(path) if character.isspace() or character in _BAD_IN_PATHS})
     if not bad:
@@ -156,7 +155,7 @@ def check_path(path: Path, advice: str) -> Problem | None:
 
 
 def check_ports(ports: Mapping[str, int], host: str = LOOPBACK) -> list[Problem]:
-    """A problem for each port of ``ports`` (purpose -> number) that is already in use."""
+    """A problem for each port of ``ports`` (purpose -> number) already in use."""
     problems: list[Problem] = []
     for purpose, port in ports.items():
         with socket.socket() as probe:
@@ -175,7 +174,7 @@ def check_ports(ports: Mapping[str, int], host: str = LOOPBACK) -> list[Problem]
 
 
 def check(needs: Iterable[str], environment: Mapping[str, str]) -> list[Problem]:
-    """All problems with ``needs`` (of ``python``, ``jdk`` and ``maven``); empty if all needs are met."""
+    """All problems with ``needs`` (of ``python``, ``jdk`` and ``maven``)."""
     checks: dict[str, Callable[[], Tool | Problem | None]] = {
         "python": lambda: check_python(sys.version_info[:3]),
         "jdk": lambda: find_jdk(environment),
@@ -208,7 +207,7 @@ def _dotted(version: Sequence[int]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print one line for each problem; the exit code is 1 if there is any."""
+    """Print a line for each problem; the exit code is 1 if there is any."""
     parser = argparse.ArgumentParser(description="check this machine's requirements")
     parser.add_argument("--need", nargs="+", choices=["python", "jdk", "maven"])
     parser.add_argument("--java-home", type=int, metavar="N", help="print the home of a JDK N or newer")

@@ -1,4 +1,4 @@
-"""Delayed delivery policies, time to live and what the broker says of itself."""
+"""Delayed delivery policies, time to live, and the broker's own statistics."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def test_topic_policy_switches_delayed_delivery_off_and_on(lane: Lane) -> None:
 
 
 def _send_until_at_once(lane: Lane, inbox: Inbox) -> int:
-    """A policy reaches the topic a moment later: send until a far one comes at once; how many were sent."""
+    """A policy reaches the topic a moment later: send until a far one comes at once; returns how many were
+    sent.
+    """
     sent = 0
 
     def came() -> bool:
@@ -45,7 +47,7 @@ def _send_until_at_once(lane: Lane, inbox: Inbox) -> int:
 
 
 def _send_until_held(lane: Lane) -> int:
-    """Send until a far message is held; what ``msgDelayed`` is then."""
+    """Send until a far message is held; returns ``msgDelayed`` then."""
 
     def held() -> bool:
         before = lane.stats().delayed
@@ -80,7 +82,7 @@ def test_maximum_delay_of_the_namespace_refuses_what_is_further(
     lane, inbox = make_lane(namespace), Inbox()
     lane.subscribe(inbox)
     sent = lane.send_in(*[500] * 20)
-    # A client of its own: refused, the C++ client only logs why, connects again and tries for ever.
+    # A new client: refused, the C++ client only logs why, connects again and tries for ever.
     client = pulsar.Client(cluster.broker.service_url)
     try:
         producer = client.create_producer(lane.topic)
@@ -115,7 +117,7 @@ def test_maximum_delay_of_the_topic_refuses_what_is_further(make_lane: Callable[
         {"tickTime": 0, "maxDeliveryDelayInMillis": -1},
         {"tickTime": -5, "maxDeliveryDelayInMillis": 0},
         {"tickTime": 60_000, "maxDeliveryDelayInMillis": YEARS_10_MS * 2},
-        # Of PIP-437, which no Pulsar up to 5.0.1 has: accepted, and dropped.
+        # Of PIP-437, in no Pulsar up to 5.0.1: accepted, and dropped.
         {"tickTime": 1, "maxDeliveryDelayInMillis": 0, "fixedDeliveryDelayInMillis": 60_000},
     ],
     ids=lambda values: "-".join(map(str, values.values())),
@@ -138,7 +140,7 @@ def test_every_value_that_the_broker_accepts(
         return all(document[name] == value for name, value in values.items() if name in document)
 
     wait_until(applied, "the broker shows the policy as the one in force")
-    # A loaded topic follows a moment later; one that is loaded begins with it.
+    # A loaded topic follows a moment later; a newly loaded one begins with it.
     lane.admin.unload(lane.topic)
     lane.subscribe(inbox)
     sent = lane.send_in(500, 900, None, 1_300, YEARS_10_MS)
@@ -170,8 +172,10 @@ def test_the_topic_s_policy_beats_the_namespace_s(make_lane: Callable[..., Lane]
 
 
 def _send_until_refused(lane: Lane, reason: str) -> int:
-    """A policy reaches the topic a moment later: send until a far one is refused; how many were stored."""
-    # A client of its own: refused, the C++ client only logs why, connects again and tries for ever.
+    """A policy reaches the topic a moment later: send until a far one is refused; returns how many were
+    stored.
+    """
+    # A new client: refused, the C++ client only logs why, connects again and tries for ever.
     client = pulsar.Client(lane.cluster.service_url)
     stored: list[pulsar.Result] = []
     log_path = lane.cluster.client_log_path
@@ -180,7 +184,8 @@ def _send_until_refused(lane: Lane, reason: str) -> int:
 
     def refused() -> bool:
         nonlocal sent
-        # One at a time: what is under way when the broker closes the connection might be stored unconfirmed.
+        # One at a time: a message under way when the broker closes the connection might be stored
+        # unconfirmed.
         if sent == len(stored):
             sent += 1
             producer.send_async(
@@ -319,7 +324,7 @@ def test_messages_that_expire_after_acknowledgements_out_of_order(lane: Lane) ->
 
 
 def _wait_expired(lane: Lane) -> None:
-    # Pulsar's own trackers count what has expired as delayed until it would have been due.
+    # Pulsar's own trackers count expired messages as delayed until their due time.
     strict = lane.cluster.kind.strict
     lane.wait_stats(lambda now: now.backlog == 0 and (now.delayed == 0 or not strict), "all has expired")
 

@@ -1,9 +1,9 @@
-"""Archives of classes for the JVMs that the tests start: each start costs 30 to 50 % less processor time.
+"""Archives of classes for the tests' JVMs: each start costs 30 to 50 % less processor time.
 
 ``python -m tests.support.class_archives`` makes them, one for Pulsar's programs and one for Spark's, by
 running each once (JDK 17's ``-XX:ArchiveClassesAtExit``). A JVM maps one only if its class path begins with
-that of the archive and every directory on it is empty, so Pulsar's programs are told where their logging is
-configured by its path, and not by a directory on the class path. Without an archive everything runs as well.
+that of the archive and has empty directories only, so Pulsar's programs get the path of their logging
+configuration instead of a directory on the class path. Without an archive everything runs as well.
 """
 
 from __future__ import annotations
@@ -26,12 +26,11 @@ from tidegate.plugin.local.process import LOOPBACK, LocalProcessError
 from tidegate.plugin.local.pulsar_process import Jvm
 
 QUICK_JAVA = " ".join(Jvm.gc)
-"""A test's JVM lives for seconds or minutes: what would make it fast later is not worth its time."""
+"""A test's JVM lives for seconds or minutes: optimizations for later are not worth their time."""
 
 _FOLDER = Path(__file__).parents[2] / "build" / "classes"
 _NO_CONF = _FOLDER / "no-conf"
-# The start script puts the directory of this file on the class path; its name is an option that ours
-# overrides.
+# The start script puts this file's directory on the class path; ours overrides its name.
 _NAMED_LOGGING = {"PULSAR_LOG_CONF": str(_NO_CONF / "log4j2.yaml")}
 _STOP_TIMEOUT_S = 300.0
 _SPARK_TIMEOUT_S = 300.0
@@ -55,7 +54,7 @@ def pulsar_environment() -> dict[str, str]:
 
 
 def spark_java() -> str:
-    """The options of a JVM of Spark's, as one string."""
+    """The options of Spark's JVM, as one string."""
     archive = _spark_archive()
     if archive is None or not archive.is_file():
         return QUICK_JAVA
@@ -87,7 +86,7 @@ def _java() -> Path | None:
 
 
 def _archive(name: str, jars: Path) -> Path | None:
-    """Where the archive of these jars for this JVM is; None without either. Each has a name of its own."""
+    """The place of the archive of these jars for this JVM; None without either. Each has its own name."""
     java = _java()
     if java is None or not jars.is_dir():
         return None

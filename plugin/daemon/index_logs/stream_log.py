@@ -25,7 +25,7 @@ NS_PER_SECOND = 1_000_000_000
 
 
 class LogState(NamedTuple):
-    """The state of a log. ``lag_seconds``: the age of the oldest change that is not in it.
+    """A log's state. ``lag_seconds``: the age of the oldest change that it lacks.
 
     ``home``: empty if the daemon keeps none where the broker wants it; ``failure`` has the reason.
     """
@@ -47,9 +47,9 @@ class Former(NamedTuple):
 
 
 class Logs(Protocol):
-    """The interface of all logs that one log needs.
+    """All logs, for one log.
 
-    beginnings: how many may begin at a time. written: those that have something to ship.
+    beginnings: how many may begin at a time. written: those with something to ship.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -70,7 +70,7 @@ class Logs(Protocol):
 class StreamLog:
     """Ships the log of one stream, in a task that exists only while changes wait.
 
-    after: tasks that must end first: a deletion of all logs of the subscription, which would take the new one
+    after: tasks that must end first: a deletion of all the subscription's logs, which would take the new one
     along, or the fetching of blocks for the new one.
     """
 
@@ -118,7 +118,7 @@ class StreamLog:
         self.over = True
         if self._task is not None:
             self._task.cancel()
-            self._logs.written.discard(self)  # a task that has not begun is not told of it
+            self._logs.written.discard(self)  # a task that has not begun cannot do it
         self._idle.set()
 
     async def ship_last(self) -> None:

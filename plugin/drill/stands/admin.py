@@ -19,7 +19,7 @@ _IN_USE_TIMEOUT_S, _IN_USE_POLL_S = 10.0, 0.2
 
 
 class StandAdmin:
-    """Asks the broker that ``base_url`` names at the moment; topics are full names."""
+    """Asks the broker at the present ``base_url``; topics are full names."""
 
     def __init__(self, base_url: Callable[[], str], token: str | None = None) -> None:
         self._base_url = base_url
@@ -38,7 +38,7 @@ class StandAdmin:
             return None
 
     def subscription(self, topic: str, subscription: str) -> dict[str, Any] | None:
-        """The subscription's part of the topic's stats; None if they are not available."""
+        """The subscription's part of the topic's stats; None if unavailable."""
         answer = self.request("GET", f"/{topic_path(topic)}/stats")
         if answer is None or not answer.is_success:
             return None
@@ -46,16 +46,16 @@ class StandAdmin:
         return found
 
     def delayed(self, topic: str, subscription: str) -> int | None:
-        """``msgDelayed``: the number of messages that wait to be due."""
+        """``msgDelayed``: how many messages wait to be due."""
         found = self.subscription(topic, subscription)
         return None if found is None else int(found["msgDelayed"])
 
     def rewind(self, topic: str, subscription: str) -> None:
-        """Set the cursor back to the beginning of the topic. Raises ``FaultError``."""
+        """Set the cursor back to the topic's beginning. Raises ``FaultError``."""
         self.must("POST", f"/{topic_path(topic)}/subscription/{quote(subscription, safe='')}/resetcursor/0")
 
     def delete(self, topic: str) -> None:
-        """Delete the topic with all of its data, if it exists and the broker allows it."""
+        """Delete the topic with all its data, if it exists and the broker allows it."""
         self.request("DELETE", f"/{topic_path(topic)}?force=true")
 
     def delete_unused(self, topic: str) -> Answer | None:
@@ -85,11 +85,11 @@ class StandAdmin:
             raise FaultError(f"the broker refused {method} {path}: {answer.status} {answer.text[:200]}")
 
     def text(self, path: str) -> str | None:
-        """The text at a path of the broker's HTTP server; None if it is not available."""
+        """The text at a path of the broker's HTTP server; None if unavailable."""
         return self._text(f"{self._base_url()}{path}")
 
     def text_of_owner(self, topic: str, path: str) -> str | None:
-        """The same from the topic's owner; if it is not available there, from the broker at ``base_url``."""
+        """The same from the topic's owner; if unavailable there, from the broker at ``base_url``."""
         base = self._base_url()
         answer = self.lookup(topic)
         owner = None if answer is None else _http_of(answer, tls=base.startswith("https:"))
@@ -128,7 +128,7 @@ class StandAdmin:
         return self._ask("GET", url, timeout_s=timeout_s)
 
     def owner(self, topic: str) -> str | None:
-        """The service URL of the topic's owner; None while it is unknown."""
+        """The service URL of the topic's owner; None while unknown."""
         answer = self.lookup(topic)
         return None if answer is None else broker_of(answer)
 
@@ -147,7 +147,7 @@ def broker_of(answer: Answer) -> str | None:
 
 
 def _http_of(answer: Answer, *, tls: bool) -> str | None:
-    """The HTTP address of the broker that a look-up names; None if it is missing."""
+    """The HTTP address of a look-up's broker; None if it is missing."""
     try:
         url: str | None = answer.json().get("httpUrlTls" if tls else "httpUrl")
     except (ValueError, AttributeError):

@@ -1,5 +1,6 @@
-"""Whatever happens to an index, and wherever its log ends: who restores it holds nothing that it cannot hand
-out, and knows nothing acknowledged that was not. A log shipped to its end has all that the index knows."""
+"""Whatever happens to an index, and wherever its log ends: a restored index holds nothing that it cannot hand
+out, and knows nothing acknowledged that was not. A log shipped to its end has all the index's knowledge.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +40,14 @@ position_sets = st.sets(positions, max_size=12)
 
 
 class FuzzyStore(CrashStore):
-    """In which something may happen while a snapshot is begun."""
+    """A store with something happening at a snapshot's begin."""
 
     def __init__(self, durable: MemoryStore | None = None) -> None:
         super().__init__(durable)
         self.meanwhile: Callable[[], None] = lambda: None
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        happens, self.meanwhile = self.meanwhile, lambda: None  # what happens scans, too
+        happens, self.meanwhile = self.meanwhile, lambda: None  # it scans, too
         happens()
         self.meanwhile = happens
         return super().scan(start, end)
@@ -215,7 +216,7 @@ class LogMachine(RuleBasedStateMachine):
         self.ship(left, [each for some in meanwhile for each in (("commit", some), ("add", some))], [])
 
     def _require_claim(self) -> None:
-        """If the writer says that the log has all, whoever reads it now finds all that the store has."""
+        """If the writer reports that the log has all, a reader now finds everything in the store."""
         self.shipper.note()
         pointer = Pointer.parse(self.world.pointer)
         if self.shipper.writer.since_ns is not None or pointer is None:
@@ -289,7 +290,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self._shipper is not None and Pointer.parse(self.world.pointer) is not None)
     @rule(count=st.integers(0, 3))
     def take_over(self, count: int) -> None:
-        """Another machine has what is in the log, some of the blocks perhaps later, and goes on with it."""
+        """Another machine has the log's content, some of the blocks perhaps later, and goes on with it."""
         self.settle()
         pointer = Pointer.parse(self.world.pointer)
         if pointer is None or pointer.ledger_id not in self.world.ledgers:
@@ -308,7 +309,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.index.upkeep.absent_blocks)
     @rule(count=st.integers(1, 5))
     def land(self, count: int) -> None:
-        """Blocks come that were still to come. As in the daemon, the next commit has them on the disk."""
+        """Absent blocks come. As in the daemon, the next commit has them on the disk."""
         land(self.index, self.store, self.places, self.world, count)
         self.catalog.chains.set(self.index, Chain(1, "memory"))
 
@@ -331,7 +332,7 @@ class LogMachine(RuleBasedStateMachine):
         except UnreadableLogError:
             return
         index = restored(log, IDENTITY, self.clock, self.options, world)
-        index.check()  # which walks whether everything held can be popped
+        index.check()  # which tests that everything held can be popped
         assert set(index.state.held) <= self.ever_held
         assert set(index.state.acknowledged) <= self.ever_acknowledged
 

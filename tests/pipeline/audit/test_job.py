@@ -64,7 +64,7 @@ def write(rows: list[dict[str, Any]], path: Path) -> str:
 def audit(
     spark: SparkSession, sent: str, received: str, **options: Any
 ) -> tuple[dict[str, Any], int, list[str]]:
-    """The audit on Spark, which says what one in this process says, in figures and in errors."""
+    """The audit on Spark, which agrees with one in this process, in figures and in errors."""
     wanted = AuditOptions(sent=Record.of(sent, None), received=Record.of(received, None), **options)
     here = None if wanted.stream else _outcome(wanted, Notes(spark, wants_spark=False))
     found = _outcome(wanted, Notes(spark))
@@ -88,7 +88,7 @@ def _outcome(wanted: AuditOptions, context: Notes) -> tuple[dict[str, Any], int,
 
 
 def _without_examples(page: str) -> str:
-    """The page but for the examples, whose order is Spark's."""
+    """The page but for the examples, which have Spark's order."""
     return page.partition("Offending messages")[0]
 
 
@@ -149,7 +149,7 @@ Rows = list[dict[str, Any]]
 
 
 def faulty() -> tuple[Rows, Rows, dict[str, Any]]:
-    """(sent, received, how many there are of each): a number of its own for every kind and every cause."""
+    """(sent, received, how many there are of each): a different number for every kind and every cause."""
     sent = [row for row in sent_rows(400) if row["deliver_at_ms"] is not None]
     received = receipts(sent)
     by_id = {row["message_id"]: row for row in received}
@@ -189,7 +189,7 @@ def faulty() -> tuple[Rows, Rows, dict[str, Any]]:
 
 def test_every_kind_and_every_cause_by_its_number(spark: SparkSession, tmp_path: Path) -> None:
     sent, received, expected = faulty()
-    # Another subscription has got everything, and nothing of what went wrong is its.
+    # Another subscription has received everything, and has none of the faults.
     well = receipts([row for row in sent_rows(400) if row["deliver_at_ms"] is not None], "mail")
     result, exit_code, _ = audit(
         spark,

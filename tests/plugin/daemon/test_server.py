@@ -1,7 +1,4 @@
-"""The daemon over a real socket.
-
-Greeting, streams, credit, heartbeats, and everything a client can do wrong.
-"""
+"""The daemon over a real socket: greeting, streams, credit, heartbeats, and every mistake of a client."""
 
 from __future__ import annotations
 
@@ -209,7 +206,7 @@ async def test_two_thousand_streams_on_one_connection(start: StartDaemon, socket
 
 
 class LazyReader:
-    """A broker that says HELLO and OPEN and reads nothing until it is told to."""
+    """A broker that sends HELLO and OPEN and reads nothing until `read`."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.writer = writer
@@ -237,7 +234,7 @@ class LazyReader:
 
 
 async def make_great_answer(client: ShimClient) -> ClientStream:
-    """A subscription whose answer to OPEN is more than a socket takes."""
+    """A subscription with an answer to OPEN larger than a socket takes."""
     stream = await client.open(TOPIC)
     for ledger_id in range(200):
         stream.ack(PositionSet.of_bitmaps({ledger_id: BitMap(range(0, 131_072, 4))}))
@@ -246,7 +243,7 @@ async def make_great_answer(client: ShimClient) -> ClientStream:
 
 
 async def test_unheld_never_overtakes_held(start: StartDaemon, socket_path: Path) -> None:
-    """A HELD that was made before the loss would make the broker skip what is lost, for ever."""
+    """A HELD from before the loss would make the broker skip the lost positions, for ever."""
     store = MemoryStore()
     async with (
         start(store=store, write_buffer_bytes=65_536, heartbeat_ms=60_000) as daemon,
@@ -520,7 +517,7 @@ async def test_brokers_of_two_clusters_with_one_topic_are_told_apart_in_the_log(
 async def test_a_subscription_made_again_counts_its_epochs_anew(
     start: StartDaemon, socket_path: Path
 ) -> None:
-    """Nobody told the daemon that the former life has ended: it was away then."""
+    """Nobody told the daemon of the former life's end: it was away then."""
     async with start(), await ShimClient.connect(socket_path) as client:
         old = await client.open(TOPIC, epoch=57)
         old.add(entries(3, now_ms() + HOUR_MS))
@@ -536,7 +533,7 @@ async def test_a_subscription_made_again_counts_its_epochs_anew(
 async def test_of_two_lives_on_one_connection_the_one_that_is_replaced_is_told(
     start: StartDaemon, socket_path: Path
 ) -> None:
-    """Epochs have no order among lives. One that is replaced in silence would wait for ever."""
+    """Epochs have no order among lives. One replaced in silence would wait for ever."""
     async with start(), await ShimClient.connect(socket_path) as client:
         life, former_life = random_incarnation(), random_incarnation()
         new = await client.open(TOPIC, epoch=2, incarnation=life)
@@ -820,7 +817,7 @@ async def test_the_mark_delete_position_of_the_cursor(start: StartDaemon, socket
 
 
 async def test_the_last_words_of_a_killed_broker_count(start: StartDaemon, socket_path: Path) -> None:
-    """A write to a dead peer ends the connection at once; what the peer had sent must not go with it."""
+    """A write to a dead peer ends the connection at once; the peer's last frames must not go with it."""
     async with start() as daemon:
         client = await ShimClient.connect(socket_path)
         stream = await client.open(TOPIC)

@@ -1,4 +1,4 @@
-"""docs/protocol.md is enough: a client that was written from it, and a real daemon that is killed with -9."""
+"""docs/protocol.md is enough: a client written from it, and a real daemon killed with -9."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_what_a_broker_says_of_one_stream(serve: Serve, socket_path: Path)
     daemon = serve()
     await daemon.ready()
     with PageClient(socket_path) as broker, PageClient(socket_path, CONTROL, "control-1") as control:
-        # Frames behind OPEN may be in HELD or not: what is not DURABLE is applied to it by the client.
+        # Frames behind OPEN may be in HELD or not: the client applies to it those without DURABLE.
         stream = broker.begin_open(1)
         broker.add(stream, records(10))
         broker.change(stream, ACK, positions(of_first(0, 1)))
@@ -67,7 +67,7 @@ async def test_what_a_broker_says_of_one_stream(serve: Serve, socket_path: Path)
         assert (told["held"], told["acknowledged"]) == (of_first(*range(2, 10)), of_first(0, 1))
         assert told["mark_delete"] == "-1:-1"
 
-        # Not known is -1:-1, before all others: no acknowledgement is known then, and what is held stays.
+        # -1:-1, not known, is before all others: no acknowledgement is known then, and held positions stay.
         broker.change(stream, MARK_DELETE, mark(1, 2))
         broker.change(stream, ACK, positions(of_first(3)))
         broker.durable(stream)
@@ -78,7 +78,7 @@ async def test_what_a_broker_says_of_one_stream(serve: Serve, socket_path: Path)
         broker.change(stream, MARK_DELETE, mark(1, 3))
         broker.durable(stream)
 
-        # On a former stream of the connection a lower one changes nothing; ADD, ACK and UNACK still count.
+        # On the connection's former stream a lower one changes nothing; ADD, ACK and UNACK still count.
         broker.change(former, MARK_DELETE, mark(1, 0))
         broker.add(former, records(1, ledger_id=5), NEAR)
         broker.change(former, ACK, positions(of_first(4, 5)))
@@ -88,7 +88,7 @@ async def test_what_a_broker_says_of_one_stream(serve: Serve, socket_path: Path)
         assert told["held"] == of_first(*range(6, 10)) | {(5, 0)}
         assert told["acknowledged"] == of_first(4, 5)
 
-        # Under another seal an ACK or MARK_DELETE of it changes nothing any more, an UNACK does.
+        # Under another seal its ACK or MARK_DELETE changes nothing any more, an UNACK does.
         stream = broker.open(3, generation=8, mark_delete=(1, 3))
         assert stream.acknowledged == set()
         broker.change(stream, ACK, positions(of_first(6)))
@@ -139,7 +139,7 @@ async def test_what_a_kill_takes_back(serve: Serve, socket_path: Path) -> None:
         told = control.positions()
         assert told["held"] == of_first(*range(4, 10))
         assert told["mark_delete"] == "1:1"
-        # The daemon has not seen any owner since its start: this one shows that Pulsar was restored.
+        # The daemon has seen no owner since its start: this one shows a restoration of Pulsar.
         stream = broker.open(1, epoch=4, claims=(10,))
         assert stream.held == set()
         broker.add(stream, records(1))

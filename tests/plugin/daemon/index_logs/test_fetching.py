@@ -1,4 +1,4 @@
-"""Blocks in ledgers of their own: a new owner answers before it has them, and brings them in order."""
+"""Blocks in ledgers of their own: a new owner answers before it has them, and fetches them in order."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ HERE = "all blocks of a restored index have arrived"
 
 
 class SlowHome(MemoryHome):
-    """A home that gives blocks only when it is let, one record each time."""
+    """A home that gives blocks on command only, one record each time."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -63,7 +63,7 @@ def place_blocks(daemon: RunningDaemon) -> None:
 
 
 async def fill(client: ShimClient, daemon: RunningDaemon, world: World, due_ms: int) -> ClientStream:
-    """Entries in blocks, which are in the log, in ledgers of their own; a tenth is acknowledged."""
+    """Entries in blocks, in the log's ledgers of blocks; a tenth is acknowledged."""
     place_blocks(daemon)
     client.offer_logs(world)
     stream = await client.open(TOPIC)
@@ -71,7 +71,7 @@ async def fill(client: ShimClient, daemon: RunningDaemon, world: World, due_ms: 
         stream.add(Entries.of((due_ms + 30 * number, 1, number) for number in range(at, at + 1_000)))
         await stream.durable()
         daemon.engine.catalog.persist(NAME)
-        await until(lambda: up_to_date(daemon))  # so that each is a record of blocks of its own
+        await until(lambda: up_to_date(daemon))  # so that each is its own record of blocks
     stream.ack(PositionSet.of((1, number) for number in range(0, COUNT, 10)))
     await stream.durable()
     await until(lambda: up_to_date(daemon))
@@ -108,7 +108,7 @@ async def test_what_is_held_is_told_before_its_blocks_are_here_and_handed_out_in
         await stream.durable()
         daemon.engine.catalog.persist(NAME)
         await until(lambda: up_to_date(daemon))
-        # As the broker of a topic that moves: what it had in flight is with nobody.
+        # As the broker of a topic that moves: nobody has its entries in flight.
         await stream.close()
     async with start(**MANY_SLICES) as daemon, await ShimClient.connect(socket_path) as client:
         place_blocks(daemon)
@@ -226,7 +226,7 @@ class RefusingHome(MemoryHome):
 async def test_blocks_that_the_home_refuses_are_read_from_the_topic(
     start: StartDaemon, socket_path: Path
 ) -> None:
-    """The stream goes on: nobody else would bring them."""
+    """The stream goes on: nothing else would fetch them."""
     world = World()
     async with start(**MANY_SLICES) as daemon, await ShimClient.connect(socket_path) as client:
         await fill(client, daemon, world, now_ms() + HOUR_MS)
@@ -237,7 +237,7 @@ async def test_blocks_that_the_home_refuses_are_read_from_the_topic(
 
 
 class AwayHome(MemoryHome):
-    """A home of which the part with the blocks does not answer."""
+    """A home with no answer from the part with the blocks."""
 
     async def open(self, ledger_id: int) -> int:
         if ledger_id in ledgers_of_blocks(self.world):
@@ -270,7 +270,7 @@ async def test_a_home_that_stays_away_is_given_up_once_and_not_for_each_record(
 
 
 async def test_a_start_amid_it_reads_the_log_again(start: StartDaemon, socket_path: Path) -> None:
-    """Blocks that are here by then are a part, and nobody believes them to be all."""
+    """Blocks here by then are a part, and nobody believes them to be all."""
     world, store = World(), CrashStore()
     async with start(**MANY_SLICES) as daemon, await ShimClient.connect(socket_path) as client:
         await fill(client, daemon, world, now_ms() + HOUR_MS)
@@ -336,7 +336,7 @@ async def test_another_stream_goes_on_with_it(start: StartDaemon, socket_path: P
 async def test_a_log_elsewhere_begins_when_all_is_here(
     start: StartDaemon, socket_path: Path, tmp_path: Path
 ) -> None:
-    """A log at a URL cannot name what lies at the bookies; it would lack the blocks."""
+    """A log at a URL cannot name blocks at the bookies, and would lack them."""
     world = World()
     async with start(**MANY_SLICES) as daemon, await ShimClient.connect(socket_path) as client:
         await fill(client, daemon, world, now_ms() + HOUR_MS)

@@ -1,4 +1,4 @@
-"""An index that gives way to its log: what it knew, who had it, and the log that it wrote."""
+"""An index that gives way to its log: its knowledge, its owner, and its own log."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.wire.log_messages import LogAnswer, LogOp, LogRequest
 
 BEGINS_ANEW_S = 1.2
-"""A log that was fenced is begun anew after half a second."""
+"""A fenced log begins anew after half a second."""
 
 
 def of_first(entry_ids: Iterable[int]) -> PositionSet:
@@ -51,7 +51,7 @@ def damage_held(store: MemoryStore) -> None:
 async def test_what_was_acknowledged_while_its_log_was_away_outlasts_damage(
     start: StartDaemon, socket_path: Path, reset: bool
 ) -> None:
-    """The log is the better copy of what is held, and older."""
+    """The log is the better copy of the held positions, and older."""
     world, store = World(), MemoryStore()
     async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:
         await fill(client, daemon, world)
@@ -77,7 +77,7 @@ async def test_what_was_acknowledged_while_its_log_was_away_outlasts_damage(
 async def test_what_came_after_the_end_of_the_log_is_no_sign_of_a_pulsar_that_was_put_back(
     start: StartDaemon, socket_path: Path, log: io.StringIO
 ) -> None:
-    """It is known acknowledged from an owner that the log does not know."""
+    """An owner unknown to the log has acknowledged it."""
     world = World()
     async with start() as daemon, await ShimClient.connect(socket_path) as client:
         await fill(client, daemon, world)
@@ -100,7 +100,7 @@ async def test_what_came_after_the_end_of_the_log_is_no_sign_of_a_pulsar_that_wa
 async def test_a_mark_delete_position_of_before_a_reset_is_no_sign_of_one_either(
     start: StartDaemon, socket_path: Path, log: io.StringIO
 ) -> None:
-    """The log has it, and not the seal that the reset made."""
+    """The log has it, and not the reset's seal."""
     world = World()
     async with start() as daemon, await ShimClient.connect(socket_path) as client:
         await fill(client, daemon, world)
@@ -124,7 +124,7 @@ async def test_a_mark_delete_position_of_before_a_reset_is_no_sign_of_one_either
 
 
 async def test_what_a_later_owner_took_back_stays_taken_back(start: StartDaemon, socket_path: Path) -> None:
-    """The topic comes back to a daemon whose data is older than the log; the cursor had refused one."""
+    """The topic comes back to a daemon with data older than the log; the cursor had refused one."""
     world, store = World(), MemoryStore()
     async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:
         client.offer_logs(world)
@@ -169,7 +169,7 @@ async def test_what_was_put_in_before_it_was_opened_gives_way_and_that_is_said(
 async def test_two_lives_of_a_subscription_are_told_apart_before_the_new_stream_begins(
     start: StartDaemon, socket_path: Path, log: io.StringIO
 ) -> None:
-    """The index of the one gives way to the log of the other: their brokers are of two clusters, perhaps."""
+    """The index of the one gives way to the log of the other: perhaps their brokers are of two clusters."""
     world = World()
     async with start() as daemon, await ShimClient.connect(socket_path) as client:
         await fill(client, daemon, world)
@@ -221,7 +221,7 @@ async def test_what_was_acknowledged_while_its_log_could_not_be_read_outlasts_it
 async def test_what_outlasts_the_log_is_durable_with_what_came_of_it(
     start: StartDaemon, socket_path: Path
 ) -> None:
-    """A kill right after the index has come, and the log away for good: all is in the local data then."""
+    """A kill right after the index has come, and the log away for good: the local data has all."""
     world, store = World(), MemoryStore()
     async with start() as daemon, await ShimClient.connect(socket_path) as client:
         await fill(client, daemon, world)
@@ -276,8 +276,9 @@ class Trace:
 async def test_the_log_of_an_index_that_gave_way_is_not_begun_anew(
     start: StartDaemon, socket_path: Path
 ) -> None:
-    """Its broker has a newer tracker, and the former one is still there: what it wrote would be empty, be
-    pointed to, and the good one deleted."""
+    """Its broker has a newer tracker, and the former one is still there: its log would be empty, be pointed
+    to, and the good one deleted.
+    """
     world = World()
     async with start() as daemon, await ShimClient.connect(socket_path) as client:
         client.offer_logs(world)
@@ -313,7 +314,7 @@ async def test_the_log_of_an_index_that_gave_way_is_not_begun_anew(
 async def test_a_broker_whose_index_gave_way_is_told_even_if_who_asked_for_it_is_gone(
     start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It takes for held what the log does not have; nobody else would ever read that."""
+    """It holds entries that the log lacks; nobody else would ever read them."""
     world = World()
     async with start() as daemon, await ShimClient.connect(socket_path) as client:
         await fill(client, daemon, world)

@@ -59,13 +59,13 @@ def pointed_to(world: World) -> int:
 
 
 async def logged(world: World) -> DelayIndex:
-    """The content of the log now; nobody is fenced."""
+    """The log's content now; nobody is fenced."""
     identity = Identity(NAME, INCARNATION)
     return restored(await read(copy_of(world), identity), identity, ManualClock(), IndexOptions())
 
 
 async def fill(client: ShimClient, daemon: RunningDaemon, world: World) -> None:
-    """100 entries, of which 10 are acknowledged, in the log."""
+    """100 entries in the log, 10 of them acknowledged."""
     client.offer_logs(world)
     stream = await client.open(TOPIC)
     stream.add(entries(100, now_ms() + HOUR_MS))
@@ -75,7 +75,7 @@ async def fill(client: ShimClient, daemon: RunningDaemon, world: World) -> None:
 
 
 class NeverWalked(dict[Any, Any]):
-    """Of thousands of streams: who looks at all at each end stalls the loop for seconds."""
+    """Of thousands of streams: a walk over all at each end stalls the loop for seconds."""
 
     def values(self) -> Any:
         raise AssertionError("all streams were looked at")
@@ -189,7 +189,7 @@ async def test_what_was_restored_is_on_the_disk_with_the_next_durable(
     async with start(store=store), await ShimClient.connect(socket_path) as client:
         client.offer_logs(world)
         stream = await client.open(TOPIC, epoch=2)
-        await stream.close()  # answered with DURABLE, and nothing was told before
+        await stream.close()  # answered with DURABLE, the first word
         left = Catalog.open(store.crashed(kept_writes=0), ManualClock(), IndexOptions()).get(NAME)
     assert left is not None
     assert len(left.state.held) == 90
@@ -428,7 +428,7 @@ async def test_without_a_home_there_is_no_log(start: StartDaemon, socket_path: P
 async def test_a_full_disk_and_its_end_with_the_log_on(
     start: StartDaemon, socket_path: Path, log: io.StringIO
 ) -> None:
-    """The log has what was durable, and no more; when there is room again, it follows."""
+    """The log has everything durable, and no more; when there is room again, it follows."""
     world, store = World(), FlakyStore()
     async with (
         start(store=store, storage_retry_ms=50) as daemon,
@@ -483,7 +483,7 @@ async def test_a_log_that_finds_a_full_disk_is_restored_when_there_is_room(
 async def test_a_flipped_byte_on_the_own_disk_is_made_good_from_the_log(
     start: StartDaemon, socket_path: Path, log: io.StringIO, kind: bytes, starts_before: int
 ) -> None:
-    """A start mends what is stored, and no broker may come before the next one."""
+    """A start mends the store, and no broker may come before the next one."""
     world, store = World(), MemoryStore()
     async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:
         await fill(client, daemon, world)
@@ -532,7 +532,7 @@ async def test_what_a_new_owner_would_replay_one_by_one_is_kept_short(
 async def test_what_was_on_its_way_to_the_disk_when_its_stream_ended_gets_into_the_log(
     start: StartDaemon, socket_path: Path
 ) -> None:
-    """As when a broker is killed: it is written after nobody notes it for the log any more."""
+    """As when a broker is killed: it is written when nobody notes it for the log any more."""
     world, store = World(), FlakyStore()
     async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:
         await fill(client, daemon, world)

@@ -1,4 +1,4 @@
-"""An index of a log and local data that knows something else: the later owner's word counts."""
+"""A log's index beside local data with other knowledge: the later owner's word counts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BUT_5 = [*range(5), *range(6, 10)]
 async def first_owner(
     client: ShimClient, daemon: RunningDaemon, world: World, *, mark_delete: tuple[int, int] = NO_POSITION
 ) -> ClientStream:
-    """100 entries, of which 10 are acknowledged, in the log."""
+    """100 entries in the log, 10 of them acknowledged."""
     client.offer_logs(world)
     stream = await client.open(TOPIC, claims=(1,), mark_delete=mark_delete)
     stream.add(entries(100, now_ms() + HOUR_MS))
@@ -40,7 +40,7 @@ async def first_owner(
 async def second_owner(
     client: ShimClient, daemon: RunningDaemon, world: World, *, mark_delete: tuple[int, int] = NO_POSITION
 ) -> ClientStream:
-    """On another machine: the log is the better copy then."""
+    """On another machine: the log is then the better copy."""
     client.offer_logs(world)
     stream = await client.open(TOPIC, epoch=2, claims=(1, 2), mark_delete=mark_delete)
     stream.ack(of_first(range(10, 20)))
@@ -51,7 +51,7 @@ async def second_owner(
 
 
 def take_back_5(stream: ClientStream) -> None:
-    """The cursor refuses to have it deleted, and it is read again."""
+    """The cursor refuses to delete it, and it is read again."""
     stream.unack(of_first([5]))
     stream.add(entries(1, now_ms() + HOUR_MS, first_entry=5))
 
@@ -81,7 +81,7 @@ async def test_what_a_later_owner_than_the_log_took_back_stays_taken_back(
 async def test_what_was_taken_back_before_its_log_counted_stays_taken_back(
     start: StartDaemon, socket_path: Path
 ) -> None:
-    """One daemon, one broker, and a pointer that is written and not answered yet."""
+    """One daemon, one broker, and a written pointer without an answer."""
     world = World()
     async with start(), await ShimClient.connect(socket_path) as client:
         client.offer_logs(world)
@@ -198,7 +198,7 @@ async def test_such_a_reset_counts_for_the_log_of_another_machine_too(
 async def test_a_reset_that_the_log_shows_takes_back_what_the_local_data_says(
     start: StartDaemon, socket_path: Path, damaged: bool
 ) -> None:
-    """Another machine has told a later mark-delete position; then the same kind of seek."""
+    """Another machine has reported a later mark-delete position; then the same kind of seek."""
     world, store = World(), MemoryStore()
     async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:
         stream = await first_owner(client, daemon, world, mark_delete=(1, 2))
@@ -333,7 +333,7 @@ async def test_whole_local_data_does_not_give_way_to_a_log_of_another_history(
 async def test_what_a_former_stream_tells_before_the_new_one_begins_counts(
     start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The index of the log has the seal of the local data at once, whatever that knows besides."""
+    """The log's index has the local data's seal at once, whatever else that knows."""
     world = World()
     async with start() as daemon, await ShimClient.connect(socket_path) as client:
         await (await first_owner(client, daemon, world)).close()
@@ -366,7 +366,7 @@ async def test_what_a_former_stream_tells_before_the_new_one_begins_counts(
 
 
 async def test_a_damaged_block_nobody_serves_is_remembered(start: StartDaemon, socket_path: Path) -> None:
-    """A persist takes it out, and the next start finds no damage."""
+    """A persist removes it, and the next start finds no damage."""
     world, store = World(), MemoryStore()
     async with start(store=store, prefetch_ms=0) as daemon, await ShimClient.connect(socket_path) as client:
         stream = await first_owner(client, daemon, world)

@@ -1,4 +1,4 @@
-"""Requests that the home of an index log carries out while the daemon hears no answer."""
+"""Requests executed by an index log's home while the daemon gets no answer."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def up_to_date(daemon: RunningDaemon) -> bool:
 
 
 class Unheard(MemoryHome):
-    """Once it is `deaf`, it changes the ledger that counts, and is away before it says so."""
+    """Once `deaf`, it changes the ledger that counts, and is away before its answer."""
 
     deaf = False
 
@@ -56,8 +56,9 @@ class Unheard(MemoryHome):
 async def test_who_has_not_heard_that_its_log_counts_takes_it_for_nobody_elses(
     start: StartDaemon, socket_path: Path, log: io.StringIO
 ) -> None:
-    """Killed after it, and back at the same daemon: what was DURABLE since is held, and what was revoked
-    is not known acknowledged."""
+    """Killed after it, and back at the same daemon: DURABLE entries since are held, and revoked positions not
+    known acknowledged.
+    """
     world, store = World(), CrashStore()
     async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:
         assert daemon.engine._logs is not None
@@ -89,7 +90,7 @@ async def test_who_has_not_heard_that_its_log_counts_takes_it_for_nobody_elses(
 async def test_a_ledger_of_another_owner_is_read_all_the_same(
     start: StartDaemon, socket_path: Path, log: io.StringIO
 ) -> None:
-    """One that may count says nothing of those that come after it."""
+    """One that may count lacks later ones."""
     world, store = World(), CrashStore()
     async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:
         client.logs = world.owner = home = Unheard(world)
@@ -140,7 +141,7 @@ class Late(MemoryHome):
 
 
 async def left_amid_a_pointer(client: ShimClient, world: World) -> Late:
-    """The home of a subscription whose stream has ended, empty, with a pointer on its way."""
+    """The home of a subscription with its stream ended, empty, and a pointer on its way."""
     client.logs = world.owner = home = Late(world)
     home.waits = True
     stream = await client.open(TOPIC)
@@ -224,7 +225,7 @@ async def test_an_empty_index_to_whose_log_a_pointer_may_come_is_forgotten_later
 
 
 class NoMoreLedgers(MemoryHome):
-    """A home that has no room for another ledger."""
+    """A home without room for another ledger."""
 
     full = False
 
@@ -262,9 +263,9 @@ async def test_a_log_that_counts_is_followed_in_the_pauses_between_failing_begin
 
 
 class OneHomeEach(ShimClient):
-    """A broker with a home for each stream, which makes ledgers when it is let.
+    """A broker with a home for each stream, which makes ledgers on command.
 
-    makers: streams for which one is being made; makers_max: the most at a time.
+    makers: streams with one being made; makers_max: the most at a time.
     """
 
     def prepare(self) -> None:
@@ -293,7 +294,9 @@ async def answered(stream: ClientStream) -> None:
 async def test_logs_that_have_grown_too_long_are_begun_anew_in_turn_and_followed_meanwhile(
     start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Few beginnings at a time: each costs the home more than its size says. Whoever waits loses nothing."""
+    """Few beginnings at a time: each costs the home more than its size suggests. A waiting one loses
+    nothing.
+    """
     monkeypatch.setattr(index_logs, "BEGINNINGS_MAX", 2)
     worlds = [World() for _ in range(4)]
     async with start() as daemon, await OneHomeEach.connect(socket_path) as client:
@@ -316,7 +319,7 @@ async def test_logs_that_have_grown_too_long_are_begun_anew_in_turn_and_followed
             stream.add(entries(5, later_ms(), ledger_id=2))
             await stream.durable()
         await until(lambda: len(client.makers) == 2)
-        # Two are beginning the next one, two wait for that: what those are told is in their logs even so.
+        # Two are beginning the next one, two wait for that: their logs get the streams' changes nevertheless.
         waiting = client.streams.keys() - client.makers
         logs = daemon.engine._logs._by_id.values()
         queued = [log.writer for log in logs if log.stream.session.stream_id in waiting]
