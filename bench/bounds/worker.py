@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import zlib
+from array import array
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -123,7 +124,8 @@ def roaring() -> dict[str, float]:
     """64-bit roaring bitmaps, ns an entry: random positions of a pop, and a consecutive batch as a range."""
     generator = np.random.default_rng(1)
     held = BitMap64(np.arange(4_000_000, dtype=np.uint64))
-    scattered = np.sort(generator.choice(4_000_000, POP, replace=False).astype(np.uint64))
+    chosen = np.sort(generator.choice(4_000_000, POP, replace=False).astype(np.uint64))
+    scattered = array("Q", chosen.tobytes())
     consecutive = np.arange(COMMIT, dtype=np.uint64) + np.uint64(5_000_000)
 
     def test() -> int:

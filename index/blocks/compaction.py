@@ -23,7 +23,7 @@ from tidegate.index.blocks.block_writer import BlockWriter
 from tidegate.index.blocks.pacing import Pause
 from tidegate.index.blocks.persist import StoredBlock
 from tidegate.index.entries.entry import Entries, EntryKey
-from tidegate.index.entries.sort import sort_entries
+from tidegate.index.entries.sort import merge_runs
 from tidegate.index.errors import CorruptBlockError
 from tidegate.index.format import keys
 from tidegate.index.format.block import BlockDescriptor, load_block
@@ -202,7 +202,7 @@ class CompactionJob:
             heap.push(block.first, _MergedBlock(self, (slice_id, block)))
 
         def accept(taken: Taken) -> Entries:
-            entries = sort_entries(Entries.concat(part for _, part in taken))
+            entries = merge_runs(Entries.concat(part for _, part in taken))
             return entries if task.live is None else entries.take(task.live.contains(entries))
 
         added = []

@@ -6,6 +6,7 @@ make the key. In practice a topic has one page.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -86,7 +87,8 @@ def _bitmap(ascending: Uint64Array) -> BitMap64:
     """
     ends = np.flatnonzero(ascending[1:] - ascending[:-1] > 1)
     if len(ends) * _RANGE_ENTRIES > len(ascending) or int(ascending[-1]) == _KEY_MAX:  # no range reaches it
-        return BitMap64(ascending, optimize=False)
+        # An array is copied at once; from anything else each key becomes an object of Python's first.
+        return BitMap64(array("Q", ascending.tobytes()), optimize=False)
     starts = [int(ascending[0]), *ascending[ends + 1].tolist()]
     lasts = [*ascending[ends].tolist(), int(ascending[-1])]
     bitmap = BitMap64(range(starts[0], lasts[0] + 1))

@@ -28,7 +28,7 @@ import numpy as np
 from heapdict import heapdict
 
 from tidegate.index.entries.entry import Entries, EntryKey
-from tidegate.index.entries.sort import sort_entries
+from tidegate.index.entries.sort import MERGE, merge_runs
 from tidegate.index.timeline.run import Run
 
 _WINDOW_MIN = 64
@@ -226,7 +226,8 @@ def _shortened(runs: list[Run], stops: list[int], need: int) -> list[int]:
     """Lower the stops to exactly `need` entries, or nearly if that is many."""
     parts = [run.entries.part(run.at, max(run.at, stop)) for run, stop in zip(runs, stops, strict=True)]
     if need >= _MANY:
-        at_ms = np.partition(np.concatenate([part.deliver_at_ms for part in parts]), need - 1)[need - 1]
+        # A merge of the runs: faster than `np.partition`, which does not use their order.
+        at_ms = np.sort(np.concatenate([part.deliver_at_ms for part in parts]), kind=MERGE)[need - 1]
         before = [
             bisect_left(run.entries.deliver_at_ms, at_ms, run.at, max(run.at, stop))
             for run, stop in zip(runs, stops, strict=True)
@@ -234,7 +235,7 @@ def _shortened(runs: list[Run], stops: list[int], need: int) -> list[int]:
         if sum(stop - run.at for run, stop in zip(runs, before, strict=True)) >= need - need // _LEFT_SHARE:
             return before
     # Few entries, or many in one millisecond: only the whole key tells them apart.
-    return _bounded(runs, stops, sort_entries(Entries.concat(parts)).key(need - 1))
+    return _bounded(runs, stops, merge_runs(Entries.concat(parts)).key(need - 1))
 
 
 def _windowed(runs: list[Run], stops: list[int], window: int) -> tuple[list[int], int]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tidegate.index.entries.entry import Entries, EntryKey
-from tidegate.index.entries.sort import sort_entries
+from tidegate.index.entries.sort import merge_runs, sort_entries
 from tidegate.index.errors import CorruptBlockError
 from tidegate.index.format.block import BlockDescriptor, load_block
 from tidegate.index.format.keys import SliceId
@@ -79,7 +79,7 @@ class PageReader:
                     raise
                 continue
             entries = self._moved.without(_later(entries, key))
-            found = sort_entries(Entries.concat((found, entries)), unique=True)
+            found = merge_runs(Entries.concat((found, entries)), unique=True)
         if complete_ms is not None:
             # Repeats, as after UNACKNOWLEDGE, may leave fewer than `limit` of a part with more to come.
             found, more = found.take(found.deliver_at_ms <= complete_ms), True

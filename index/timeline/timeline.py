@@ -33,7 +33,7 @@ from typing import Protocol
 from tidegate.index.clock import Clock
 from tidegate.index.entries.checks import require
 from tidegate.index.entries.entry import ENTRY_BYTES, Entries, EntryKey
-from tidegate.index.entries.sort import sort_entries
+from tidegate.index.entries.sort import merge_runs
 from tidegate.index.errors import BlockAwayError
 from tidegate.index.format.block import BlockDescriptor
 from tidegate.index.format.keys import SliceId
@@ -218,7 +218,7 @@ class Timeline:
             in_flight.append(kept, self._holding.held, positions)
             accepted.append(handed_out)
         live = Entries.concat(accepted)
-        return sort_entries(live) if len(taken) > 1 else live
+        return merge_runs(live) if len(taken) > 1 else live
 
     # ---- finishing slices
 
