@@ -60,6 +60,21 @@ def test_a_chunk_whose_first_one_is_acknowledged_goes_too(lane: Lane) -> None:
     assert_exactly(inbox.arrivals, plain)
 
 
+def test_chunks_of_a_consumer_that_has_gone_come_to_another(lane: Lane) -> None:
+    """Pulsar 4 keeps them for that one, for ever, and reads nothing else."""
+    half, inbox = Inbox(), Inbox()
+    consumer = lane.subscribe(half, receiver_queue_size=1)
+    # It gets the first chunk, and asks for no other.
+    consumer.pause_message_listener()
+    sent = lane.send_in(500, producer=lane.producer(chunking_enabled=True), payload=bytes(6 << 20))
+    lane.wait_stats(lambda now: now.unacknowledged == 1, "it has the first chunk")
+    lane.subscribe(inbox)
+    consumer.close()
+    sent += lane.send_in(*[None] * 10)
+    lane.finish(inbox, sent)
+    assert not half.arrivals
+
+
 def test_chunked_messages(lane: Lane) -> None:
     inbox = Inbox()
     lane.subscribe(inbox)

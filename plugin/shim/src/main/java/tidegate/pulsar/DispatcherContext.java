@@ -61,7 +61,11 @@ final class DispatcherContext extends CursorContext {
     /** The cursor's read position does not show a rewind to the same position (everything before is acknowledged). */
     @Override
     public SeenConsumers.Change lookAtConsumers() {
-        return seen.look(dispatcher.getConsumers());
+        SeenConsumers.Change change = seen.look(dispatcher.getConsumers());
+        if (change != SeenConsumers.Change.NONE) {
+            ChunkConsumers.forgetGone(dispatcher);
+        }
+        return change;
     }
 
     @Override
