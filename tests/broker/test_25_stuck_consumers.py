@@ -1,4 +1,4 @@
-"""A consumer that takes nothing holds up none of the others: what is due for them comes before it moves.
+"""A consumer that takes nothing stops none of the others: their due messages come before it moves.
 
 Pulsar 4.0's Key_Shared dispatcher looks ahead after a replay that nobody could take, and waits at the topic's
 end while more is due (apache/pulsar#26236). Here 15 of 16 messages are for the stuck consumer, so a batch of
@@ -19,7 +19,7 @@ from tests.support.waiting import wait_until
 
 PROBES = [f"k{number}" for number in range(64)]
 ROUNDS = 30
-"""How many messages are for the free consumer."""
+"""Messages for the free consumer."""
 DELAY_MS = 2500
 BEFORE_IT_MOVES_S = 30.0
 """No speed: one pause of a later look for each batch would be several minutes."""
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.tidegate_only
 
 
 class Pair:
-    """Two consumers of one Key_Shared subscription, of which one gets stuck."""
+    """Two consumers of one Key_Shared subscription, one of which gets stuck."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Pair:
         self.keys = [*stuck_keys[:15], free_key]
 
     def send(self, delay_ms: int = DELAY_MS) -> tuple[list[Sent], list[Sent]]:
-        """Messages that are due together; all of them, and those for the free consumer."""
+        """Messages due together; all of them, and those for the free consumer."""
         due_ms = now_ms() + delay_ms
         sent = self.lane.send([due_ms] * (16 * ROUNDS), keys=self.keys)
         return sent, [one for one in sent if one.key == self.keys[-1]]
@@ -76,7 +76,7 @@ class Pair:
         assert len(self.of_stuck.arrivals) == before, "the stuck consumer has moved"
 
     def finish(self, sent: list[Sent]) -> None:
-        """Everything comes, once, to whichever consumer."""
+        """Everything comes, once, to either consumer."""
         uids = {one.uid for one in sent}
         wait_until(lambda: uids <= {*self.of_stuck.uids, *self.of_free.uids}, "all have come")
         self.lane.wait_drained()
@@ -86,7 +86,7 @@ class Pair:
 
 
 def paused(pair: Pair) -> None:
-    """One consumer pauses before anything is due, and goes on when the other has got all of its own."""
+    """One consumer pauses before anything is due, and goes on when the other has all of its own."""
     pair.stuck.pause_message_listener()
     sent, mine = pair.send()
     pair.expect_free(mine)
@@ -148,7 +148,7 @@ def test_a_consumer_that_leaves(lane: Lane) -> None:
 
 
 def test_hashes_that_drain(lane: Lane) -> None:
-    """One joins while the stuck one has what it was given: only what has the same key waits for that."""
+    """One joins while the stuck one has its messages: only those of the same key wait for that."""
     pair = Pair(lane)
     pair.stuck.pause_message_listener()
     held = lane.send([None] * 5, keys=pair.keys[:5])
@@ -187,7 +187,7 @@ def test_dispatch_throttling(lane: Lane, policy: str) -> None:
 
 
 def test_a_plain_shared_subscription(make_lane: Callable[..., Lane]) -> None:
-    """Without keys the other consumer takes all that the paused one has no permits for."""
+    """Without keys the other consumer takes all messages beyond the paused one's permits."""
     lane = make_lane()
     of_stuck, of_free = Inbox(), Inbox()
     stuck = lane.subscribe(of_stuck, receiver_queue_size=10)

@@ -1,6 +1,6 @@
-"""The broker stops or is killed: what was acknowledged stays so, what is delayed comes in time and once.
+"""The broker stops or is killed: acknowledged messages stay so, delayed ones come in time and once.
 
-Each test starts the broker again, which costs some ten seconds, so that each looks at several things.
+Each test starts the broker again, in some ten seconds, so that each tests several things.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COMMITS, UNCOMMITTED = 'tidegate_commits_total{result="ok"} ', "tidegate_uncommi
 
 @pytest.fixture
 def skipping_lost_data(cluster: Cluster) -> Iterator[None]:
-    """Lost data is skipped, also by a broker that is started again."""
+    """Lost data is skipped, also by a restarted broker."""
     cluster.admin.set_dynamic("autoSkipNonRecoverableData", "true")
     yield
     cluster.repair()
@@ -51,7 +51,7 @@ def test_graceful_restart_repeats_nothing(make_lane: Callable[..., Lane], cluste
     # Due while the broker is down, and after it is back.
     future = holes.send_in(*[12_000] * 300, *[25_000] * 300)
     keyed_future = keyed.send_in(*[25_000] * 200, keys=["a", "b", "c"])
-    # 5,000 acknowledgements out of order, and all of them have reached the broker.
+    # 5,000 acknowledgements out of order, all at the broker.
     unacknowledged = [one for one in due if int(one.uid) % 2]
     left = len(far) + len(unacknowledged) + len(future)
     holes.wait_stats(lambda now: now.backlog == left, f"{left} are left")
@@ -149,20 +149,20 @@ def test_a_lost_ledger_holds_nothing_else_up(
         lose_ledger(cluster.broker.metadata_dir, of_lane[1]["ledgerId"])
     cluster.start_broker()
 
-    # All that was there is due by now and read first: the lost ones, too.
+    # Everything there is due by now and read first: the lost ones, too.
     due.subscribe(due_after)
     plain = due.send_in(None)
     due.finish(due_after, [*sent[due][0], *sent[due][2], *plain])
-    # Nothing is due: what is read normally skips the lost ledger.
+    # Nothing is due: a normal read skips the lost ledger.
     later.subscribe(later_after)
     later.wait_stats(lambda now: now.backlog == 40, "the lost ones are skipped")
     wait_until(lambda: cluster.held(due.topic) == {"sub": 0}, "the daemon knows the lost ones acknowledged")
 
 
 def _known_acknowledged(lane: Lane, cluster: Cluster) -> int:
-    """How many acknowledgements are on the daemon's disk: some of what the consumer has made, at least.
+    """Acknowledgements on the daemon's disk: some of the consumer's, at least.
 
-    How long one takes to get there is measured elsewhere (`python -m bench run acks`): here it only has to.
+    Their time is measured elsewhere (`python -m bench run acks`): here they only have to arrive.
     """
 
     def told(name: str) -> float:
@@ -174,7 +174,7 @@ def _known_acknowledged(lane: Lane, cluster: Cluster) -> int:
 
     wait_until(lambda: known() > 1000, "the daemon knows them acknowledged")
     count, begun = known(), told(COMMITS)
-    # The first commit may have been under way already; there is none if nothing comes any more.
+    # The first commit may have been under way already; without further changes there is none.
     wait_until(lambda: told(COMMITS) >= begun + 2 or not told(UNCOMMITTED), "what it knows is on its disk")
     return count
 

@@ -1,4 +1,4 @@
-"""Every stored kind damaged in turn: reported, kept aside, and no entry lost without being told."""
+"""Every stored kind damaged in turn: reported, kept aside, and no entry lost silently."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ENTRIES = spread(1_000, 10_000)
 
 
 def persisted(store: MemoryStore) -> tuple[Catalog, DelayIndex]:
-    """1,000 entries in blocks, and the acknowledgement of some."""
+    """1,000 entries in blocks, some of them acknowledged."""
     catalog, index = opened(store)
     index.add(ENTRIES)
     index.acknowledge(PositionSet.of((5, at) for at in range(20)))
@@ -122,7 +122,7 @@ def test_two_corrupt_blocks_at_once() -> None:
 
 
 def test_damage_in_a_slice_that_is_finished_and_in_the_next_one() -> None:
-    """The finished one is dropped by the very persist that looks for what the other has lost."""
+    """The persist that looks for the other one's losses drops the finished one."""
     store = MemoryStore()
     catalog, index = opened(store)
     index.add(spread(50, 2_000))
@@ -177,7 +177,7 @@ def test_a_corrupt_held_bitmap_is_not_held() -> None:
 
 @pytest.mark.parametrize("body", [b"no bitmap", serialize_bitmap(BitMap([1])) + b"\0", b""])
 def test_a_held_bitmap_that_is_none_leaves_the_others_as_they_are(body: bytes) -> None:
-    """Its checksum is right, so that only reading it shows what it is."""
+    """Its checksum is right: only reading shows the fault."""
     store = MemoryStore()
     catalog, index = opened(store)
     for ledger_id in range(1, 4):
@@ -203,7 +203,7 @@ def test_a_corrupt_acknowledged_bitmap_is_forgotten() -> None:
 
 @pytest.mark.parametrize("kind", [keys.HELD, keys.ACKNOWLEDGED])
 def test_the_next_persist_puts_another_in_place_of_a_corrupt_bitmap(kind: bytes) -> None:
-    """Though nothing of its ledger changes any more: else it would be met again at each start."""
+    """Though nothing of its ledger changes any more: else each start would meet it again."""
     store = MemoryStore()
     persisted(store)
     damage(store, stored(store, kind)[0][0])
@@ -317,7 +317,7 @@ def test_a_corrupt_identity_forgets_the_subscription_and_keeps_the_others() -> N
 
 
 def journaled(store: MemoryStore) -> list[bytes]:
-    """Keys of a journal with one record of each type, each committed by itself."""
+    """Keys of a journal with one record of each type, each in its own commit."""
     catalog, index = opened(store)
     changes: list[Callable[[], int]] = [
         lambda: index.add(spread(10, 1_000, ledger_id=1)),
@@ -349,13 +349,13 @@ def test_a_corrupt_acknowledgement_costs_redelivery_only() -> None:
     damage(store, journaled(store)[1])
     _, index = reopened(store)
     assert not index.state.acknowledged
-    # (2, 0) was acknowledged when it was added, so it is not in the ADD record: it will be read again.
+    # (2, 0) was acknowledged when it was added, so the ADD record lacks it: it will be read again.
     assert (1, 1) in index.state.held and (2, 0) not in index.state.held
 
 
 @pytest.mark.parametrize("which", [2, 3, 4])
 def test_another_corrupt_record_forgets_what_could_hide_an_entry(which: int) -> None:
-    """Whatever an unreadable UNACK or MARK_DELETE said: every position can be added again."""
+    """Whatever an unreadable UNACK or MARK_DELETE contained: every position can be added again."""
     store = MemoryStore()
     damage(store, journaled(store)[which])
     catalog, index = reopened(store)
@@ -380,7 +380,7 @@ def test_a_missing_record_is_noticed() -> None:
 
 
 def test_an_old_acknowledgement_does_not_count_when_the_state_is_lost() -> None:
-    """It was written late, after the persist that contains it, and what took it back is deleted."""
+    """It was written late, after the persist that contains it, and its revocation is deleted."""
     store = MemoryStore()
     catalog, index = opened(store)
     index.add(spread(10, 1_000))
@@ -460,7 +460,7 @@ def test_a_doubt_that_comes_up_during_a_persist_is_looked_into_by_the_next_one(a
     catalog.commit()
     catalog.maintain(START_MS)
     assert executor.waiting
-    # A change is made by half: the position is held, and nobody has its entry.
+    # A half-made change: the position is held, and nobody has its entry.
     index.state.hold(Entries.of([(START_MS, 7, 1)]))
     index.doubt()
     for _ in range(4):

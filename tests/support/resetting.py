@@ -1,4 +1,4 @@
-"""Ways to reset a cursor, and a topic on which that matters: the daemon knows its acknowledgements.
+"""Ways to reset a cursor, and a topic where that matters: the daemon knows its acknowledgements.
 
 The first message is never acknowledged, so that the mark-delete position does not show the reset.
 """
@@ -28,7 +28,7 @@ def keep_only(uid: str) -> Judge:
 
 
 class ResetLane:
-    """A topic of which all but the first message were delivered and acknowledged, and the daemon knows."""
+    """A topic with all but the first message delivered and acknowledged, as the daemon knows."""
 
     def __init__(self, lane: Lane, cluster: Cluster) -> None:
         self.lane = lane
@@ -37,7 +37,7 @@ class ResetLane:
         self._cluster = cluster
 
     def acknowledge_all_but_the_first(self) -> None:
-        """Then nobody is connected."""
+        """Afterwards nobody is connected."""
         consumer = self.lane.subscribe(self.before, keep_only("000000"))
         self.sent = self.lane.send_in(*[200] * MESSAGES)
         self.before.wait_for(self.sent)
@@ -49,15 +49,15 @@ class ResetLane:
 
     @property
     def first_entry(self) -> tuple[int, int]:
-        """Where the first message is: ledger and entry."""
+        """The first message's ledger and entry."""
         first = self.sent[0].uid
         return next(arrival.entry for arrival in self.before.arrivals if arrival.uid == first)
 
     def check(self, *, unloaded_since: bool = False) -> None:
         """Everything has come again, and once; the first one may have come before the reset, too.
 
-        unloaded_since: a consumer was connected when the topic was unloaded after the reset: what was on its
-        way to it, or its acknowledgement, comes again.
+        unloaded_since: a consumer was connected when the topic was unloaded after the reset: messages on
+        their way to it, or with their acknowledgements, come again.
         """
         self.after.wait_for(self.sent)
         self.lane.wait_drained()
@@ -70,7 +70,7 @@ class ResetLane:
 def seek(consumer: pulsar.Consumer, to: pulsar.MessageId | int) -> None:
     """Again where Pulsar refuses it, as it meets an owner's first write of the cursor: docs/failover.md.
 
-    It is refused for a moment: so no more than twice. The consumer connects anew after that.
+    The refusal lasts a moment: so no more than twice. The consumer connects anew after that.
     """
     refused = 0
 

@@ -1,4 +1,4 @@
-"""Stores for tests: one that forgets what was not synced, one that fails when told to."""
+"""Stores for tests: one that forgets unsynced data, one that fails on command."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def copied(store: MemoryStore) -> MemoryStore:
 
 
 class CrashStore:
-    """Knows what a power loss would leave: everything up to the last sync, and any prefix beyond it."""
+    """Has the remains of a power loss: everything up to the last sync, and any prefix beyond it."""
 
     def __init__(self, durable: MemoryStore | None = None) -> None:
         self.durable = durable or MemoryStore()
@@ -68,14 +68,14 @@ class CrashStore:
         return len(self._unsynced)
 
     def crashed(self, kept_writes: int) -> CrashStore:
-        """The store as found after a crash that kept the first `kept_writes` unsynced writes."""
+        """The store after a crash that kept the first `kept_writes` unsynced writes."""
         for batch in self._unsynced[:kept_writes]:
             self.durable.write(batch, sync=True)
         return CrashStore(self.durable)
 
 
 class RefusingStore:
-    """A store over `memory` that passes on what its `write` does not refuse."""
+    """A store over `memory`, behind a `write` that may refuse."""
 
     def __init__(self) -> None:
         self.memory = MemoryStore()
@@ -108,7 +108,7 @@ class RefusingStore:
 class FailingStore(RefusingStore):
     """A store in memory that refuses writes after `writes_left` more of them (None: never).
 
-    applies_refused: what is refused is written all the same, as when only the sync fails.
+    applies_refused: refused data is written nevertheless, as when only the sync fails.
     """
 
     def __init__(self) -> None:
@@ -142,7 +142,7 @@ class UnreadableStore(MemoryStore):
 
 
 def corrupt_blocks(store: MemoryStore) -> None:
-    """Turn a bit of every stored block."""
+    """Flip a bit of every stored block."""
     for key, value in list(store.scan(bytes([BLOCK[0]]), bytes([BLOCK[0] + 1]))):
         batch = Batch()
         batch.put(key, value[:-1] + bytes([value[-1] ^ 1]))
@@ -151,7 +151,8 @@ def corrupt_blocks(store: MemoryStore) -> None:
 
 def copied_live(path: Path, to: Path) -> Path:
     """The files of an open store as a kill would leave them at one moment: RocksDB's threads flush, compact
-    and delete meanwhile, so they are copied again until none has changed."""
+    and delete meanwhile, so they are copied again until none has changed.
+    """
     while True:
         with contextlib.suppress(shutil.Error, FileNotFoundError):
             before = listed(path)
@@ -162,5 +163,5 @@ def copied_live(path: Path, to: Path) -> Path:
 
 
 def listed(path: Path) -> dict[str, int]:
-    """Name and size in bytes of each file; LOG, which RocksDB talks into at any time, is omitted."""
+    """Name and size in bytes of each file, except LOG, which RocksDB writes at any time."""
     return {file.name: file.stat().st_size for file in list(path.iterdir()) if file.name != "LOG"}

@@ -1,4 +1,4 @@
-"""Rebuild and verify when something goes wrong, and over many topics at once; on a real broker and daemon."""
+"""Rebuild and verify with faults, and over many topics at once; on a real broker and daemon."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_small_backlog_does_not_wait_for_spark(cluster: Cluster, lane: Lane, t
 
 
 def killing(read_task: ReadTask, killed: Path, driver: int) -> ReadTask:
-    """Reads as ever, but for two tasks whose Python worker is killed when it has read them.
+    """Reads as usual, but two tasks' Python workers are killed after their reading.
 
     Made in here, so that it travels to the workers as it is: this module is not there.
     """
@@ -116,7 +116,7 @@ def test_workers_are_killed_in_the_middle(
 
 @contextlib.contextmanager
 def files_of_at_most(size_bytes: int) -> Iterator[None]:
-    """The system refuses to let a file of this process grow beyond, as it does when a disk is full."""
+    """The system refuses to let a file of this process grow further, as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
     try:
@@ -143,7 +143,7 @@ def test_a_full_disk_leaves_nothing_half_written(cluster: Cluster, lane: Lane, t
 
 
 def holding_acknowledged(cluster: Cluster, lane: Lane) -> pulsar.MessageId:
-    """13 messages, and an index of 7 more that are acknowledged; the first of those 7."""
+    """13 messages, and an index of 7 more that are acknowledged; returns the first of those 7."""
     lane.reserve()
     lane.send_in(*[None] * 20)
     consumer = lane.client.subscribe(lane.topic, "sub", SHARED)
@@ -189,7 +189,7 @@ def test_rebuild_lets_go_of_what_is_acknowledged(
 
 @pytest.mark.parametrize("read_from", [ReadFrom.BOOKIES, ReadFrom.AUTO])
 def test_a_bookie_is_away(lane: Lane, pulsar: PulsarCluster, read_from: ReadFrom) -> None:
-    """The broker, where that is allowed, gives the same entries in its stead."""
+    """The broker, where allowed, gives the same entries instead."""
     filled(lane, 50)
     lane.send_in(*[None] * 5)
     (planned,) = survey(pulsar, TopicName.parse(lane.topic))
@@ -212,7 +212,7 @@ def test_a_bookie_is_away(lane: Lane, pulsar: PulsarCluster, read_from: ReadFrom
 
 @pytest.fixture
 def strict_admin() -> Iterator[str]:
-    """An admin API that knows who asks and does not let him."""
+    """An admin API that knows its caller and refuses."""
 
     class Refusing(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -240,7 +240,7 @@ def test_no_permission(cluster: Cluster, lane: Lane, strict_admin: str, tmp_path
 def test_topics_by_pattern_with_partitions_and_every_subscription(
     cluster: Cluster, lane: Lane, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """One pass over each topic, whoever of its subscriptions has acknowledged what."""
+    """One pass over each topic, whatever its subscriptions have acknowledged."""
     lane.admin.create_partitioned(lane.topic, 2)
     lane.reserve("early", "late")
     lane.send_in(*[HOUR_MS] * 60)
@@ -274,7 +274,7 @@ def test_topics_by_pattern_with_partitions_and_every_subscription(
 
 
 def acknowledge_first(lane: Lane, name: str) -> None:
-    """Acknowledge the first message of a partition, unseen, as somebody who knows its id can."""
+    """Acknowledge the first message of a partition, unseen, by its id."""
     consumer = lane.client.subscribe(f"{lane.topic}-partition-0", name, SHARED)
     ledgers = lane.admin.internal_stats(f"{lane.topic}-partition-0")["ledgers"]
     consumer.acknowledge(pulsar.MessageId(0, int(ledgers[0]["ledgerId"]), 0, -1))

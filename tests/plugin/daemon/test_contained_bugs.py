@@ -1,5 +1,6 @@
-"""A bug ends the part that met it, one stream, one answer, one try, and nothing else. Nobody
-believes its half-done work."""
+"""A bug ends the part that met it, one stream, one answer, one try, and nothing else. Nobody believes its
+half-done work.
+"""
 
 from __future__ import annotations
 
@@ -112,7 +113,7 @@ async def test_a_bug_at_handing_out_ends_its_stream_alone_and_keeps_nothing_back
 async def test_a_bug_at_opening_refuses_the_stream_alone_and_keeps_nothing_back(
     start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Entries in flight are staged once more then, and some may be lost on the way."""
+    """Entries in flight are then staged once more, and some may be lost on the way."""
     async with start() as daemon, await ShimClient.connect(socket_path) as client:
         stream = await client.open(TOPIC, horizon_ms=0)
         stream.add(entries(5, 1))
@@ -137,7 +138,7 @@ async def test_a_bug_in_an_answer_ends_its_stream_alone_and_the_others_get_their
 ) -> None:
     """Without the last HELD nothing is ever handed out on a stream, and its broker would wait for ever.
 
-    Its log is read first, so that it is no frame that the bug is met at.
+    Its log is read first, so that no frame meets the bug.
     """
     world = World()
     async with start() as daemon, await ShimClient.connect(socket_path) as client:
@@ -234,7 +235,7 @@ async def test_a_bug_of_one_who_waits_for_a_commit_keeps_no_other_from_being_tol
 async def test_positions_that_a_bug_keeps_from_being_told_as_lost_are_not_taken_for_held(
     start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The broker skips what it takes for held: nobody would ever hand it out."""
+    """The broker skips supposedly held entries: nobody would ever hand them out."""
     async with start() as daemon, await ShimClient.connect(socket_path) as client:
         failing = await client.open(TOPIC)
         failing.add(entries(5, FAR_MS))
@@ -255,7 +256,7 @@ async def test_positions_that_a_bug_keeps_from_being_told_as_lost_are_not_taken_
 async def test_what_a_bug_keeps_a_rebuild_from_letting_go_of_is_read_again(
     start: StartDaemon, socket_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By half it is held no longer, and the broker must hear of that."""
+    """Half-done, it is held no longer, and the broker must learn that."""
     async with start() as daemon, await ShimClient.connect(socket_path) as client:
         stream = await client.open(TOPIC)
         stream.add(entries(5, FAR_MS))
@@ -359,7 +360,7 @@ async def test_a_bug_in_shipping_a_log_is_told_and_tried_again(
 async def test_a_daemon_that_may_have_no_more_threads_says_so_at_its_start(
     start: StartDaemon, monkeypatch: pytest.MonkeyPatch, fails: int
 ) -> None:
-    """Later, what waits for the thread would wait for ever: the first commit, and every one after it."""
+    """Later, work for the thread would wait for ever: the first commit, and every one after it."""
     begin = threading.Thread.start
     begun = 0
 

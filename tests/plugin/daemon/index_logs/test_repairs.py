@@ -30,7 +30,7 @@ LOST = "positions lost to a corrupt block are read again"
 
 
 async def fill(client: ShimClient, daemon: RunningDaemon, world: World) -> ClientStream:
-    """50 entries in a block, which the log has, too; five of them acknowledged."""
+    """50 entries in a block, also in the log; five of them acknowledged."""
     client.offer_logs(world)
     stream = await client.open(TOPIC)
     stream.add(entries(50, now_ms() + HOUR_MS))
@@ -59,7 +59,7 @@ async def test_a_block_that_is_damaged_is_made_good_from_the_log(
         await fill(client, daemon, world)
         assert bool(ledgers_of_blocks(world)) == placed
         corrupt_blocks(store)
-        # Its broker has room for what is due in the next two hours, and so the block is loaded.
+        # Its broker has room for two hours of due entries, and so the block is loaded.
         stream = await again(client, 2, 2 * HOUR_MS)
         error = await stream.ended()
         assert error.code == ErrorCode.STORAGE
@@ -83,7 +83,7 @@ async def test_a_block_that_is_damaged_is_made_good_from_the_log(
 async def test_so_is_one_that_was_damaged_while_the_daemon_was_down(
     start: StartDaemon, socket_path: Path, log: io.StringIO
 ) -> None:
-    """It is found when the log is begun anew, by reading the blocks for that."""
+    """A new log's begin reads the blocks, and finds it."""
     world, store = World(), MemoryStore()
     async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:
         await fill(client, daemon, world)
@@ -109,11 +109,11 @@ async def test_so_is_one_that_was_damaged_while_the_daemon_was_down(
 async def test_what_was_told_since_the_log_was_left_is_told_again(
     start: StartDaemon, socket_path: Path
 ) -> None:
-    """The answer to OPEN says what the index has; nothing else than that is omitted by a broker."""
+    """The answer to OPEN has the index's content; a broker omits nothing else."""
     world, store = World(), MemoryStore()
     async with start(store=store, prefetch_ms=0) as daemon, await ShimClient.connect(socket_path) as client:
         await fill(client, daemon, world)
-        client.log_silent = True  # from now on nothing gets into the log
+        client.log_silent = True  # from now on the log gets nothing
         stream = client.streams[1]
         stream.add(entries(10, now_ms() + HOUR_MS, ledger_id=2))
         stream.ack(PositionSet.of((1, entry_id) for entry_id in range(5, 9)))
@@ -194,7 +194,7 @@ async def test_a_log_that_could_not_be_written_for_long_is_not_read_by_the_next_
         daemon.engine.catalog.persist(NAME)
         corrupt_blocks(store)
         world.away = False
-        stream = await again(client, 2)  # which begins the log anew, and meets the damage then
+        stream = await again(client, 2)  # which begins the log anew, and then meets the damage
         assert len(stream.held) == 1_045
         await stream.until(lambda: bool(stream.unheld))
         assert stream.error is None
@@ -243,7 +243,7 @@ async def test_a_disk_that_goes_on_losing_is_not_read_around_again_and_again(
 async def test_what_was_read_from_the_topic_is_not_given_up_for_a_log_that_has_less(
     start: StartDaemon, socket_path: Path, log: io.StringIO
 ) -> None:
-    """Once a stream goes on without what was damaged, the local data is the best there is."""
+    """Once a stream goes on without the damaged data, the local data is the best there is."""
     world, store = World(), MemoryStore()
     async with start(store=store, prefetch_ms=0) as daemon, await ShimClient.connect(socket_path) as client:
         await fill(client, daemon, world)
@@ -255,7 +255,7 @@ async def test_what_was_read_from_the_topic_is_not_given_up_for_a_log_that_has_l
         stream.add(entries(50, now_ms() + HOUR_MS))
         await stream.durable()
         await until(lambda: up_to_date(daemon))
-        client.log_silent = True  # what comes now does not get into the log
+        client.log_silent = True  # the log does not get later entries
         stream.add(entries(10, now_ms() + HOUR_MS, ledger_id=2))
         await stream.durable()
         client.log_silent = False

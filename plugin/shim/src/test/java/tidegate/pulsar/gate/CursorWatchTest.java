@@ -13,7 +13,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 import tidegate.pulsar.wire.Frame;
 import tidegate.pulsar.wire.Position;
 
-/** News from the cursor: acknowledgements, mark-delete, and resets, whether the tracker sees them or not. */
+/** News from the cursor: acknowledgements, mark-delete, and resets, seen by the tracker or not. */
 class CursorWatchTest extends TrackerScenario {
     @Test
     void seekingBackTakesAcknowledgementsBack() {
@@ -59,7 +59,7 @@ class CursorWatchTest extends TrackerScenario {
         assertEquals(8, delivered().size());
     }
 
-    /** Mark-delete does not show the reset: the first message had not been acknowledged. */
+    /** Mark-delete does not show the reset: the first message was not acknowledged. */
     @ParameterizedTest
     @ValueSource(booleans = {true, false})
     void aResetWhileTheTopicHasNoTrackerBringsEverythingAgain(boolean graceful) {
@@ -164,7 +164,7 @@ class CursorWatchTest extends TrackerScenario {
     void aResetThatTakesItsTimeIsLookedAtInBetween() {
         acknowledgeAllBut(0);
         world.broker.beginReset(new Position(1, 0));
-        // The acknowledgements are there still: they are told under another seal, which goes with them.
+        // The acknowledgements are still there: they go out under another seal, which goes with them.
         world.runUntil(world.now() + 500);
         assertEquals(9, index().acknowledged.size());
         world.broker.completeReset();
@@ -174,7 +174,7 @@ class CursorWatchTest extends TrackerScenario {
         assertTrue(index().acknowledged.isEmpty(), index().acknowledged.toString());
     }
 
-    /** Closing a cursor stores the position of the reset, with the seal that the cursor has then. */
+    /** Closing a cursor stores the reset's position, with the cursor's seal at that time. */
     @Test
     void whatAResetBringsBackComesThoughTheTopicIsUnloadedMeanwhile() {
         start();
@@ -186,7 +186,7 @@ class CursorWatchTest extends TrackerScenario {
         world.runUntil(world.now() + 2000);
         world.broker.deliveries.clear();
         world.broker.beginReset(new Position(1, 0));
-        // The acknowledgements are there still, and go once the reset is done: they must not be told under a new seal.
+        // The acknowledgements are still there, and go once the reset is done: they must not go out under a new seal.
         world.runUntil(world.now() + 500);
         world.unload(1000);
         world.broker.connect();
@@ -229,7 +229,7 @@ class CursorWatchTest extends TrackerScenario {
         world.broker.putSeal(seal);
         world.broker.connect();
         world.daemon.received.clear();
-        // Nobody looks at the cursor before it is read again.
+        // No look at the cursor before it is read again.
         world.runBroker();
         world.toDaemon();
         assertEquals(List.of(new Frame.Close()), world.daemon.received, "to be opened under another seal");
@@ -271,7 +271,7 @@ class CursorWatchTest extends TrackerScenario {
         world.broker.log.replaceAll((position, at) -> world.now() + 30_000);
         world.broker.reset(new Position(1, 3));
         world.broker.connect();
-        // Read and told, with no look at the cursor but the one before the read.
+        // Read and sent, with no look at the cursor but the one before the read.
         for (int i = 0; i < 5; i++) {
             world.runBroker();
             world.toDaemon();
@@ -287,7 +287,7 @@ class CursorWatchTest extends TrackerScenario {
         publish(1, 60_000);
         Position position = publish(2, 10_000);
         world.settle();
-        // Acknowledged by id, without ever having been delivered.
+        // Acknowledged by id, never delivered.
         world.broker.acknowledge(world.broker.consumers.get(0), position);
         world.clock.advance(9_000);
         world.daemon.tick(world.now());
@@ -404,7 +404,7 @@ class CursorWatchTest extends TrackerScenario {
         world.runUntil(world.now() + 500);
         world.broker.acknowledge(world.broker.consumers.get(0), new Position(1, 21));
         world.watch();
-        // Loaded again, then reset, and only then does a tracker follow the one that has something to tell.
+        // Loaded again, then reset, and only then a tracker follows the one with something to send.
         world.unload(0);
         world.broker.reset(new Position(1, 0));
         world.broker.deliveries.clear();
@@ -423,7 +423,7 @@ class CursorWatchTest extends TrackerScenario {
         assertEquals(9, index().acknowledged.size());
         world.disconnect();
         world.broker.reset(new Position(1, 0));
-        // The answer to OPEN comes before anybody has looked at the cursor again.
+        // The answer to OPEN comes before another look at the cursor.
         while (!world.core().handler().isOpen()) {
             world.connect();
             world.toDaemon();

@@ -113,7 +113,7 @@ class DaemonStreamTest extends TrackerScenario {
     void whoCannotOwnTheSubscriptionGatesInMemory() {
         world.daemonWaitMs = 10_000;
         world.broker.connect();
-        // The topic belongs to another broker by now, whose writes come first.
+        // The topic belongs to another broker by now, with writes that come first.
         world.broker.disk.version = 99;
         publish(1, 0);
         publish(2, 30_000);
@@ -307,7 +307,7 @@ class DaemonStreamTest extends TrackerScenario {
         Position position = publish(2, 10_000);
         publish(1, 60_000);
         world.settle();
-        // Acknowledged by id, without ever having been delivered.
+        // Acknowledged by id, never delivered.
         world.broker.acknowledge(world.broker.consumers.get(0), position);
         world.runUntil(world.now() + 11_000);
         assertEquals(List.of(), delivered());
@@ -324,7 +324,7 @@ class DaemonStreamTest extends TrackerScenario {
         publish(3, 62_000);
         world.runBroker();
         world.toDaemon();
-        // The frames are in the daemon's memory only when it is killed.
+        // When killed, the daemon has the frames in memory only.
         world.crashDaemon();
         assertEquals(1, index().held.size());
         publish(4, 63_000);
@@ -421,7 +421,7 @@ class DaemonStreamTest extends TrackerScenario {
         assertEquals(0, world.core().queue().delayedMessages());
     }
 
-    /** A future's continuations run where it is completed: Pulsar's own code, which takes locks of its own. */
+    /** A future's continuations run where it is completed: Pulsar's own code, with locks of its own. */
     @Test
     void whatWaitsForATrackerIsToldWithoutItsLock() {
         start();
@@ -439,7 +439,7 @@ class DaemonStreamTest extends TrackerScenario {
         assertEquals(List.of("free", "free", "free"), told);
     }
 
-    /** The daemon would refuse it, and what the tracker has left would go to it once more. */
+    /** The daemon would refuse it, and would get the tracker's remaining changes once more. */
     @Test
     void aFinishedTrackerTellsNothingBehindItsClose() {
         start();
@@ -500,7 +500,7 @@ class DaemonStreamTest extends TrackerScenario {
         assertFalse(world.core().queue().contains(1, 1));
     }
 
-    /** A consumer that connects before everything is forgotten has read some of it, and does not rewind by itself. */
+    /** A consumer that connects before everything is forgotten has read some of it, and does not rewind. */
     @Test
     void aConsumerThatConnectsWhileEverythingIsForgottenReadsItAgain() {
         start();
@@ -519,8 +519,8 @@ class DaemonStreamTest extends TrackerScenario {
     }
 
     /**
-     * Otherwise a daemon that comes and goes would fill the broker's memory, whatever the limit on entries that wait for it at
-     * a time.
+     * Otherwise a daemon that comes and goes would fill the broker's memory, whatever the limit on entries that wait for it
+     * at a time.
      */
     @Test
     void whatAnOutageLeavesInTheBrokerIsTheDaemonsAfterTheNext() {
@@ -548,7 +548,7 @@ class DaemonStreamTest extends TrackerScenario {
         assertEquals(34, Set.copyOf(delivered()).size());
     }
 
-    /** The daemon has lost everything, and the entries of what a consumer has in hand, unacknowledged, are put in again. */
+    /** The daemon has lost everything, and the unacknowledged entries in a consumer's hands are put in again. */
     @Test
     void aRebuildBringsNothingThatAConsumerHasInHand() {
         rebuildOfWhatIsInHand(true);

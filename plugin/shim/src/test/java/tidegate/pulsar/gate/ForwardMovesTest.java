@@ -18,25 +18,28 @@ import tidegate.pulsar.wire.Frame;
 import tidegate.pulsar.wire.Position;
 
 /**
- * Moves of mark-delete while a frozen daemon alone knows what is acknowledged: a record of the cursor had no room for it. A move
- * forward takes nothing back, with the seal or without; a reset takes back all that follows it.
+ * Moves of mark-delete while a frozen daemon alone knows the acknowledgements: the cursor's record had no room for them. A
+ * move forward takes nothing back, with the seal or without; a reset takes back all that follows it.
  */
 class ForwardMovesTest extends TrackerScenario {
     private static final Set<Long> ALL = Set.of(0L, 1L, 2L, 3L, 4L, 5L, 6L, 7L, 8L, 9L);
 
-    /** The progress of the new owner's stream when something happens. */
+    /** The progress of the new owner's stream at the event. */
     enum Moment {
         /** The daemon has not answered OPEN. */
         OPENING,
-        /** The connection has ended since, and the OPEN of the next one waits. */
+        /** The connection has ended since, and the next one's OPEN waits. */
         OPENING_AGAIN,
-        /** The daemon has answered, and the cursor has not deleted yet what it names. */
+        /** The daemon has answered, and the cursor has not yet deleted the named positions. */
         SETTLING,
-        /** A skip before had the stream closed, to open it under another seal; the daemon does not confirm CLOSE. */
+        /** An earlier skip had the stream closed, to open it under another seal; the daemon does not confirm CLOSE. */
         CLOSING
     }
 
-    /** A move and its moment. Expiry and trimmed ledgers keep the seal; skip, clear, quota, cumulative acknowledgements do not. */
+    /**
+     * A move and its moment. Expiry and trimmed ledgers keep the seal; skip, clear, quota, cumulative acknowledgements do
+     * not.
+     */
     static Stream<Arguments> moves() {
         return Stream.of(Moment.values()).flatMap(moment ->
                 Stream.of(true, false).map(keepsSeal -> Arguments.of(moment, keepsSeal)));
@@ -70,7 +73,7 @@ class ForwardMovesTest extends TrackerScenario {
         }
     }
 
-    /** After what happens at that moment. */
+    /** After that moment's event. */
     private void goOn(Moment moment) {
         world.core().monitor().look();
         if (moment == Moment.OPENING_AGAIN) {
@@ -92,7 +95,7 @@ class ForwardMovesTest extends TrackerScenario {
         assertTrue(world.broker.isFullyAcknowledged());
     }
 
-    /** The daemon has been told again under the new seal, so it still knows when the cursor has forgotten once more. */
+    /** The daemon got them again under the new seal, so it still knows when the cursor has forgotten once more. */
     @ParameterizedTest
     @EnumSource(Moment.class)
     void whatAMoveForwardLeavesIsKnownToTheNextOwner(Moment moment) {
@@ -128,7 +131,7 @@ class ForwardMovesTest extends TrackerScenario {
         assertTrue(index().acknowledged.isEmpty(), index().acknowledged.toString());
     }
 
-    /** Nobody has looked between the two. */
+    /** No look between the two. */
     @ParameterizedTest
     @EnumSource(Moment.class)
     void aResetBehindAMoveForwardTakesEverythingBack(Moment moment) {
@@ -154,7 +157,7 @@ class ForwardMovesTest extends TrackerScenario {
         assertEquals(9, delivered().size());
     }
 
-    /** The topic is loaded again by the same broker, before the daemon has answered or after the connection has ended, too. */
+    /** The same broker loads the topic again, before the daemon's answer or after the connection's end, too. */
     @ParameterizedTest
     @EnumSource(names = {"OPENING", "OPENING_AGAIN"})
     void theNextTrackerAsksForWhatTheFormerHasNotHeard(Moment moment) {
@@ -170,7 +173,7 @@ class ForwardMovesTest extends TrackerScenario {
         assertTrue(world.broker.isFullyAcknowledged());
     }
 
-    /** Another broker of the same daemon has had the topic meanwhile, and opened the index under the present seal. */
+    /** Another broker of the same daemon had the topic meanwhile, and opened the index under the present seal. */
     @Test
     void theNextTrackerAsksUnderThePresentSealIfAnotherOwnerHas() {
         theNextOwnerAsks();
@@ -209,7 +212,7 @@ class ForwardMovesTest extends TrackerScenario {
         assertEquals(9, delivered().size());
     }
 
-    /** Somebody connects before the seal is gone, and nobody has looked meanwhile. */
+    /** A consumer connects before the seal is gone, with no look in between. */
     @Test
     void aConsumerThatCameSinceTheLastLookShowsNothing() {
         theNextOwnerAsks();

@@ -27,12 +27,13 @@ import tidegate.pulsar.wire.ReleasePace;
 import tidegate.pulsar.wire.Standing;
 
 /**
- * Random histories of two machines, each with a broker and a daemon, of a connection and of a topic that moves between them; all
- * of it breaks at any point. Whatever happens: nothing is delivered early; nothing is lost, and after a reset of the cursor
- * everything from there on comes again; nothing is repeated needlessly; and the shim sends nothing that a daemon has to refuse.
+ * Random histories of two machines, each with a broker and a daemon, of a connection and of a topic that moves between them;
+ * all of it breaks at any point. Whatever happens: nothing is delivered early; nothing is lost, and after a reset of the
+ * cursor everything from there on comes again; nothing is repeated needlessly; and the shim sends no frame that a daemon has
+ * to refuse.
  *
- * <p>A failure names its seed; the same seed replays the same history:
- * {@code mvn test -Dtest=ModelTest -DargLine=-Dtidegate.seed=N}. More histories: {@code -DargLine=-Dtidegate.seeds=1000}.
+ * <p>A failure names its seed, which replays its history: {@code mvn test -Dtest=ModelTest -DargLine=-Dtidegate.seed=N}.
+ * More histories: {@code -DargLine=-Dtidegate.seeds=1000}.
  */
 class ModelTest {
     private static final int STEPS = 300;
@@ -64,9 +65,9 @@ class ModelTest {
         final ToyWorld[] machines;
         final Set<Fault> faults;
         int owner;
-        /** May come any number of times: handed out and not acknowledged when something broke. */
+        /** May come any number of times: handed out and not acknowledged at a fault. */
         final Set<Position> redeliverable = new HashSet<>();
-        /** Cancelled by their ids, and not met by a tracker then. */
+        /** Cancelled by their ids, unmet by a tracker. */
         final Set<Position> unmet = new HashSet<>();
         /** How often the others may come: once, and once more for each reset that took them back. */
         final Map<Position, Integer> times = new HashMap<>();
@@ -77,27 +78,27 @@ class ModelTest {
         final Map<Position, Integer> takenBack = new HashMap<>();
         /** By machine: cancelled over its daemon, so that it knows. */
         final List<Set<Position>> told = List.of(new HashSet<>(), new HashSet<>());
-        /** By number of the request: the positions that need not come until it is answered, and from when on they had to. */
+        /** By the request's number: positions that need not come until its answer, and from when on they had to. */
         final Map<Long, Map<Position, Integer>> asked = new HashMap<>();
         final Map<Standing, Integer> answers = new EnumMap<>(Standing.class);
-        /** Times that may hold for a message, besides its own while it has none here. */
+        /** Times that may hold for a message, besides its own if it has none here. */
         final Map<Position, Set<Long>> mayHold = new HashMap<>();
-        /** By number of the request: the new times. */
+        /** By the request's number: the new times. */
         final Map<Long, Map<Position, Long>> moving = new TreeMap<>();
-        /** Requests of before something that ends overrides: the answer may tell of an earlier moment. */
+        /** Requests before an end of overrides: the answer may be of an earlier moment. */
         final Set<Long> endedAmid = new HashSet<>();
         final Map<Standing, Integer> moves = new EnumMap<>(Standing.class);
         int checkedDeliveries;
         int deliveredAnew;
         long requests;
-        /** The delivery from which on nothing leaves for the first time; none while that is not certain. */
+        /** The delivery from which on nothing leaves for the first time; none while uncertain. */
         int pausedFrom = NOT_PAUSED;
         int heldBack;
         long nextEntry;
         long ledger = 1;
         /** The cursor's record omitted acknowledgements; the model does not track if they are in it again. */
         boolean forgetful;
-        /** A daemon has lost acknowledgements; thanks to the broker's own knowledge nothing comes again for that. */
+        /** A daemon has lost acknowledgements; thanks to the broker's own knowledge nothing comes again. */
         boolean ignorant;
         boolean everything;
         int skipped;
@@ -129,7 +130,7 @@ class ModelTest {
             world().broker.connect();
         }
 
-        /** The machine that has the topic. */
+        /** The topic's machine. */
         ToyWorld world() {
             return machines[owner];
         }
@@ -170,7 +171,7 @@ class ModelTest {
                 // Without a claim it is without the daemon, too.
                 everything |= world().daemonWaitMs < 10_000;
             }
-            // A skipped message is none to cancel or move.
+            // A skipped message cannot be cancelled or moved.
             if (may(Fault.SKIP) && chance(may(Fault.CANCEL) ? 1 : 8)) {
                 skip();
             }
@@ -208,7 +209,7 @@ class ModelTest {
             checkPause();
         }
 
-        /** It is in force when that is answered. It may be in force without an answer, and is not known then. */
+        /** Once answered it is in force. Without an answer it may be. */
         private void pace(ReleasePace pace) {
             ToyWorld machine = world();
             if (!machine.isConnected()) {
@@ -412,7 +413,7 @@ class ModelTest {
             });
         }
 
-        /** A record has it, unless later acknowledgements have left no room for it meanwhile. */
+        /** A record has it, unless later acknowledgements have left no room. */
         private void checkStored(Position position) {
             assertTrue(broker().isOnDisk(position) || broker().persistedRanges != ALL,
                     () -> position + " was answered, and a crash would bring it back");
@@ -442,9 +443,9 @@ class ModelTest {
         }
 
         /**
-         * Messages that nobody has, due or not, are acknowledged by their ids: they need not come, and may come once less. Only
-         * Pulsar knows of them after a reset until a tracker has put a seal there, and, if no tracker has met them, until the
-         * topic is unloaded.
+         * Acknowledges free messages, due or not, by their ids: they need not come, and may come once less. Only Pulsar
+         * knows of them after a reset until a tracker has put a seal there, and, if no tracker has met them, until the topic
+         * is unloaded.
          */
         private void cancel() {
             List<Position> waiting = broker().log.keySet().stream()
@@ -589,11 +590,11 @@ class ModelTest {
                 left = world().killBroker();
                 everything = true;
             } else if (broker().isResetting()) {
-                // Pulsar does not close what it is resetting.
+                // Pulsar does not close a cursor amid a reset.
                 return;
             } else {
                 redeliverPlain();
-                // Only the daemon of this machine knows the acknowledgements for which the record has no room.
+                // Only this machine's daemon knows the acknowledgements without room in the record.
                 int ranges = chance(50) ? ALL : random.nextInt(6);
                 forgetful |= ranges != ALL;
                 // That machine's tracker decides alone if its wait for the daemon is over first.
@@ -605,7 +606,7 @@ class ModelTest {
                 unmet.clear();
                 left = world().unloadBroker(ranges);
             }
-            // Later acknowledgements may have left no room in the record. Then only the daemon of this machine knows, if the next
+            // Later acknowledgements may have left no room in the record. Then only this machine's daemon knows, if the next
             // owner waits for it.
             boolean nobodyKnows = to != owner || ignorant || machines[to].daemonWaitMs < 10_000;
             takenBack.keySet().removeIf(position -> !left.isOnDisk(position)
@@ -615,7 +616,7 @@ class ModelTest {
         }
 
         /**
-         * Somebody skips the first messages. A tracker takes that for a reset if no consumer has stayed since it looked last: then
+         * The user skips the first messages. To a tracker it is a reset if no consumer has stayed since its last look: then
          * everything may come again.
          */
         private void skip() {
@@ -629,7 +630,7 @@ class ModelTest {
             boolean isReset = broker().consumers.isEmpty() || world().core() == null || may(Fault.CONSUMERS) || may(Fault.RESET);
             everything |= isReset;
             if (isReset) {
-                // The knowledge of a daemon alone goes with its seal.
+                // Knowledge of a daemon alone goes with its seal.
                 told.forEach(Set::clear);
                 takenBack.keySet().removeIf(position -> !broker().isDeleted(position.ledgerId(), position.entryId()));
             }
@@ -638,7 +639,7 @@ class ModelTest {
             skipped += left.size();
         }
 
-        /** A seek that was stored and never answered: skipped messages need not come. */
+        /** A seek was stored and never answered: skipped messages need not come. */
         private void skipWhatIsStored() {
             if (broker().isResetting()) {
                 due.keySet().removeIf(position -> position.compareTo(broker().markDelete()) > 0
@@ -646,7 +647,7 @@ class ModelTest {
             }
         }
 
-        /** Someone seeks; where to, the topic need not have a tracker. */
+        /** The user seeks; the target need not have a tracker. */
         private void beginReset() {
             redeliverUnacknowledged();
             takenBack.clear();
@@ -657,7 +658,7 @@ class ModelTest {
             }
         }
 
-        /** Someone who seeks has been answered: from now on everything from there must come. */
+        /** The seek is answered: from now on everything from there must come. */
         private void completeReset() {
             Position to = broker().resettingTo();
             broker().completeReset();
@@ -895,7 +896,7 @@ class ModelTest {
         run(seed, EVERYTHING);
     }
 
-    /** Any two to five kinds of faults at once: a promise that the others break cannot hide behind them. */
+    /** Any two to five kinds of faults at once: a promise broken by the others cannot hide behind them. */
     @ParameterizedTest
     @MethodSource("seeds")
     void anyFewFaultsTogether(long seed) {
@@ -925,7 +926,7 @@ class ModelTest {
         run(seed, Set.of(Fault.SKIP, Fault.RESET, Fault.CONNECTION, Fault.CONSUMERS, Fault.BROKER));
     }
 
-    /** This would find nothing if nothing was ever delivered. */
+    /** Without deliveries this would find nothing. */
     @Test
     void historiesAreWorthSomething() {
         int deliveries = 0;

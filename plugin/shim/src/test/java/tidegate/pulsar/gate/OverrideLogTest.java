@@ -32,11 +32,11 @@ import tidegate.pulsar.wire.Position;
 import tidegate.pulsar.wire.ProtocolException;
 import tidegate.pulsar.wire.Records;
 
-/** One tracker's times of moved messages; the test plays BookKeeper and answers when it likes. */
+/** One tracker's times of moved messages; the test plays BookKeeper and answers at any time. */
 class OverrideLogTest {
     private static final Position MESSAGE = new Position(1, 2);
 
-    /** Requests wait in the order of their coming. */
+    /** Requests wait in order. */
     private static final class PlayedHome implements OverrideHome {
         private final Map<Long, List<ByteBuffer>> ledgers = new TreeMap<>();
         private final Deque<CompletableFuture<List<ByteBuffer>>> reads = new ArrayDeque<>();
@@ -109,7 +109,7 @@ class OverrideLogTest {
             }
         }
 
-        /** Completes everything, and what follows from it. */
+        /** Completes everything, and its consequences. */
         void settle() {
             while (!appends.isEmpty() || !points.isEmpty()) {
                 appended();
@@ -206,7 +206,7 @@ class OverrideLogTest {
         }
     }
 
-    /** The positions of entries that say that they hold no more. */
+    /** The positions of entries that no longer hold. */
     private static long leftIn(List<ByteBuffer> entries) throws ProtocolException {
         long[] left = {0};
         for (ByteBuffer entry : entries) {
@@ -225,7 +225,7 @@ class OverrideLogTest {
         return left[0];
     }
 
-    /** A log whose message is moved to that time, and stored in a ledger that the pointer names. */
+    /** A log with its message moved to that time, and stored in a ledger that the pointer names. */
     private OverrideLog stored(long timeMs) {
         OverrideLog log = log();
         move(log, timeMs);
@@ -318,7 +318,7 @@ class OverrideLogTest {
         assertEquals(Map.of(MESSAGE, then + 1), read());
     }
 
-    /** As while the bookies do not store the cursor: to load the topic anew would only disturb its clients. */
+    /** As while the bookies do not store the cursor: loading the topic anew would only disturb its clients. */
     @Test
     void aPointerThatTakesNothingLeavesTheTopicOpen() {
         OverrideLog log = log();
@@ -514,7 +514,7 @@ class OverrideLogTest {
         assertEquals(home.lastLedger, (long) OverrideHome.ledgersOf(home.pointer).get(0));
     }
 
-    /** A former tracker ended while the pointer to ledger 5 was on its way. {@code isThere}: it has come. */
+    /** A former tracker ended with the pointer to ledger 5 on its way. {@code isThere}: it has come. */
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
     void aLedgerThatAFormerTrackerLeftInDoubtIsDeleted(boolean isThere) {
@@ -547,7 +547,7 @@ class OverrideLogTest {
         assertEquals(0, home.points.size());
     }
 
-    /** The tracker that has moved messages meanwhile has a ledger of its own. */
+    /** The tracker that has moved messages meanwhile has its own ledger. */
     @Test
     void aLedgerThatIsLeftLateIsDeleted() {
         long then = clock.millis() + 60_000;
@@ -597,7 +597,7 @@ class OverrideLogTest {
         move(log, to(then, MESSAGE, back));
         log.go();
         home.settle();
-        // Settling: the cursor does not have it as deleted.
+        // Settling: not deleted in the cursor.
         positions.settle(MESSAGE.ledgerId(), MESSAGE.entryId());
         positions.acknowledge(back.ledgerId(), back.entryId());
         overrides.comeBack(back.ledgerId(), back.entryId());

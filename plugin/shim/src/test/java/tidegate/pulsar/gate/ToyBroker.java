@@ -26,11 +26,11 @@ import tidegate.pulsar.wire.PositionBitmaps;
 import tidegate.pulsar.wire.ReleasePace;
 
 /**
- * A Pulsar topic with one Shared subscription as one owner has it, reduced to the parts that a tracker sees: a log, a cursor that
+ * A Pulsar topic with one Shared subscription at one owner, reduced to the parts that a tracker sees: a log, a cursor that
  * persists late, a dispatcher with its redelivery set, consumers with their unacknowledged messages.
  *
- * <p>Follows PersistentDispatcherMultipleConsumers and ManagedCursorImpl of Pulsar 4.0: the order of calls, the state that a
- * rewind and a reset forget, the positions that are skipped, and the contents of a record: the mark-delete position, as many
+ * <p>Follows PersistentDispatcherMultipleConsumers and ManagedCursorImpl of Pulsar 4.0: the order of calls, the state
+ * forgotten by a rewind and a reset, the skipped positions, and a record's contents: the mark-delete position, as many
  * individual acknowledgements as fit, and the seal. Acknowledging keeps the seal, a reset wipes it before it clears the
  * acknowledgements and again in that step.
  */
@@ -61,7 +61,7 @@ public class ToyBroker implements TrackerContext {
         boolean fenced;
     }
 
-    /** A consumer with the messages that it holds and has not acknowledged. */
+    /** A consumer with its unacknowledged messages. */
     public static final class ToyConsumer {
         final NavigableSet<Position> pending = new TreeSet<>();
     }
@@ -91,19 +91,19 @@ public class ToyBroker implements TrackerContext {
     private String overridePointer;
     /** Of so many in a hundred requests about overrides some fail, before or after they are done. */
     int failingOverrides;
-    /** This many of the next pointers are written, and written again as the answer is lost: a conflict with themselves. */
+    /** So many of the next pointers are written, and written again as the answer is lost: they conflict with themselves. */
     int repeatedPointers;
-    /** One of them was the last write that this broker did. */
+    /** One of them was this broker's last write. */
     private boolean hasRepeated;
     Random luck = new Random(5);
     private Position resettingTo;
     private boolean cursorClosed;
     public boolean durable = true;
-    /** This many individual acknowledgements fit into a record. */
+    /** Room of a record for individual acknowledgements. */
     int persistedRanges = 1000;
-    /** True once the cursor has been stored: before, only a connected consumer shows that no reset is under way. */
+    /** True once the cursor was stored: before, only a connected consumer shows that no reset is under way. */
     boolean isStored = true;
-    /** This many of the next writes of the metadata come at the same time as one of the cursor's own. */
+    /** So many of the next writes of the metadata coincide with one of the cursor's own. */
     public int metadataConflicts;
     /** The metadata store takes no write, and says so. */
     public boolean refusesMetadata;
@@ -111,23 +111,23 @@ public class ToyBroker implements TrackerContext {
     Runnable beforeSeal;
     /** Runs once, after the next check for consumers. */
     Runnable afterConsumersSeen = () -> { };
-    /** The rules that topic and namespace have. */
+    /** The rules of topic and namespace. */
     DelayPolicy policy = DelayPolicy.NONE;
     /** One of these in a list makes the whole deletion fail, as a position beyond the last entry does. */
     final Set<Position> undeletable = new HashSet<>();
-    /** This many of the next deletions take place and cannot be written down. */
+    /** So many of the next deletions take place and cannot be written down. */
     int failingStores;
-    /** Data that cannot be read any more, for two reasons. */
+    /** Data unreadable for good, for two reasons. */
     final Set<Long> lostLedgers = new HashSet<>();
     final Set<Position> lostEntries = new HashSet<>();
     /** autoSkipNonRecoverableData. */
     boolean skipsLost;
-    /** Later chunks, each with the first one of its message; a dispatcher gives none to anybody before it has met the first one. */
+    /** Later chunks, each with its message's first one; a dispatcher gives none away before it has met that. */
     Map<Position, Position> chunks = new TreeMap<>();
     private final Set<Position> metChunks = new HashSet<>();
-    /** How often the deleted positions were copied. */
+    /** Copies made of the deleted positions. */
     int copies;
-    /** How many positions were read by themselves. */
+    /** Positions read one by one. */
     int probes;
     /** Runs once, before the next deletion of positions. */
     Runnable beforeDelete = () -> { };
@@ -146,15 +146,15 @@ public class ToyBroker implements TrackerContext {
     boolean isClassic;
     /** Runs once, before a classic dispatcher asks again. */
     Runnable beforeAsking = () -> { };
-    /** How many rounds the dispatcher has begun. */
+    /** Rounds begun by the dispatcher. */
     int rounds;
     public int readBatch = 5;
     private int replayBatch = readBatch;
     public int permits = 20;
 
-    // The requests of the core.
+    // The core's requests.
     boolean readRequested;
-    /** This many of its next requests to read come to nothing. */
+    /** So many of its next requests to read come to nothing. */
     int lostRequests;
     boolean framesRequested;
     long wakeMs = NearTier.NONE;
@@ -165,7 +165,6 @@ public class ToyBroker implements TrackerContext {
     String logPointer = "";
     String logHome = "";
 
-    /** A new topic and subscription. */
     public ToyBroker(VirtualClock clock) {
         this(clock, new Disk(), new TreeMap<>(), new ArrayList<>());
     }
@@ -189,7 +188,7 @@ public class ToyBroker implements TrackerContext {
         rewind();
     }
 
-    /** The topic as the next owner, whose clock that is, loads it. */
+    /** The topic as the next owner, with that clock, loads it. */
     ToyBroker next(VirtualClock itsClock) {
         ToyBroker next = new ToyBroker(itsClock, disk, log, deliveries);
         next.isClassic = isClassic;
@@ -361,7 +360,7 @@ public class ToyBroker implements TrackerContext {
         };
     }
 
-    /** Nothing else that fails would show that the next owner can read the times. */
+    /** Nothing else would fail if the next owner could not read the times. */
     void checkOverrides() {
         OverrideHome.ledgersOf(disk.overridePointer).stream().limit(1).forEach(ledgerId -> {
             if (!disk.ledgers.containsKey(ledgerId)) {
@@ -513,13 +512,13 @@ public class ToyBroker implements TrackerContext {
         }
     }
 
-    /** Writes the record; of the individual acknowledgements as many as fit. */
+    /** Writes the record, with as many individual acknowledgements as fit. */
     void persistCursor() {
         persistCursor(persistedRanges);
     }
 
     void persistCursor(int acknowledgements) {
-        // A reset that is under way has replaced the record to store next, and not yet the state in memory.
+        // A reset under way has replaced the record to store next, and not yet the state in memory.
         disk.markDelete = resettingTo == null ? markDelete : before(resettingTo);
         disk.deleted = new TreeSet<>(deleted.stream().limit(acknowledgements).toList());
         disk.seal = seal;
@@ -556,7 +555,7 @@ public class ToyBroker implements TrackerContext {
         return resettingTo != null;
     }
 
-    /** The target of the reset that is under way; null if there is none. */
+    /** The target of the reset under way; null without one. */
     Position resettingTo() {
         return resettingTo;
     }
@@ -577,19 +576,19 @@ public class ToyBroker implements TrackerContext {
         return previous == null ? START : previous;
     }
 
-    /** The cursor's ledger cannot be read: only an older mark-delete position in the metadata is left. */
+    /** The cursor's ledger is unreadable: only an older mark-delete position in the metadata remains. */
     void loseRecord() {
         disk.markDelete = START;
         disk.deleted = new TreeSet<>();
         disk.seal = Seal.NONE;
     }
 
-    /** Skips the backlog up to the entry that was the last at the request; entries that came and were read since stay. */
+    /** Skips the backlog up to the last entry at the request; entries read since stay. */
     void clearBacklog(Position last) {
         moveForward(last, false);
     }
 
-    /** Moves mark-delete. Only expiry and trimmed ledgers keep the properties stored with it, and the seal among them. */
+    /** Moves mark-delete. Only expiry and trimmed ledgers keep the properties stored with it, and so the seal. */
     void moveForward(Position last, boolean keepsSeal) {
         markDelete = last;
         deleted.headSet(last, true).clear();
@@ -654,7 +653,7 @@ public class ToyBroker implements TrackerContext {
         });
     }
 
-    /** Does the work that the cursor was asked for. */
+    /** Does the cursor's requested work. */
     public void runCursor() {
         List<Runnable> now = List.copyOf(cursorCalls);
         cursorCalls.clear();
@@ -700,7 +699,7 @@ public class ToyBroker implements TrackerContext {
         persistAtTimes();
     }
 
-    /** A message that no consumer has is acknowledged by the id that its producer got. */
+    /** A message that no consumer has is acknowledged by its producer's id. */
     void cancel(Position position) {
         delete(position);
         persistAtTimes();
@@ -749,7 +748,7 @@ public class ToyBroker implements TrackerContext {
         List<Position> batch = redelivery.stream().filter(one -> !knownForStuck.contains(one)).limit(replayBatch).toList();
         if (!batch.isEmpty()) {
             if (batch.stream().anyMatch(this::isLost)) {
-                // As a whole; Pulsar tries again after 15 s, or when somebody asks, with one entry.
+                // As a whole; Pulsar tries again after 15 s, or on a request, with one entry.
                 replayBatch = 1;
                 return false;
             }
@@ -811,7 +810,7 @@ public class ToyBroker implements TrackerContext {
         cursorCalls.add(() -> done.accept(answer));
     }
 
-    /** Its messages have no content that could be told. */
+    /** Its messages have no content. */
     @Override
     public void peek(Frame.Peek peek, Consumer<Frame.Peeked> done) {
         done.accept(new Frame.Peeked(new PositionBitmaps(), peek.positions(), 0, ByteBuffer.allocate(0)));
@@ -955,7 +954,7 @@ public class ToyBroker implements TrackerContext {
         }
     }
 
-    /** All that the tracker can tell of it, if the topic stays here: the metadata are known again. */
+    /** If the topic stays here, the tracker sees only that the metadata are known again. */
     @Override
     public void reopenTopic() {
         if (hasRepeated) {

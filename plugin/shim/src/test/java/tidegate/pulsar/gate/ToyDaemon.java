@@ -25,10 +25,10 @@ import tidegate.pulsar.wire.ReleasePace;
 /**
  * A daemon in memory that follows docs/protocol.md to the letter, for tests: one connection, bytes in and out.
  *
- * <p>A {@link #crash} loses everything that was not committed; {@link #wipe} loses the disk too.
+ * <p>A {@link #crash} loses all uncommitted data; {@link #wipe} loses the disk too.
  */
 public final class ToyDaemon {
-    /** The index of one subscription. */
+    /** One subscription's index. */
     public static final class Index {
         Incarnation incarnation;
         long generation;
@@ -38,7 +38,7 @@ public final class ToyDaemon {
         Position markDelete = new Position(-1, -1);
         public final Map<Position, Long> held = new TreeMap<>();
         final Set<Position> acknowledged = new HashSet<>();
-        /** Put in by others than a broker since the last claim. */
+        /** From others than a broker since the last claim. */
         final Set<Position> putIn = new HashSet<>();
 
         Index copy() {
@@ -74,7 +74,7 @@ public final class ToyDaemon {
         final int horizonMs;
         final long generation;
         int credit;
-        /** As the shim has told it last. */
+        /** The last one from the shim. */
         ReleasePace pace = ReleasePace.NONE;
         long seq;
         long committedSeq;
@@ -105,7 +105,7 @@ public final class ToyDaemon {
     public final List<String> violations = new ArrayList<>();
     /** The shim's answers to {@link #cancel}, by number. */
     final Map<Long, Frame.Cancelled> cancelled = new HashMap<>();
-    /** The shim's answers to {@link #pace}, by number; the last one that nobody asked for has number 0. */
+    /** The shim's answers to {@link #pace}, by number; the last unrequested one has number 0. */
     final Map<Long, Frame.Paced> paced = new HashMap<>();
     /** The shim's answers to {@link #reschedule}, by number. */
     final Map<Long, Frame.Rescheduled> rescheduled = new TreeMap<>();
@@ -148,7 +148,6 @@ public final class ToyDaemon {
         greeted = false;
     }
 
-    /** kill -9. */
     void crash() {
         disconnect();
         memory = copy(disk);
@@ -187,7 +186,7 @@ public final class ToyDaemon {
         newest(stream -> send(stream.id, seq, new Frame.Pace(ask, pace)));
     }
 
-    /** The pace that the newest stream's shim has told; null without a stream. */
+    /** The pace from the newest stream's shim; null without a stream. */
     ReleasePace knownPace() {
         ReleasePace[] known = {null};
         newest(stream -> known[0] = stream.pace);
@@ -199,7 +198,7 @@ public final class ToyDaemon {
                 .ifPresent(action);
     }
 
-    /** Asks the newest stream's tracker to have messages due at other times. */
+    /** Asks the newest stream's tracker for other due times. */
     void reschedule(long seq, boolean ask, Records records) {
         streams.values().stream().filter(stream -> !stream.closing).max(Comparator.comparingInt(stream -> stream.id))
                 .ifPresent(stream -> send(stream.id, seq, new Frame.Reschedule(ask, records)));
@@ -223,7 +222,7 @@ public final class ToyDaemon {
         } else if (!(frame instanceof Frame.Pong)) {
             Stream stream = streams.get(envelope.stream());
             if (frame instanceof Frame.Error) {
-                // The shim ends the stream, perhaps one that has failed.
+                // The shim ends the stream, perhaps a failed one.
                 streams.remove(envelope.stream());
                 failed.add(envelope.stream());
                 return;
@@ -233,7 +232,7 @@ public final class ToyDaemon {
                 return;
             }
             if (frame instanceof Frame.Cancelled answer) {
-                // Perhaps behind the CLOSE that it has crossed; of a stream that has ended, nobody waits for it.
+                // Perhaps behind the CLOSE that it has crossed; of an ended stream, nobody waits for it.
                 if (stream != null) {
                     cancelled.put(envelope.seq(), answer);
                 }
@@ -288,7 +287,7 @@ public final class ToyDaemon {
         }
     }
 
-    /** The cursor counts epochs, so nobody ever opens a life of a subscription with an epoch that is over. */
+    /** The cursor counts epochs, so nobody ever opens a life of a subscription with a past epoch. */
     private void checkEpoch(Frame.Open open) {
         String life = open.topic() + " / " + open.subscription() + " / " + open.incarnation();
         long newest = epochs.getOrDefault(life, 0L);
@@ -343,7 +342,7 @@ public final class ToyDaemon {
         index.claim = claim;
     }
 
-    /** Answers what it has left unanswered, and all that comes. */
+    /** Answers the unanswered ones, and all to come. */
     void answerOpens() {
         answersOpen = true;
         streams.values().stream().filter(stream -> !stream.answered).forEach(this::answer);
@@ -456,7 +455,7 @@ public final class ToyDaemon {
         }
     }
 
-    /** Pushes entries that are due within the horizon. */
+    /** Pushes entries due within the horizon. */
     public void tick(long nowMs) {
         for (Stream stream : streams.values()) {
             List<Map.Entry<Position, Long>> due = new ArrayList<>();
@@ -478,7 +477,7 @@ public final class ToyDaemon {
         }
     }
 
-    /** Takes an entry in from elsewhere than the broker, as a rebuild brings it, and says that it is held. */
+    /** Takes an entry in from elsewhere than the broker, as from a rebuild, and reports it held. */
     void takeIn(String topic, String subscription, Position position, long deliverAtMs) {
         Index index = index(topic, subscription);
         if (position.compareTo(index.markDelete) <= 0 || index.acknowledged.contains(position)

@@ -27,7 +27,7 @@ import tidegate.pulsar.wire.PositionBitmaps;
 import tidegate.pulsar.wire.ProtocolException;
 import tidegate.pulsar.wire.Records;
 
-/** Tests who follows whom when trackers and connections come and go; the test plays the daemon. */
+/** Tests the succession when trackers and connections come and go; the test plays the daemon. */
 class TrackerTableTest {
     private static final long LATER_MS = ToyWorld.START_MS + 3_600_000;
 
@@ -222,7 +222,7 @@ class TrackerTableTest {
         assertEquals(List.of(new Frame.Close()), sent(done));
         daemonSends(2, 1, new Frame.Durable());
         daemonSends(2, 0, new Frame.Close());
-        // On a thread of its own, which does not hold the lock.
+        // On another thread, without the lock.
         busy.holdingLock(() ->
                 assertTimeoutPreemptively(Duration.ofSeconds(5), () -> table.forgetClosed(clock.millis())));
         assertTrue(done.whenClosed().isDone());
@@ -313,7 +313,7 @@ class TrackerTableTest {
         assertEquals(1, told.size());
         assertEquals(1, told.get(0).stream());
         assertEquals(ProtocolException.FAILED, ((Frame.Error) told.get(0).frame()).code());
-        // Nobody owns the frames that were under way on the ended stream.
+        // Frames under way on the ended stream belong to nobody.
         daemonSends(1, 1, new Frame.Durable());
 
         clock.advance(1000);
@@ -372,7 +372,9 @@ class TrackerTableTest {
         assertEquals(List.of(new Frame.Add(false, Records.of(5, 1, LATER_MS))), sent(core));
     }
 
-    /** A subscription was deleted and made again while the daemon's disk is full: an OPEN of its former life ends this one's. */
+    /**
+     * A subscription was deleted and made again while the daemon's disk is full: an OPEN of its former life ends this one's.
+     */
     @Test
     void aFormerTrackerThatTheDaemonRefusesIsNotOpenedBehindItsSuccessor() throws ProtocolException {
         TrackerCore former = newCore("sub");
@@ -399,7 +401,7 @@ class TrackerTableTest {
         assertTrue(successor.handler().isOpen());
     }
 
-    /** The former's changes that were not on the daemon's disk are told before its successor's. */
+    /** The former's changes that were not on the daemon's disk go out before its successor's. */
     @Test
     void aFormerTrackerThatTheDaemonRefusesLeavesItsChangesToItsSuccessor() throws ProtocolException {
         TrackerCore former = newCore("sub");
