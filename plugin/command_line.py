@@ -1,7 +1,7 @@
-"""The commands and their arguments. Each command has a module of its own, imported when it runs.
+"""The commands and their arguments. Each command has its own module, imported when it runs.
 
-Invariants: a typing error becomes one line on standard error and an exit code; a command whose module cannot
-be imported does not break the others; the list of commands imports none of them.
+Invariants: a typing error becomes one line on standard error and an exit code; a command with a module that
+cannot be imported does not break the others; the list of commands imports none of them.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _ClickError: type[Exception] = next(
 
 
 _COMPLETES = "_TIDEGATE_COMPLETE"
-"""Set by the script of a shell that completes typed words."""
+"""Set by a shell's script that completes typed words."""
 
 
 class _Command(NamedTuple):
     """A command's module, and its first line of help, which the list of commands shows without importing it.
 
-    module: has a function register(app) that adds its commands.
-    summary: fits a terminal of 80 columns, where the list would cut it.
+    module: has a function register(app) that adds its commands. summary: fits a terminal of 80 columns, where
+    the list would cut it.
     """
 
     module: str
@@ -124,7 +124,7 @@ def _tidegate(
 
 
 def _register(arguments: list[str]) -> None:
-    """Add the requested command; if that is not clear (``--help``, a typing error), add all, by name."""
+    """Add the requested command; if that is unclear (``--help``, a typing error), add all, by name."""
     asked = _COMMANDS.get(arguments[0]) if arguments else None
     if asked is not None:
         importlib.import_module(asked.module).register(app)

@@ -1,11 +1,11 @@
 """The rate at which entries come in while spilling is behind: smooth, so that no reader waits long.
 
-The *level* is the memory of entries that are in no slice yet. Below the soft bound everything is read at
-once. Above, reading is paced to the drain rate: twice the rate at the soft bound, the rate half-way, nothing
-at the hard bound. So the level settles between the bounds, and a broker sees a slower daemon instead of a
-stopped one. Reads are paid from a token bucket, which fills at this changing rate.
+The *level* is the memory of entries in no slice yet. Below the soft bound everything is read at once. Above,
+reading is paced to the drain rate: twice the rate at the soft bound, the rate half-way, nothing at the hard
+bound. So the level settles between the bounds, and a broker sees a slower daemon instead of a stopped one.
+Reads are paid from a token bucket, which fills at this changing rate.
 
-Pure: the caller tells the level and the time, and makes the pauses. Invariants: a pause is at most
+Pure: the caller gives the level and the time, and makes the pauses. Invariants: a pause is at most
 ``PAUSE_MAX_S``, after which the caller asks again; at the hard bound nothing passes, whatever was measured;
 no pause makes a later one longer.
 """
@@ -16,7 +16,7 @@ import math
 
 PAUSE_MIN_S = 0.002  # less is not worth a timer: the next pause includes it
 PAUSE_MAX_S = 0.020
-SLACK_S = 0.020  # timers come late: at most this much lateness is recovered
+SLACK_S = 0.020  # timers come late: at most so much lateness is recovered
 SMOOTHING_S = 1.0
 DRAIN_FIRST_BYTES_PER_S = 24e6  # before the first measurement
 DRAIN_MIN_BYTES_PER_S = 240e3  # so that no crawl follows a long stop
@@ -24,7 +24,7 @@ _NS = 1_000_000_000
 
 
 class Admission:
-    """The level, the drain rate, and the readers' pause that follows. Times are monotonic."""
+    """The level, the drain rate, and the resulting pause of the readers. Times are monotonic."""
 
     def __init__(self, spill_bytes: int, hard_bytes: int) -> None:
         """Spilling begins with ``spill_bytes`` staged: the soft bound is somewhat above it.
@@ -38,7 +38,7 @@ class Admission:
         self._soft_bytes = spill_bytes + (hard_bytes - spill_bytes) // 4
         self._hard_bytes = hard_bytes
         self.level_bytes = 0
-        """Bytes in memory: the level last told, and the bytes taken in since."""
+        """Bytes in memory: the last level, and the bytes taken in since."""
         self._told_bytes = 0
         self._told_ns: int | None = None
         self._credit_bytes = 0.0

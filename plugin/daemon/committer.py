@@ -6,7 +6,7 @@ Invariants:
 - commits begin at least ``interval_s`` apart, sooner once ``entries_max`` have come together; so a change
   waits no longer, and not at all after an interval without one;
 - a failed commit is retried until it succeeds, and nothing is reported durable meanwhile; ``DurableNews``
-  hears of every failure and every success.
+  gets every failure and every success.
 
 The next commit gathers during the present one's write, so a slow disk makes groups larger, not more numerous.
 """
@@ -63,7 +63,7 @@ class Committer:
 
     @property
     def uncommitted_entries(self) -> int:
-        """Entries and positions of the changes that no commit covers yet."""
+        """Entries and positions of the changes in no commit yet."""
         return self._entries + self._entries_committing
 
     def note_change(self, stream: Stream, entries: int) -> None:
@@ -75,7 +75,7 @@ class Committer:
             self.wake()
 
     def after(self, token: int, tell: Callable[[StorageError | None], None]) -> None:
-        """Call ``tell`` once everything up to ``token`` is durable, or with the error of a failed commit.
+        """Call ``tell`` once everything up to ``token`` is durable, or with a failed commit's error.
 
         A failed change is still committed once the store works again.
         """
@@ -98,7 +98,7 @@ class Committer:
             self._timer = self._loop.call_later(max(0.0, self._interval_s - since_s), self._begin)
 
     def forget(self, stream: Stream) -> None:
-        """Forget a stream that has ended; its changes are still committed, but not reported to it."""
+        """Forget an ended stream; its changes are still committed, but not reported to it."""
         self._waiting.pop(stream, None)
         self._committing.pop(stream, None)
 
@@ -168,7 +168,7 @@ class Committer:
             durability = stream.session.durable(durable_token)
             if durability is not None:
                 self._news.on_durable(stream, durability)
-            if stream.session.undurable_frames:  # came while the commit was being written
+            if stream.session.undurable_frames:  # came during the commit's write
                 self._waiting[stream] = None
                 self._wanted = True
         self._tell(durable_token, None)

@@ -3,12 +3,12 @@
 They are not if Pulsar went back to an earlier state, as from a backup, and the index did not: Pulsar then
 reuses ids for other messages.
 
-An owner writes its claim into the cursor before it tells anything, and the cursor keeps the last claims in
-order. So an index is of this history if its last owner's claim stands there, in its place. A topic put back
-to a time under that very claim shows this only if the index knows positions beyond its end.
+An owner writes its claim into the cursor before all else, and the cursor keeps the last claims in order. So
+an index is of this history if its last owner's claim stands there, in its place. A topic put back to a time
+under that very claim shows this only if the index knows positions beyond its end.
 
-Example: the cursor has the claims 7:a, 8:b, 9:c. An index last told by 8:b is of this history; one last told
-by 8:x is of another, and begins anew.
+Example: the cursor has the claims 7:a, 8:b, 9:c. An index last owned by 8:b is of this history; one last
+owned by 8:x is of another, and begins anew.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Break(StrEnum):
 
 
 def claim_of(request: Open) -> Claim | None:
-    """The claim in an OPEN, if it has one."""
+    """An OPEN's claim, if any."""
     return Claim(request.epoch, request.claims[-1]) if request.claims else None
 
 
 def find_break(state: PositionState, request: Open) -> Break | None:
-    """The sign that the index is of another history than the cursor of ``request``, if there is one.
+    """The sign that the index is of another history than the cursor of ``request``, if any.
 
     An empty index cannot be wrong.
     """

@@ -63,12 +63,11 @@ class Outgoing:
 
 
 class Answers:
-    """The answers to OPEN of one connection, one after another.
+    """One connection's answers to OPEN, one after another.
 
-    may_write: true while the peer takes more; on its next change to true, ``go_on`` is called.
-    is_open: true while the stream is there.
-    sent: called after the last HELD of a stream is written.
-    failed: called with a stream that gets no more of its answer.
+    may_write: true while the peer takes more; on its next change to true, ``go_on`` is called. is_open: true
+    while the stream is there. sent: called after a stream's last HELD is written. failed: called with a
+    stream that gets no more of its answer.
     """
 
     def __init__(
@@ -134,7 +133,7 @@ class Answers:
         try:
             return next(frames, None)
         except Exception as error:
-            # Without its last HELD a stream would never be handed anything.
+            # Without its last HELD a stream would never get an entry.
             self._failed(stream, error)
             return None
 

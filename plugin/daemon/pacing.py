@@ -2,11 +2,11 @@
 
 Invariants:
 
-- the broker keeps the setting, and says which is in force; the daemon remembers none;
+- the broker keeps the setting, and reports the one in force; the daemon remembers none;
 - a pace counts as set once the serving stream's broker has answered that it is in force and stored;
 - if a stream ends, or a broker cannot store it yet, the request goes to the next one, for a while;
-- an answer has the pace only if the last broker asked has told it: else it is unknown;
-- the answer tells a partition's new pace even if the next one's broker cannot answer.
+- an answer has the pace only from the last broker asked: else it is unknown;
+- the answer has a partition's new pace even if the next one's broker cannot answer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tidegate.plugin.wire.release_pace import PACE_AMOUNTS, PaceKind, ReleasePac
 
 SCHEMA = 1
 PATIENCE_S = 10.0  # of a request, for all its partitions
-ANSWER_S = 1.0  # for a broker that is asked late
+ANSWER_S = 1.0  # for a broker asked late
 AGAIN_S = 0.1
 COUNT_S = 1.0
 BEHIND_MAX = 2**32 - 1
@@ -37,7 +37,7 @@ _KINDS = {kind.name.lower(): kind for kind in PaceKind}
 
 
 class Pacing:
-    """The requests for another pace that are under way. count_due: the number of due entries of an index."""
+    """The running requests for another pace. count_due: an index's number of due entries."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Pacing:
         self._questions.answered(stream, seq, paced if serves else None)
 
     def ended(self, stream: Stream) -> None:
-        """End the questions of a stream that is over."""
+        """End an ended stream's questions."""
         if stream in self._counting:
             self._counting[stream].cancel()
         self._questions.ended(stream)
@@ -82,8 +82,8 @@ class Pacing:
             del self._counting[stream]
 
     async def _tell_behind(self, stream: Stream) -> None:
-        """Tell a broker that spreads a burst how much of it is still here, each second."""
-        told = None  # the broker may know the number of a former spread
+        """Report to a broker that spreads a burst how much of it is still here, each second."""
+        told = None  # the broker may know a former spread's number
         while stream.pace.kind == PaceKind.SPREAD:
             behind = 0
             if stream.answer_sent and stream.credit == 0 and self._ownership.get(stream.name) is stream:
@@ -92,11 +92,11 @@ class Pacing:
                 stream.send(Behind(min(behind, BEHIND_MAX)))
                 told = behind
             await asyncio.sleep(COUNT_S)
-        # At once: another spread may be told before a callback hears of the end, and would go uncounted.
+        # At once: another spread may begin before a callback learns of the end, and would go uncounted.
         self._count_no_more(stream, asyncio.current_task())
 
     async def _behind(self, index: DelayIndex) -> int:
-        """About how many due entries the broker has no room for; it has the earliest."""
+        """About how many due entries lack room at the broker, which has the earliest."""
         return max(0, await self._count_due(index) - index.stats().in_flight)
 
     # ---- requests
@@ -133,7 +133,7 @@ class Pacing:
     async def _asked(
         self, index: DelayIndex, wanted: ReleasePace | None, until_ns: int
     ) -> tuple[Paced | None, str]:
-        """The broker's last answer, if any, and the reason why the pace is not the one wanted."""
+        """The broker's last answer, if any, and the reason why the pace is not the wanted one."""
         while True:
             paced, why = None, _NO_BROKER
             stream = self._ownership.get(index.name)
@@ -156,7 +156,7 @@ def _named(index: DelayIndex) -> dict[str, Any]:
 
 
 def _wanted(request: dict[str, object]) -> ReleasePace | None:
-    """The pace to set; None if the request only asks. Raises ``UserError``."""
+    """The pace to set; None for a question only. Raises ``UserError``."""
     kind, amount = request.get("kind"), request.get("amount", 0)
     if kind is None:
         return None

@@ -4,9 +4,9 @@
 Invariants:
 
 - a ``FrameDecoder`` yields a frame only when its length, CRC, reserved field and type are right;
-- it yields the frames before a broken one before it raises ``ProtocolError``: bytes after a correct frame do
-  not lose it;
-- once it has raised, a decoder refuses everything: it cannot find the beginning of the next frame;
+- it yields the frames before a broken one, then raises ``ProtocolError``: bytes after a correct frame do not
+  lose it;
+- once it has raised, a decoder refuses everything: it cannot find the next frame's beginning;
 - it buffers at most the greatest length of one frame beyond its last input.
 """
 
@@ -27,7 +27,7 @@ LENGTH_MAX = 4 * 1024 * 1024
 FLAG_LAST = 0x01  # HELD: the last frame of the answer to OPEN
 FLAG_NEAR = 0x01  # ADD, MOVE: the broker's near tier has these already
 FLAG_DISOWN = 0x01  # INGEST: the index must not answer for these any more
-FLAG_ASK = 0x01  # CANCEL, RESCHEDULE: only tell the states; PACE: only tell the one in force
+FLAG_ASK = 0x01  # CANCEL, RESCHEDULE: only report the states; PACE: only report the one in force
 FLAGS_STANDING = 0x07  # CANCELLED, RESCHEDULED: one of messages.Standing
 
 _LENGTH = struct.Struct("<I")
@@ -92,7 +92,7 @@ _FLAGS_KNOWN = {
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame as it is on the wire; ``payload`` stays undecoded."""
+    """One frame as on the wire; ``payload`` stays undecoded."""
 
     type: FrameType
     stream: int = 0
