@@ -182,7 +182,9 @@ class Session:
         return self.index.move(fresh)
 
     def _keep_moved(self, change: Move) -> None:
-        """Hand out again all but the positions that the near tier has at their new times."""
+        """Hand out again all moved positions, also in flight, except those near at the broker at their new
+        times.
+        """
         positions = PositionSet.of_entries(change.entries)
         self._in_flight_unheld.difference_update(positions)
         if change.near and not self.superseded:

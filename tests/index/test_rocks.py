@@ -1,4 +1,4 @@
-"""The index in RocksDB: directories that cannot be used, full disks, kill -9."""
+"""The index in RocksDB: unusable directories, full disks, kill -9."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_a_corrupt_block_in_rocksdb(tmp_path: Path) -> None:
 
 
 def damaged_table(path: Path, entries: int = 40_000) -> Entries:
-    """A closed data directory with entries in several slices, and a bit in the middle of its table wrong."""
+    """A closed data directory with entries in several slices, and a wrong bit in the middle of its table."""
     catalog, index = opened(RocksStore.open(path), LARGE_BLOCKS)
     index.add(added := spread(entries, 8_000))
     catalog.persist(NAME)
@@ -230,7 +230,7 @@ def test_damage_below_the_checksums_of_rocksdb_is_quarantined(
     assert len(popped) + len(lost) == len(added)
     assert index.stats().blocks_quarantined == 1
     index.check()
-    # They are read again, and it goes on as if nothing had been.
+    # They are read again, and it goes on undisturbed.
     index.add(added.take(lost.contains(added)))
     assert positions_of(drained(index, limit=10_000)) == lost
     catalog.persist(NAME)
@@ -238,7 +238,7 @@ def test_damage_below_the_checksums_of_rocksdb_is_quarantined(
 
 
 def test_a_scan_does_not_end_early_at_damage(tmp_path: Path) -> None:
-    """The keys after the damage are there, and whoever believed them missing would use their ids again."""
+    """The keys after the damage are there: an index without them would use their ids again."""
     damaged_table(tmp_path)
     store = RocksStore.open(tmp_path)
     with pytest.raises(DamagedDirectoryError) as caught:
@@ -296,7 +296,7 @@ def test_a_compaction_that_meets_damage_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_a_scan_under_way_does_not_keep_a_store_from_being_opened_again(tmp_path: Path) -> None:
-    """A snapshot for an index log takes as long as the log's home does. Nobody else must wait for that."""
+    """A snapshot for an index log takes as long as the log's home does. Nobody else may wait for that."""
     store = RocksStore.open(tmp_path)
     batch = Batch()
     for key in (b"a", b"b", b"c"):
@@ -316,7 +316,7 @@ def test_a_scan_under_way_does_not_keep_a_store_from_being_opened_again(tmp_path
 def test_a_store_that_cannot_be_opened_again_at_once_is_not_called_in_use_by_another_daemon(
     tmp_path: Path,
 ) -> None:
-    """It cannot as long as another thread is in a call of what was open before."""
+    """It cannot while another thread is in a call of the former database."""
     store = RocksStore.open(tmp_path)
     batch = Batch()
     batch.put(b"a", b"1")
@@ -333,7 +333,7 @@ def test_a_store_that_cannot_be_opened_again_at_once_is_not_called_in_use_by_ano
 
 
 def test_a_full_disk_is_reported_and_nothing_durable_is_lost(tmp_path: Path) -> None:
-    """A child process whose files may not grow past a limit adds until the store refuses, then gets room."""
+    """A child process with a limit on its files adds until the store refuses, then gets room."""
     process = child("fill_disk", str(tmp_path))
     output, _ = process.communicate()
     assert process.returncode == 0, output
@@ -347,7 +347,7 @@ def test_a_full_disk_is_reported_and_nothing_durable_is_lost(tmp_path: Path) -> 
 
 
 def test_kill_9_loses_nothing_that_was_durable(tmp_path: Path) -> None:
-    """Each life of a child adds, persists and compacts until killed; what it called durable is there."""
+    """Each life of a child adds, persists and compacts until killed; its durable entries are there."""
     acknowledged, durable, compacted = 0, 0, 0
     for life in range(4):
         process = child("add_until_killed", str(tmp_path), str(durable))
@@ -374,7 +374,7 @@ def test_kill_9_loses_nothing_that_was_durable(tmp_path: Path) -> None:
 
 
 def test_a_directory_with_the_journal_among_the_rest_is_opened(tmp_path: Path) -> None:
-    """As directories were before the journal had a column family of its own."""
+    """As directories were before the journal had its own column family."""
     store = RocksStore.open(tmp_path)
     catalog, index = opened(store)
     index.add(spread(500, 8_000))

@@ -1,6 +1,6 @@
-"""A consumer's client: subscribes where the topic is, keeps what it got, acknowledges sooner or later.
+"""A consumer's client: subscribes at the topic's owner, keeps its messages, acknowledges sooner or later.
 
-It judges each message that comes: the first time, or why again.
+It judges each message: the first time, or the reason for a repeat.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Client:
         self.wanted = False
         self.consumer: Consumer | None = None
         self.unprocessed: dict[Position, Delivery] = {}
-        self.left_over: list[Position] = []  # of former connections: what may be acknowledged late
+        self.left_over: list[Position] = []  # of former connections: may be acknowledged late
         self._log = log
         self._find = find
         self._again_because = again_because
@@ -51,12 +51,11 @@ class Client:
         self._connect_soon(0)
 
     def disconnect(self) -> None:
-        """Be gone."""
         self.wanted = False
         self.drop()
 
     def drop(self) -> None:
-        """Lose the connection; the broker hears of it, if it runs."""
+        """Lose the connection; a running broker learns of it."""
         consumer = self.consumer
         if consumer is None:
             return
@@ -110,7 +109,7 @@ class Client:
             self.kernel.after(delay_ns, None, self._acknowledge_if_held, delivery)
 
     def _cause(self, delivery: Delivery) -> Cause:
-        """Why the message comes again. Raises Violation if there is no reason."""
+        """The reason why the message comes again. Raises Violation without one."""
         position = delivery.position
         cursor = delivery.consumer.dispatcher.cursor
         fate = self.obligations.fates[position]
@@ -132,7 +131,7 @@ class Client:
             return Cause.OVERWRITTEN
         if self._log.deliver_at_ms[position] == NO_DELAY:
             return Cause.PLAIN
-        if delivery.known_acknowledged:  # whoever excuses it: not to be held is what the daemon has said
+        if delivery.known_acknowledged:  # whatever excuses it: by the daemon's answer it is not held
             raise Violation(f"{position} comes again though the daemon knows that it was acknowledged")
         return self._again_because(position) or Cause.UNPERSISTED
 

@@ -1,4 +1,4 @@
-"""A machine's clocks: a wall clock that an administrator steps and that drifts, and a monotonic one."""
+"""A machine's clocks: a wall clock that drifts and that an administrator steps, and a monotonic one."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class MachineClock:
         return (self.monotonic_ns() + self._wall_ns) // NS_PER_MS
 
     def true_delay_ns(self, delay_ns: int) -> int:
-        """How long a timer of so many nanoseconds takes in truth."""
+        """A timer's true duration."""
         return delay_ns * _PPM // (_PPM + self._ppm)
 
     def true_ns_of(self, at_ms: int) -> int:
-        """When the wall clock will show that, if nobody steps it; now if it does already."""
+        """When the wall clock will show that, without a step; now if it does already."""
         ahead_ns = at_ms * NS_PER_MS - self.monotonic_ns() - self._wall_ns
         return self._kernel.now_ns + (0 if ahead_ns <= 0 else -(-ahead_ns * _PPM // (_PPM + self._ppm)))
 
@@ -57,15 +57,15 @@ class MachineClock:
         self._wall_ns = self._kernel.now_ns - self.monotonic_ns()
 
     def _disturb(self, by_ms: int) -> None:
-        """A timer that was set before may come late by as much."""
+        """A timer set before may come late by as much."""
         self._kernel.disturb(abs(by_ms) * NS_PER_MS)
 
     @property
     def was_stepped(self) -> bool:
-        """True if it has ever been anything but right."""
+        """True if it was ever wrong."""
         return self.steps > 0 or self._ppm != 0
 
     @property
     def error_ms(self) -> int:
-        """How far the wall clock is ahead of the truth."""
+        """The wall clock's lead over the truth."""
         return (self.monotonic_ns() + self._wall_ns - self._kernel.now_ns) // NS_PER_MS

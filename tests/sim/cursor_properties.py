@@ -1,10 +1,10 @@
 """A model of the shim's `CursorProperties` and `RefusedResets`: our properties, and the resets they meet.
 
-Nothing is written while a reset is under way; one that was refused is undone, or its position would be stored
-later (see `cursor`). Both are seen by the persisted position, which a reset takes away until it is stored.
+Nothing is written during a reset; a refused one is undone, or its position would be stored later (see
+`cursor`). Both show in the persisted position, which a reset removes until it is stored.
 
-Left out: that a new cursor is stored first (here it has a position from its beginning), and that a reset that
-ended right before the undoing comes back (here nothing comes between).
+Left out: the first store of a new cursor (here it has a position from its beginning), and the return of a
+reset that ended right before the undoing (here nothing comes between).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class CursorProperties:
         return self._cursor.persisted_mark_delete is None
 
     def look(self) -> None:
-        """Undo a reset that was refused."""
+        """Undo a refused reset."""
         if not self._cursor.closed and self.is_being_reset and not self._undoing:
             self._undoing = True
             self._after(0, self._undo, _FIRST_PAUSE_NS)

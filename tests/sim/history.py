@@ -1,8 +1,8 @@
-"""A history: a world's configuration and the steps that happen in it, as JSON.
+"""A history: a world's configuration and its steps, as JSON.
 
-Each step has the true time that passes before it, what is done, its arguments, and the seed of all the luck
-(latencies, pieces, orders) from there to the next step. So a history replays to the byte, and one with steps
-cut out is a history again. The format is described in docs/simulation.md; the shim's tests read it, too.
+Each step has the true time before it, its action and arguments, and the seed of all the luck (latencies,
+pieces, orders) from there to the next step. So a history replays to the byte, and one with steps cut out is a
+history again. Format: docs/simulation.md; the shim's tests read it, too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Step:
 
 @dataclass(frozen=True)
 class History:
-    """`about` says what the history is for, if it is kept."""
+    """`about`: the reason to keep the history."""
 
     config: Config
     steps: tuple[Step, ...]
@@ -74,5 +74,5 @@ class History:
 
     @classmethod
     def load(cls, path: Path) -> History:
-        """Read what `save` wrote."""
+        """Read `save`'s file."""
         return cls.from_json(json.loads(path.read_text(encoding="utf-8")))

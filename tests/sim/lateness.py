@@ -1,10 +1,10 @@
-"""How late a message may be sent the first time, where nothing has gone wrong.
+"""How late a message may be sent the first time, without a disturbance.
 
-On purpose generous: what is met is a message that nobody would have sent before something else came along,
-and not one that a slow machine has kept. The bound grows with how many messages there are and with every
-latency that a history has chosen. It says nothing while something is wrong (`Kernel.disturb`), nor of a
-subscription that has no stream, no free permit, or whose consumers have just come. Each step of a history
-is a disturbance, and so is each death of a process and each write that a disk refuses.
+Generous on purpose: it finds messages that would never have been sent without another event, not those
+delayed by a slow machine. The bound grows with the number of messages and with a history's latencies. It does
+not apply during a disturbance (`Kernel.disturb`), nor to a subscription without a stream, without a free
+permit, or with fresh consumers. Each step of a history is a disturbance, as is each death of a process and
+each write refused by a disk.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ FOREVER_NS = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """`base_ns`: for any message; `message_ns`: and for each that is in the topic; `behind`: with more of
-    them than this, one may wait for credit that another one holds, for `held_ns`."""
+    """`base_ns`: for any message; `message_ns`: and for each in the topic; `behind`: with more of them, one
+    may wait for credit held by another, for `held_ns`.
+    """
 
     base_ns: int = FOREVER_NS
     message_ns: int = 0

@@ -1,4 +1,4 @@
-"""Runs a history, and says what came of it."""
+"""Runs a history, and reports its outcome."""
 
 from __future__ import annotations
 
@@ -44,15 +44,16 @@ class Outcome:
 
     @property
     def passed(self) -> bool:
-        """True if nothing was violated."""
+        """True without a violation."""
         return self.failure is None
 
 
 @contextmanager
 def _simulated(config: Config) -> Iterator[None]:
-    """No log lines, which damage and failures make many of; no real time in the daemon's answers; HELD,
+    """No log lines, of which damage and failures make many; no real time in the daemon's answers; HELD,
     UNHELD and the records of index logs in parts, turns at index logs, and persists with compactions beside
-    them, although a history has few positions."""
+    them, although a history has few positions.
+    """
     logger = logging.getLogger("tidegate")
     level, turn_s, split = logger.level, survey.TURN_S, position_pieces.split_positions
     interleaved_entries = background._INTERLEAVED_ENTRIES_MIN
@@ -66,7 +67,7 @@ def _simulated(config: Config) -> Iterator[None]:
         setattr(module, "PIECE_BYTES", config.log_piece_bytes)  # noqa: B010 mypy
     try:
         with limited(config), warnings.catch_warnings():
-            # A process that is killed before a coroutine's first step never awaits what was given to it.
+            # A process killed before a coroutine's first step never awaits its argument.
             warnings.simplefilter("ignore", RuntimeWarning)
             yield
     finally:
@@ -80,7 +81,7 @@ def _simulated(config: Config) -> Iterator[None]:
 
 
 def play(history: History, trace: Callable[[str], None] | None = None) -> Outcome:
-    """Run a history to its end, and until everything that is owed has come."""
+    """Run a history to its end, and until all debts are paid."""
     outcome = Outcome()
     with _simulated(history.config):
         world = World(history.config, history.seed)

@@ -23,7 +23,7 @@ from tests.support.waiting import wait_until
 
 GOLDEN = Path(__file__).parents[1] / "testdata" / "sim"
 CORE_S = 20.0
-"""Time of each core, and not of the clock: what else runs must not make it fewer histories."""
+"""Time of each core, not of the clock: other programs must not make it fewer histories."""
 IN_OBJECTS = {"index_log": True, "log_objects": True, "shared_daemon": False, "daemon_wait_ms": 10_000}
 """Logs in a store of objects, and a daemon for each broker, so that they are read."""
 
@@ -32,7 +32,7 @@ IN_LEDGERS_OF_BLOCKS = {
     **{"log_inline_bytes": 0, "log_blocks_ledger_bytes": 500, "staging_budget_bytes": 240},
     "persist_age_ms": 200,
 }
-"""Logs that only name their blocks, of which there are some soon."""
+"""Logs that only name their blocks, with some soon."""
 
 
 def test_histories_of_the_commit_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,13 +77,13 @@ def test_an_index_replaced_at_each_poll_is_of_its_subscription(
 
 
 def test_workers_end_with_a_campaign_that_was_killed() -> None:
-    """They have its standard output, too: there is no end to it before they have ended."""
+    """They have its standard output, too, which ends only with them."""
     command = [sys.executable, "-m", "tests.sim", "--seeds", "1000000", "--jobs", "2", "--no-shrink"]
     campaign = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     workers: list[psutil.Process] = []
 
     def are_there() -> bool:
-        with contextlib.suppress(psutil.Error):  # one that is just being started
+        with contextlib.suppress(psutil.Error):  # one just being started
             children = psutil.Process(campaign.pid).children()
             workers[:] = [each for each in children if any("spawn_main" in word for word in each.cmdline())]
         return len(workers) == 2
@@ -111,7 +111,7 @@ def test_a_seed_is_one_history_and_one_run(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [2, 9])
 def test_a_run_with_a_store_of_objects_is_the_same_whenever_garbage_is_collected(seed: int) -> None:
-    """Indexes are restored from there in it, and not by a thread beside the simulation."""
+    """There indexes are restored in the simulation, and not by a thread beside it."""
     history = generate(seed, ("objects", "move"), IN_OBJECTS)
     runs: list[list[str]] = [[], [], []]
     threshold = gc.get_threshold()
@@ -144,7 +144,7 @@ def test_an_index_that_moves_is_open_before_its_blocks_are_there(
 
 @pytest.mark.parametrize("objects", [False, True])
 def test_a_run_is_the_same_in_every_process(objects: bool, tmp_path: Path) -> None:
-    """With two index logs, whose turns must not depend on where they are in memory."""
+    """With two index logs: their turns must not depend on their places in memory."""
     path = tmp_path / "165.json"
     settings = {"index_log": True, "subscriptions": 2, "log_objects": objects}
     generate(165, FAULTS, settings).save(path)

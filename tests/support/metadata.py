@@ -1,4 +1,4 @@
-"""Somebody else at a cursor's metadata: the node of ZooKeeper with its record and properties."""
+"""Another writer of a cursor's metadata: the node of ZooKeeper with its record and properties."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MIGRATION = "/pulsar/migration-coordinator/migration"
 class _Program:
     """A Java program that is ready on entry, and has ended on exit.
 
-    work_dir: where it says what went wrong.
+    work_dir: for its log.
     """
 
     def __init__(self, name: str, *arguments: str, work_dir: Path) -> None:
@@ -59,7 +59,7 @@ class _Program:
 
 
 class MetadataWriter(_Program):
-    """Writes the metadata of one cursor as they are, so that only their version changes.
+    """Writes one cursor's metadata unchanged, so that only their version changes.
 
     zookeeper: host:port; topic: ``tenant/namespace/name``. It is ready on entry, so that writing begins at
     once.
@@ -79,7 +79,7 @@ class MetadataWriter(_Program):
 
 
 class MetadataRefusal(_Program):
-    """Has writes refused that reads outlive. zookeeper: host:port."""
+    """Has writes refused, but not reads. zookeeper: host:port."""
 
     def __init__(self, zookeeper: str, work_dir: Path) -> None:
         super().__init__("MetadataRefusal", zookeeper, work_dir=work_dir)
@@ -100,7 +100,7 @@ class MetadataRefusal(_Program):
     def of_all(self) -> Iterator[None]:
         """From entry until exit Pulsar 5 takes no write: its change to another metadata store, given up.
 
-        The other store is one in each process's memory: it never comes to be used.
+        The other store is in each process's memory, and never in use.
         """
         self._change("PREPARATION")
         try:

@@ -1,6 +1,6 @@
-"""A client of the daemon that knows docs/protocol.md and nothing else: no module of the project is in it.
+"""A client of the daemon that knows only docs/protocol.md: no module of the project is in it.
 
-It writes every frame by hand and keeps what it was told. Where it would have to guess, the page is wrong.
+It writes every frame by hand and keeps all answers. Where it would have to guess, the page is wrong.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def positions(found: Iterable[Position]) -> bytes:
 
 
 def read_positions(data: bytes, at: int = 0) -> tuple[set[Position], int]:
-    """The positions, and where they end."""
+    """The positions, and their end."""
     found: set[Position] = set()
     (ledgers,) = struct.unpack_from("<I", data, at)
     at += 4
@@ -60,7 +60,7 @@ def read_positions(data: bytes, at: int = 0) -> tuple[set[Position], int]:
 
 
 def block(entries: list[Record]) -> bytes:
-    """A block as docs/format.md has it, its columns fixed."""
+    """A block as in docs/format.md, with fixed columns."""
     entries = sorted(entries, key=lambda each: (each[2], each[0], each[1]))
     columns = [[each[at] for each in entries] for at in (2, 0, 1)]
     data = struct.pack("<I", len(entries))
@@ -121,7 +121,7 @@ class PageClient:
         self._socket.sendall(struct.pack("<II", 4 + len(body), zlib.crc32(body)) + body)
 
     def until(self, happened: Callable[[], bool]) -> None:
-        """Take what comes until something has happened."""
+        """Take incoming frames until `happened`."""
         while not happened():
             self._take_frame()
 
@@ -183,7 +183,7 @@ class PageClient:
         else:
             raise AssertionError(f"type {kind:#x} is not for a broker")
 
-    # ---- what a broker does
+    # ---- a broker's calls
 
     def begin_open(
         self,
@@ -208,7 +208,7 @@ class PageClient:
         return stream
 
     def open(self, number: int, *args: Any, **kwargs: Any) -> Stream:
-        """OPEN, and all of its answer. Its `error` says if it is refused."""
+        """OPEN, and all of its answer. A refusal is in its `error`."""
         stream = self.begin_open(number, *args, **kwargs)
         self.until(lambda: stream.answered or stream.error is not None)
         return stream
@@ -222,10 +222,10 @@ class PageClient:
         self.change(stream, ADD, struct.pack("<I", len(entries)) + packed, flags)
 
     def durable(self, stream: Stream) -> None:
-        """Wait until all that was sent on a stream is on disk."""
+        """Wait until everything sent on a stream is on disk."""
         self.until(lambda: stream.durable == stream.seq)
 
-    # ---- what a control client does
+    # ---- a control client's calls
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         return self._answered(QUERY, json.dumps(request).encode("utf-8"))

@@ -5,10 +5,10 @@ import org.apache.zookeeper.ZooKeeper;
 import org.apache.zookeeper.data.Stat;
 
 /**
- * Writes a node of ZooKeeper again and again, as it is: nothing changes but its version.
+ * Writes a node of ZooKeeper again and again, unchanged: only its version changes.
  *
- * <p>Arguments: where ZooKeeper listens (host:port), the node's path. It says "ready" and begins with the first byte on standard
- * input, says "writing" and goes on until standard input ends. What somebody else writes in between is never written over.
+ * <p>Arguments: ZooKeeper's address (host:port), the node's path. It says "ready" and begins with the first byte on standard
+ * input, says "writing" and goes on until standard input ends. It never overwrites others' data.
  */
 public final class MetadataWriter {
     private static final int SESSION_TIMEOUT_MS = 30_000;
@@ -45,14 +45,14 @@ public final class MetadataWriter {
         try {
             store.setData(path, there, stat.getVersion());
         } catch (KeeperException.BadVersionException e) {
-            // Somebody else has just written it, which is as good.
+            // Another has just written it, which is as good.
         }
     }
 
     private static void waitForEnd() {
         try {
             while (System.in.read() >= 0) {
-                // What it is told does not matter.
+                // The input does not matter.
             }
         } catch (IOException e) {
             // Then nobody can end it any more, either.

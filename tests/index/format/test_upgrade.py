@@ -1,4 +1,4 @@
-"""A directory of an older format is opened, upgraded in one write, and says the same as before."""
+"""A directory of an older format is opened, upgraded in one write, and has the same content."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WITHOUT_SEAL = pytest.mark.parametrize("version", [1, 2])
 
 
 def downgraded(store: MemoryStore, version: int) -> MemoryStore:
-    """The same directory as Tidegate of an older format had written it."""
+    """The same directory as written by a Tidegate of an older format."""
     store.close()
     store = store.reopen()
     for key, value in stored(store, keys.STATE):
@@ -104,7 +104,7 @@ def test_what_downgrade_leaves_is_a_directory_of_the_format_before() -> None:
 
 @WITHOUT_SEAL
 def test_acknowledgements_of_an_older_format_are_not_believed(version: int) -> None:
-    """Nobody wrote down under which seal they were learned; they are there until an owner tells its own."""
+    """Their seal was never written; they stay until an owner brings its own."""
     store = MemoryStore()
     catalog, index = opened(store)
     index.add(spread(10, 1_000))
@@ -121,7 +121,7 @@ def test_acknowledgements_of_an_older_format_are_not_believed(version: int) -> N
 
 
 def test_a_directory_of_format_3_is_upgraded() -> None:
-    """Its content is believed, whoever the next owner is: nobody wrote down who told it."""
+    """Its content is believed, whoever the next owner is: its last owner was never written."""
     store = MemoryStore()
     catalog, index = opened(store)
     index.begin_generation(77)
@@ -138,7 +138,7 @@ def test_a_directory_of_format_3_is_upgraded() -> None:
 
 
 def test_a_directory_of_format_4_is_upgraded() -> None:
-    """It has no moved positions, and all else as it is."""
+    """It has no moved positions, and all else unchanged."""
     store = an_old_directory(4)
     before = stored(store, keys.STATE)
     _, index = reopened(store)

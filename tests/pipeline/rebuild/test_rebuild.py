@@ -1,4 +1,4 @@
-"""Rebuild and verify on a real broker and a real daemon: what was lost is there again, and comes once."""
+"""Rebuild and verify on a real broker and a real daemon: lost entries are there again, and come once."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def arguments(cluster: Cluster, lane: Lane, command: str, *more: str | Path) -> 
 def job(
     module: Any, spark: SparkSession | Notes, cluster: Cluster, lane: Lane, work: Path | str, /, **more: Any
 ) -> tuple[dict[str, Any], int]:
-    """The job of a command, without a process of its own."""
+    """A command's job, in this process."""
     options = RebuildOptions(
         topic=f"persistent://{lane.topic}",
         subscription="sub",
@@ -100,7 +100,7 @@ def test_parts_and_slice_files_at_a_url(
     monkeypatch: pytest.MonkeyPatch,
     scheme: str,
 ) -> None:
-    """In a folder or a bucket that workers reach too; of a job that is done nothing is left there."""
+    """In a folder or a bucket that workers reach too; a finished job leaves nothing there."""
     s3.be_used(monkeypatch)
     work = f"file://{tmp_path}/work" if scheme == "file" else f"s3://{s3.bucket}/{lane.topic}"
     lane.reserve()
@@ -117,7 +117,7 @@ def test_parts_and_slice_files_at_a_url(
 
 @pytest.fixture
 def attached(cluster: Cluster, lane: Lane) -> Lane:
-    """A subscription with 3,000 far delayed messages that its index holds, and a consumer."""
+    """A subscription with 3,000 far delayed messages held by its index, and a consumer."""
     inbox = Inbox()
     lane.subscribe(inbox)
     lane.send_in(*[HOUR_MS + number * 1_000 for number in range(3_000)])
@@ -146,7 +146,7 @@ def test_verify_finds_each_kind_and_repairs_it(
     assert (code, good["checked"], kinds(good)) == (0, 3_000, (0, 0, 0, 0))
     attached.disconnect()
     entries = held(cluster, attached)
-    # In a ledger that is full: no message will ever have that place.
+    # In a full ledger: no message will ever have that place.
     extra = Entries(entries.deliver_at_ms[:3], entries.ledger_id[:3], entries.entry_id[:3] + 100_000)
     wrong = entries.part(10, 17)
     late = Entries(wrong.deliver_at_ms + 5_000, wrong.ledger_id, wrong.entry_id)
@@ -229,7 +229,7 @@ def test_what_cannot_be_done_is_said_and_leaves_nothing(
 ) -> None:
     lane.reserve()
     with session(cluster) as making:
-        # A verification wants an index to look at.
+        # A verification needs an index.
         making.take_in(SubscriptionName(f"persistent://{lane.topic}", "sub"))
     with pytest.raises(UserError, match=re.escape(said)):
         job(module, spark, cluster, lane, tmp_path / "work", **change)
@@ -259,7 +259,7 @@ def stands(self, name, data):
         threading.Event().wait()
 Files.write = stands
 """
-"""A job that has written down the first of what it has read, and does nothing more."""
+"""A job that has written the first part of its reading, and does nothing more."""
 
 
 def test_a_killed_job_goes_on_and_a_second_one_is_refused(
@@ -288,7 +288,7 @@ def test_a_killed_job_goes_on_and_a_second_one_is_refused(
     finally:
         first.kill()
         first.wait()
-    # Later messages are read too.
+    # Later messages are read, too.
     lane.send_in(*[HOUR_MS] * 50)
     wait_until(lambda: is_free(cluster, lane), "the killed job has let go")
     result, _ = job(rebuild, Unstarted(), cluster, lane, work)
@@ -311,7 +311,7 @@ def test_what_a_killed_verification_has_left_goes_with_the_next(
     try:
         wait_until(lambda: stands.exists() or killed.poll() is not None, "it has read", timeout_s=TIMEOUT_S)
         (process,) = psutil.Process(killed.pid).children()
-        # One that works is left alone.
+        # A working one is left alone.
         good, code = job(verify, Unstarted(), cluster, attached, work)
         assert (code, good["checked"]) == (0, 3_000)
         (left,) = work.iterdir()

@@ -1,4 +1,4 @@
-"""An index goes from daemon to daemon by a log at a URL; the broker keeps the pointer, and no more."""
+"""An index goes from daemon to daemon by a log at a URL; the broker keeps only the pointer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNREADABLE = "the index log cannot be read"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where index logs are kept, and nothing else."""
+    """The folder of index logs alone."""
     made = tmp_path / "logs"
     made.mkdir()
     return made
@@ -51,7 +51,7 @@ def offer(client: ShimClient, world: World, url: str) -> None:
 
 
 async def fill(client: ShimClient, daemon: RunningDaemon, world: World, url: str) -> None:
-    """100 entries, of which 10 are acknowledged, in the log."""
+    """100 entries in the log, 10 of them acknowledged."""
     offer(client, world, url)
     stream = await client.open(TOPIC)
     stream.add(entries(100, now_ms() + HOUR_MS))
@@ -135,7 +135,7 @@ async def test_a_log_moves_from_bookkeeper_to_a_url_and_back(
 
 
 async def test_with_what_is_cleared_its_log_goes(start: StartDaemon, socket_path: Path, folder: Path) -> None:
-    """As when the subscription is deleted. One that is unloaded with nothing left in it keeps its log."""
+    """As when the subscription is deleted. One unloaded with nothing left in it keeps its log."""
     world, url = World(), f"file://{folder}"
     async with start() as daemon, await ShimClient.connect(socket_path) as client:
         await fill(client, daemon, world, url)
@@ -148,14 +148,14 @@ async def test_with_what_is_cleared_its_log_goes(start: StartDaemon, socket_path
         stream.clear()
         await stream.close()
         await until(lambda: not list(folder.iterdir()))
-        # The last tracker opens its stream once more, under another seal, before it has heard the end.
+        # The last tracker opens its stream once more, under another seal, before it learns of the end.
         world.pointer = ""
         offer(client, world, url)
         stream = await client.open(TOPIC, epoch=2, generation=GENERATION + 1)
         await until(lambda: bool(ledgers(folder)))
         await stream.close()
         await until(lambda: not list(folder.iterdir()))
-        # Somebody has subscribed again: that log stays.
+        # A new subscription: that log stays.
         world.pointer = ""
         offer(client, world, url)
         stream = await client.open(TOPIC, epoch=3)
@@ -168,7 +168,7 @@ async def test_with_what_is_cleared_its_log_goes(start: StartDaemon, socket_path
 async def test_what_is_cleared_and_loaded_again_at_once_keeps_its_log(
     start: StartDaemon, socket_path: Path, folder: Path
 ) -> None:
-    """The first stream has its last words while the second one writes the log already."""
+    """The first stream has its last words while the second one already writes the log."""
     world, url = World(), f"file://{folder}"
     async with start() as daemon, await ShimClient.connect(socket_path) as client:
         await fill(client, daemon, world, url)
@@ -188,7 +188,7 @@ async def test_what_is_cleared_and_loaded_again_at_once_keeps_its_log(
 async def test_a_log_that_is_begun_while_the_former_one_is_deleted_is_not_deleted_with_it(
     start: StartDaemon, socket_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when a backlog was cleared while nobody was subscribed, and somebody subscribes again at once."""
+    """As when a backlog was cleared without a consumer, and one subscribes again at once."""
     world, url = World(), f"file://{folder}"
     may_delete, delete_all = asyncio.Event(), ObjectHome.delete_all
 
@@ -219,7 +219,7 @@ async def test_a_log_that_is_begun_while_the_former_one_is_deleted_is_not_delete
 async def test_a_folder_that_is_not_there_is_not_made(
     start: StartDaemon, socket_path: Path, folder: Path, log: io.StringIO
 ) -> None:
-    """It may be one that is not mounted. All goes on, and the log follows when it is there."""
+    """It may be an unmounted one. All goes on, and the log follows when it is there."""
     world, missing = World(), folder / "not-mounted"
     async with start() as daemon, await ShimClient.connect(socket_path) as client:
         offer(client, world, f"file://{missing}")

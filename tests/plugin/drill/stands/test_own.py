@@ -1,4 +1,4 @@
-"""A cluster of one's own: what can be drilled there, what is seen of it, and what it cannot do is said."""
+"""A user's own cluster: possible drills, effects seen from outside, and named limits."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_on_somebodys_own_cluster_nothing_is_killed_but_by_the_hook(
 
 
 class _Brokers(BaseHTTPRequestHandler):
-    """Lists ``brokers``, or refuses to; whatever else is asked, the first of them has the topic."""
+    """Lists ``brokers``, or refuses to; to all other questions the first of them has the topic."""
 
     brokers: tuple[str, ...] | None = ()
 
@@ -65,7 +65,7 @@ class _Brokers(BaseHTTPRequestHandler):
 def listing(
     tmp_path: Path, brokers: tuple[str, ...] | None, *, on_kill: str | None = "hook"
 ) -> Iterator[OwnStand]:
-    """A cluster of one's own whose admin interface lists these brokers; None: it may not be asked."""
+    """A user's own cluster with an admin interface that lists these brokers; None: it may not be asked."""
     with ThreadingHTTPServer(("127.0.0.1", 0), _Brokers) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         _Brokers.brokers = brokers
@@ -94,7 +94,7 @@ def test_two_brokers_are_there_if_the_admin_interface_lists_them(
 
 
 def test_a_broker_is_back_when_as_many_are_listed_as_before(tmp_path: Path) -> None:
-    """Another has the topic already: what was paused is seen to go on by that."""
+    """Another has the topic already, which shows that the paused one goes on."""
     with listing(tmp_path, ("a:8080", "b:8080")) as stand:
         assert Need.TWO_BROKERS in stand.offers
         _Brokers.brokers = ("a:8080",)
@@ -131,7 +131,7 @@ _WITH_HOOK = _WITH_ADMIN | {"broker-killed", "daemon-killed", "both-killed", "da
 def test_what_can_be_drilled_on_a_cluster_of_ones_own(
     tmp_path: Path, admin: bool, on_kill: str | None, brokers: tuple[str, ...], names: set[str]
 ) -> None:
-    """As the table in docs/drills.md says."""
+    """As in the table of docs/drills.md."""
     with listing(tmp_path, brokers, on_kill=on_kill) as stand:
         there = stand if admin else own(tmp_path, admin_url=None, on_kill=on_kill)
         assert {drill.name for drill in DRILLS if there.offers.issuperset(drill.needs)} == names
@@ -147,7 +147,7 @@ def test_why_no_machine_can_be_lost_on_a_cluster_of_ones_own_is_said(tmp_path: P
 
 
 class _Broker(BaseHTTPRequestHandler):
-    """Says what a broker in another time zone says of a topic with one consumer."""
+    """A broker in another time zone, with the stats of a topic with one consumer."""
 
     since = ""
 
@@ -169,7 +169,7 @@ def test_a_broker_in_another_time_zone_is_away_when_its_consumers_have_connected
             for zone in ("+14:00", "-11:00", "Z"):
                 _Broker.since = f"2026-11-22T20:00:00.000{zone}"
                 before = stand.trace("broker")
-                # A broker that does not answer in time is away, too, and this machine may be busy.
+                # A broker without an answer in time is away, too, and this machine may be busy.
                 wait_until(lambda: not stand.away("broker", before), "the consumer is still the same one")  # noqa: B023
                 _Broker.since = f"2026-11-22T20:00:00.400{zone}"
                 assert stand.away("broker", before)
@@ -230,7 +230,7 @@ def test_a_topic_that_was_unloaded_and_not_moved_is_said_so(
 
 
 class _Metrics(BaseHTTPRequestHandler):
-    """A broker that has the topic, or another one."""
+    """A broker with the topic, or another one."""
 
     knows = f'pulsar_delayed_tidegate_reconnects{{topic="{TOPIC}",subscription="drill-1"}} 3\n'
 

@@ -19,8 +19,8 @@ import tidegate.pulsar.timing.Wait;
 import tidegate.pulsar.timing.Worker;
 
 /**
- * The broker's one thread that reads ahead of the dispatchers: in large batches, straight from BookKeeper, the parts of a
- * topic in no index, for the daemon to have before the dispatcher gets there.
+ * The broker's one thread that reads ahead of the dispatchers: it reads the parts of a topic that no index has, in large
+ * batches, straight from BookKeeper, and passes them to the daemon before the dispatcher gets there.
  *
  * <p>Only an optimization: the dispatcher reads whatever it leaves. A few subscriptions take turns, a batch each; the others
  * wait. A {@link ReadAheadLimiter} sets the speed by live traffic's latency; reading stops while too much waits for the

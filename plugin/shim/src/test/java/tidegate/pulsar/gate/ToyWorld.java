@@ -17,9 +17,9 @@ import tidegate.pulsar.wire.Position;
 import tidegate.pulsar.wire.ProtocolException;
 
 /**
- * A toy broker and a toy daemon on one machine, joined by the real {@link TrackerCore}, {@link TrackerTable},
- * {@link LinkSession} and codec, with virtual time and in one thread: the same calls give the same history. The topic may move
- * to another machine.
+ * A toy broker and a toy daemon on one machine, joined by the real {@link TrackerCore}, {@link TrackerTable}, {@link
+ * LinkSession} and codec, with virtual time and in one thread: the same calls give the same history. The topic may move to
+ * another machine.
  */
 public final class ToyWorld {
     public static final long START_MS = 1_767_225_600_000L;
@@ -44,7 +44,7 @@ public final class ToyWorld {
     public ScanPass.Stride stride;
     public long maxWaiting = 100;
     public int readFailures = 2;
-    /** Requests to the topic's ledgers are never answered. */
+    /** The topic's ledgers never answer. */
     public boolean readsHang;
     /** Made with the first tracker, unless it is another world's, too. */
     public ReadAhead readAhead;
@@ -65,7 +65,7 @@ public final class ToyWorld {
         return broker == null ? null : broker.core;
     }
 
-    /** Claims have luck of their own: no decision depends on the number, and a history stays the same. */
+    /** Claims have their own luck: no decision depends on the number, and a history stays the same. */
     private RandomGenerator trackersLuck() {
         return new RandomGenerator() {
             @Override
@@ -116,7 +116,7 @@ public final class ToyWorld {
         return session != null;
     }
 
-    /** The connection breaks; what was on its way is lost. */
+    /** The connection breaks; bytes on their way are lost. */
     public void disconnect() {
         if (session != null) {
             session = null;
@@ -135,13 +135,13 @@ public final class ToyWorld {
         disconnect();
     }
 
-    /** Moves what the shim has written to the daemon. */
+    /** Moves the shim's bytes to the daemon. */
     public void toDaemon() {
         if (session == null) {
             return;
         }
         try {
-            // Finished ones, too: nobody watches them, and they may have the rest to tell on another stream.
+            // Finished ones, too: nobody watches them, and they may have the rest to send on another stream.
             table.restartFailed(clock.monotonicMs());
             for (TrackerCore core : made) {
                 table.framesWaiting(core);
@@ -174,7 +174,7 @@ public final class ToyWorld {
 
     // ---- the broker's threads ----
 
-    /** Everything that the broker's threads would do now. */
+    /** All present work of the broker's threads. */
     public void runBroker() {
         if (broker == null) {
             return;
@@ -191,17 +191,17 @@ public final class ToyWorld {
         }
     }
 
-    /** Moves forward by a millisecond at each call, whatever the real time does. */
+    /** Moves forward by a millisecond at each call, whatever the real time. */
     public long nanoTime() {
         return nanos += 1_000_000;
     }
 
-    /** How many entries read ahead the trackers took. */
+    /** Entries read ahead that the trackers took. */
     public long takenAhead() {
         return made.stream().mapToLong(core -> core.stats().readAhead()).sum();
     }
 
-    /** Does all that the reading-ahead thread would do now, and some of BookKeeper's work. */
+    /** All present work of the reading-ahead thread, and some of BookKeeper's. */
     public void readAhead() {
         if (readAhead != null) {
             readAhead.turn();
@@ -268,12 +268,12 @@ public final class ToyWorld {
 
     // ---- the broker's fate ----
 
-    /** kill -9 of the broker; the cursor as it was persisted last. */
+    /** kill -9 of the broker; the cursor as persisted last. */
     public void crashBroker() {
         takeOver(killBroker());
     }
 
-    /** kill -9 of the broker; returns the topic, for whoever takes it over. */
+    /** kill -9 of the broker; returns the topic, for its next owner. */
     ToyBroker killBroker() {
         session = null;
         daemon.disconnect();
@@ -289,7 +289,7 @@ public final class ToyWorld {
         return given;
     }
 
-    /** This machine's broker loads the topic that another, or an earlier one here, had. */
+    /** This machine's broker loads the topic of another, or of an earlier one here. */
     void takeOver(ToyBroker former) {
         broker = former.next(clock);
     }
@@ -299,7 +299,7 @@ public final class ToyWorld {
         takeOver(unloadBroker(persistedAcknowledgements));
     }
 
-    /** The topic is unloaded; returns it, for whoever takes it over. */
+    /** The topic is unloaded; returns it, for its next owner. */
     ToyBroker unloadBroker(int persistedAcknowledgements) {
         broker.closeDispatcher();
         broker.closeCursor(persistedAcknowledgements);
