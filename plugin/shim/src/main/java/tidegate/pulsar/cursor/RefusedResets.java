@@ -91,8 +91,8 @@ public final class RefusedResets {
     }
 
     /**
-     * Undoes the reset. While it is still under way, Pulsar refuses this one as busy, and the attempt is repeated. {@code
-     * owed}: the end of a user's reset undone by this one; null without one.
+     * Undoes the reset. While it is still under way, Pulsar refuses this one as busy, and the attempt is repeated.
+     * {@code owed}: the end of a user's reset undone by this one; null without one.
      */
     private void undo(long pauseMs, Position owed) {
         Position position = owed == null ? cursor.getMarkDeletedPosition() : owed;

@@ -69,8 +69,8 @@ public final class DaemonLink implements AutoCloseable {
     private volatile long bytesOut;
 
     /**
-     * {@code peer} decides whether a process may be the daemon. Before each connection the link's thread asks for {@code
-     * brokerName}, and waits for a name.
+     * {@code peer} decides whether a process may be the daemon. Before each connection the link's thread asks for
+     * {@code brokerName}, and waits for a name.
      */
     public DaemonLink(Path socket, SocketPeer peer, Supplier<Optional<String>> brokerName, String product) throws IOException {
         this.socket = socket;

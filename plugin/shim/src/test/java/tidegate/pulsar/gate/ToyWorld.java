@@ -17,8 +17,8 @@ import tidegate.pulsar.wire.Position;
 import tidegate.pulsar.wire.ProtocolException;
 
 /**
- * A toy broker and a toy daemon on one machine, joined by the real {@link TrackerCore}, {@link TrackerTable}, {@link
- * LinkSession} and codec, with virtual time and in one thread: the same calls give the same history. The topic may move to
+ * A toy broker and a toy daemon on one machine, joined by the real {@link TrackerCore}, {@link TrackerTable},
+ * {@link LinkSession} and codec, with virtual time and in one thread: the same calls give the same history. The topic may move to
  * another machine.
  */
 public final class ToyWorld {
