@@ -21,8 +21,8 @@ import tidegate.pulsar.wire.ProtocolException;
 
 /**
  * One connection to the daemon, without its socket: bytes and the (monotonic) time go in, bytes and calls of
- * {@link TrackerCore} come out. Greeting, heartbeats and stream numbers live here; the core knows a stream's meaning. A failing
- * core loses its stream and is noted; the others go on. Not thread-safe: only the link's thread drives it.
+ * {@link TrackerCore} come out. Greeting, heartbeats and stream numbers live here; the core knows a stream's meaning. A
+ * failing core loses its stream and is noted; the others go on. Not thread-safe: only the link's thread drives it.
  */
 public final class LinkSession {
     /** Above so many unsent bytes the session fetches no frames from the cores. */

@@ -15,8 +15,8 @@ import tidegate.pulsar.wire.Records;
  *
  * <p>Invariants: no heap record of a position is earlier than its true deliver_at, so a stale record can never let an entry
  * out early. {@link #check} tests two more: every member has a record in the heap, and no credit is free twice. Only
- * {@link TrackedPositions} adds and removes members, with their state. Guarded by the tracker's lock, except {@link #contains} and
- * {@link #size}.
+ * {@link TrackedPositions} adds and removes members, with their state. Guarded by the tracker's lock, except
+ * {@link #contains} and {@link #size}.
  */
 public final class NearTier {
     public static final long NONE = Long.MAX_VALUE;

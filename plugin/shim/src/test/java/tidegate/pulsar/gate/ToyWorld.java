@@ -18,8 +18,8 @@ import tidegate.pulsar.wire.ProtocolException;
 
 /**
  * A toy broker and a toy daemon on one machine, joined by the real {@link TrackerCore}, {@link TrackerTable},
- * {@link LinkSession} and codec, with virtual time and in one thread: the same calls give the same history. The topic may move to
- * another machine.
+ * {@link LinkSession} and codec, with virtual time and in one thread: the same calls give the same history. The topic may
+ * move to another machine.
  */
 public final class ToyWorld {
     public static final long START_MS = 1_767_225_600_000L;
