@@ -327,12 +327,18 @@ class CursorContext implements TrackerContext {
         long seal = seal();
         boolean isSame = former != null && former.seal == seal && former.uuid.equals(uuid);
         new LaterChunk(cursor.getManagedLedger(), one -> isDeleted(one.getLedgerId(), one.getEntryId()),
-                cursor.getMarkDeletedPosition(), background, isSame ? former.at : null, uuid, found -> {
+                cursor.getMarkDeletedPosition(), background, isSame ? former.at : null, uuid,
+                first -> firstChunkWaits(uuid, new Position(first.getLedgerId(), first.getEntryId())), found -> {
                     if (found == Readable.LONE_CHUNK) {
                         lastLone = new LoneChunk(seal, uuid, chunk);
                     }
                     done.accept(found);
                 }).lookBefore(chunk);
+    }
+
+    /** Notes that the dispatcher does not give away a later chunk of this message, whose first one is not acknowledged. */
+    void firstChunkWaits(String uuid, Position first) {
+        // Without a dispatcher no consumer has any chunk.
     }
 
     @Override

@@ -81,13 +81,26 @@ final class DispatcherContext extends CursorContext {
 
     @Override
     public boolean isOutstanding(long ledgerId, long entryId) {
+        return holder(ledgerId, entryId) != null;
+    }
+
+    /** The connected consumer that has the message; null without one. */
+    private Consumer holder(long ledgerId, long entryId) {
         for (Consumer consumer : dispatcher.getConsumers()) {
             PendingAcksMap pendingAcks = consumer.getPendingAcks();
             if (pendingAcks != null && pendingAcks.contains(ledgerId, entryId)) {
-                return true;
+                return consumer;
             }
         }
-        return false;
+        return null;
+    }
+
+    @Override
+    void firstChunkWaits(String uuid, Position first) {
+        Consumer holder = holder(first.ledgerId(), first.entryId());
+        if (holder != null) {
+            ChunkConsumers.remember(dispatcher, uuid, holder);
+        }
     }
 
     @Override

@@ -31,22 +31,25 @@ final class LaterChunk {
     private final Executor executor;
     private final Position lone;
     private final String uuid;
+    private final Consumer<Position> waiting;
     private final Consumer<Readable> done;
     private int readEntries;
     private long readBytes;
 
     /**
      * {@code markDelete}: everything up to it is acknowledged. {@code executor} begins each read. {@code lone}: an earlier
-     * chunk of this message with an acknowledged first chunk, or null.
+     * chunk of this message with an acknowledged first chunk, or null. {@code waiting} hears of a first chunk found
+     * unacknowledged.
      */
     LaterChunk(ManagedLedger ledger, Predicate<Position> isDeleted, Position markDelete, Executor executor, Position lone,
-            String uuid, Consumer<Readable> done) {
+            String uuid, Consumer<Position> waiting, Consumer<Readable> done) {
         this.ledger = ledger;
         this.isDeleted = isDeleted;
         this.markDelete = markDelete;
         this.executor = executor;
         this.lone = lone;
         this.uuid = uuid;
+        this.waiting = waiting;
         this.done = done;
     }
 
@@ -81,8 +84,11 @@ final class LaterChunk {
                 } finally {
                     entry.release();
                 }
-                if (isFirst) {
-                    done.accept(isDeleted.test(position) ? Readable.LONE_CHUNK : Readable.LATER_CHUNK);
+                if (isFirst && isDeleted.test(position)) {
+                    done.accept(Readable.LONE_CHUNK);
+                } else if (isFirst) {
+                    waiting.accept(position);
+                    done.accept(Readable.LATER_CHUNK);
                 } else {
                     lookBefore(position);
                 }

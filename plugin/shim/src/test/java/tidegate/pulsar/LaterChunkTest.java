@@ -33,6 +33,7 @@ class LaterChunkTest {
     private final Map<Long, byte[]> stored = new TreeMap<>();
     private final Set<Long> lost = new HashSet<>();
     private Position lone;
+    private Position waiting;
     private int reads;
     private int released;
 
@@ -92,7 +93,7 @@ class LaterChunkTest {
         Queue<Runnable> tasks = new ArrayDeque<>();
         String uuid = LaterChunk.uuidOf(entry(stored.get(later)));
         new LaterChunk(ledger(), one -> Set.of(deleted).contains(one.getEntryId()), markDelete, tasks::add, lone, uuid,
-                answer::set)
+                first -> waiting = first, answer::set)
                 .lookBefore(at(later));
         for (Runnable task; (task = tasks.poll()) != null; ) {
             task.run();
@@ -109,7 +110,10 @@ class LaterChunkTest {
         store(4, "p-1", 2);
         assertEquals(Readable.LATER_CHUNK, state(4, NONE));
         assertEquals(Readable.LATER_CHUNK, state(4, NONE, 2L, 3L), "other chunks do not count");
+        assertEquals(at(1), waiting);
+        waiting = null;
         assertEquals(Readable.LONE_CHUNK, state(4, NONE, 1L));
+        assertNull(waiting);
         assertEquals(Readable.LONE_CHUNK, state(3, NONE, 1L));
         assertEquals(reads, released);
     }
