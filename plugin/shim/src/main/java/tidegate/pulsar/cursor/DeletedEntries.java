@@ -29,6 +29,22 @@ public final class DeletedEntries implements LongPairRangeSet.RangeProcessor<Pos
         return entries.copy();
     }
 
+    /** As {@link #countBeforeLastLedger(LongPairRangeSet)}, under the cursor's lock. */
+    static long countBeforeLastLedger(ManagedCursorImpl cursor) {
+        long[] count = {0};
+        cursor.processIndividuallyDeletedMessagesAndGetMarkDeletedPosition(first -> {
+            count[0] = countBeforeLastLedger(cursor.getIndividuallyDeletedMessagesSet());
+            return false;
+        });
+        return count[0];
+    }
+
+    /** The number of entries in all ledgers but the last one, of at least one entry, kept as bitmaps. */
+    static long countBeforeLastLedger(LongPairRangeSet<Position> entries) {
+        long last = entries.lastRange().upperEndpoint().getLedgerId();
+        return entries.cardinality(-1, 0, last - 1, Integer.MAX_VALUE);
+    }
+
     private Map<Long, long[]> copy() {
         if (copy == null) {
             copy = new HashMap<>();

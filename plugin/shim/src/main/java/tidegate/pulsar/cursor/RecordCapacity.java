@@ -3,8 +3,6 @@ package tidegate.pulsar.cursor;
 import java.lang.invoke.MethodHandle;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.MethodType;
-import java.util.BitSet;
-import java.util.TreeMap;
 import org.apache.bookkeeper.mledger.ManagedCursor;
 import org.apache.bookkeeper.mledger.ManagedLedgerConfig;
 import org.apache.bookkeeper.mledger.impl.ManagedCursorImpl;
@@ -55,21 +53,18 @@ final class RecordCapacity {
         return cursor instanceof ManagedCursorImpl counting ? counting.getMessagesConsumedCounter() : 0;
     }
 
-    /** The room in use, in Pulsar's unit. */
+    /** The room in use, in Pulsar's unit. To count ranges Pulsar walks over all of them: only where it stores ranges. */
     private static long used(ManagedCursor cursor) {
-        long ranges = cursor.getTotalNonContiguousDeletedMessagesRange();
-        if (!(cursor instanceof ManagedCursorImpl known)) {
-            return ranges;
-        }
-        ManagedLedgerConfig config = cursor.getManagedLedger().getConfig();
-        if (!keepsBitmaps(config)) {
-            return ranges;
+        if (!(cursor instanceof ManagedCursorImpl known) || !keepsBitmaps(cursor.getManagedLedger().getConfig())) {
+            return cursor.getTotalNonContiguousDeletedMessagesRange();
         }
         try {
-            return config.isPersistIndividualAckAsLongArray() ? entriesBeforeLastLedger(known) : ranges;
+            return cursor.getManagedLedger().getConfig().isPersistIndividualAckAsLongArray()
+                    ? DeletedEntries.countBeforeLastLedger(known)
+                    : cursor.getTotalNonContiguousDeletedMessagesRange();
         } catch (NoSuchMethodError e) {
             // A Pulsar without the setting: the worse of the two.
-            return Math.max(ranges, entriesBeforeLastLedger(known));
+            return Math.max(cursor.getTotalNonContiguousDeletedMessagesRange(), DeletedEntries.countBeforeLastLedger(known));
         }
     }
 
@@ -88,11 +83,5 @@ final class RecordCapacity {
         } catch (ReflectiveOperationException e) {
             return null;
         }
-    }
-
-    private static long entriesBeforeLastLedger(ManagedCursorImpl cursor) {
-        TreeMap<Long, long[]> ledgers = new TreeMap<>(DeletedEntries.copyOf(cursor));
-        ledgers.pollLastEntry();
-        return ledgers.values().stream().mapToLong(words -> BitSet.valueOf(words).cardinality()).sum();
     }
 }
