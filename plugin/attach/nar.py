@@ -7,10 +7,7 @@ that both are of one Tidegate. Invariant: the same Tidegate makes the same bytes
 from __future__ import annotations
 
 import io
-import stat
 import zipfile
-from collections.abc import Mapping
-from pathlib import Path
 
 NAME = "tidegate-pulsar-servlet.nar"
 SERVLET = "tidegate"
@@ -21,9 +18,6 @@ name: {SERVLET}
 description: Looks at delayed messages, and changes them
 additionalServletClass: {SERVLET_CLASS}
 """
-UNPACKING_KEY = "narExtractionDirectory"
-JAVAS_FOLDER = "/tmp"  # noqa: S108
-"""Its value if it has none."""
 _ENTRIES = {
     "META-INF/": "",
     "META-INF/MANIFEST.MF": "Manifest-Version: 1.0\r\nNar-Id: tidegate-pulsar-servlet\r\n\r\n",
@@ -46,22 +40,3 @@ def servlet_nar() -> bytes:
             entry.external_attr = _FOLDER_MODE if name.endswith("/") else _FILE_MODE
             archive.writestr(entry, content)
     return packed.getvalue()
-
-
-def closed_folder(values: Mapping[str, str], owner: int) -> Path | None:
-    """The folder in which a broker of ``owner`` cannot unpack the servlet; None if it may, as root always.
-
-    values: of its conf file. A broker that cannot unpack a servlet does not start. One that its group may
-    write counts as open: the owner may be of the group.
-    """
-    parent = Path(values.get(UNPACKING_KEY, "").strip() or JAVAS_FOLDER)
-    for path in (parent / "pulsar-nar" / f"{NAME}-unpacked", parent / "pulsar-nar", parent):
-        try:
-            status = path.stat()
-        except OSError:
-            continue
-        if owner not in {0, status.st_uid} and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            return path
-        if path.name == "pulsar-nar":
-            break  # its parent matters only while it is missing
-    return None

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tidegate.plugin.attach import conf_file, nar, servlets
+from tidegate.plugin.attach import conf_file, nar, servlets, unpacking
 from tidegate.plugin.attach import record as attach_record
 from tidegate.plugin.attach.attachment import record_of
 from tidegate.plugin.attach.broker_keys import (
@@ -40,9 +40,7 @@ from tidegate.plugin.attach.record import AttachedSettings, ConfRecord, Record, 
 from tidegate.plugin.attach.servlets import OWN_FOLDER, SERVLETS_KEY, Place
 from tidegate.plugin.daemon.homes.object_stores import advice_on, is_url
 from tidegate.plugin.errors import AttachError
-from tidegate.plugin.shared.users import user_name
 
-WAYS_TO_UNPACK = f"let root delete it, or set {nar.UNPACKING_KEY} to a folder of its own"
 PULSARS_OWN_TRACKER = "org.apache.pulsar.broker.delayed.InMemoryDelayedDeliveryTrackerFactory"
 
 
@@ -102,7 +100,7 @@ def _plan_attach(home: PulsarHome, wanted: Wanted, jar: bytes, default_socket: P
         if settings.servlet:
             places[conf.name] = place = _place(home, original_values)
             keys |= place.keys if place else {}
-            if place and (folder := nar.closed_folder(original_values, home.owner)):
+            if place and (folder := unpacking.closed_folder(original_values, home.owner)):
                 closed.add(folder)
         text, edit = conf_file.apply(original_text, keys)
         attached = conf_file.encode(text)
@@ -145,19 +143,13 @@ def _plan_attach(home: PulsarHome, wanted: Wanted, jar: bytes, default_socket: P
         if place is None
     ]
     notes += [
-        f"{closed_line(folder, home.owner)}: {WAYS_TO_UNPACK}, or give --no-servlet"
+        f"{unpacking.closed_line(folder, home.owner)}: {unpacking.WAYS}, or give --no-servlet"
         for folder in sorted(closed)
     ]
     lines = [f"{', '.join(names)}: {line}" for line, names in advice.items()]
     if is_url(settings.index_log) and (why := advice_on(settings.index_log)):
         lines.append(f"--index-log: {why}")
     return Plan(home, settings, _all(home, changes), tuple(notes), tuple(lines))
-
-
-def closed_line(folder: Path, owner: int) -> str:
-    """The reason why a broker of ``owner`` does not start; ``folder`` is of another user."""
-    user = user_name(owner)
-    return f"{folder} is not {user}'s: its broker cannot unpack the servlet there, and does not start"
 
 
 def plan_detach(path: Path) -> Plan:

@@ -168,13 +168,14 @@ def _serve(place: _Place, guard: Guard, stop: Stop, *, json_output: bool) -> Non
 
 def _servlet_conf(folder: Path) -> dict[str, str]:
     """The conf keys of a broker with Tidegate's servlet; its archive goes into ``folder``."""
-    from tidegate.plugin.attach.nar import NAME, SERVLET, servlet_nar  # noqa: PLC0415 as above
+    from tidegate.plugin.attach import unpacking  # noqa: PLC0415 as above
+    from tidegate.plugin.attach.nar import NAME, SERVLET, servlet_nar  # noqa: PLC0415
     from tidegate.plugin.attach.servlets import DIRECTORY_KEY, SERVLETS_KEY  # noqa: PLC0415
 
     folder.mkdir(parents=True, exist_ok=True)
     (folder / NAME).write_bytes(servlet_nar())
     # Pulsar itself unpacks into one directory in /tmp for everybody.
-    return {SERVLETS_KEY: SERVLET, DIRECTORY_KEY: str(folder), "narExtractionDirectory": str(folder)}
+    return {SERVLETS_KEY: SERVLET, DIRECTORY_KEY: str(folder), unpacking.KEY: str(folder)}
 
 
 def _say(shown: dict[str, str], *, json_output: bool) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tidegate.plugin.attach import unpacking
 from tidegate.plugin.attach.attachment import Attachment
-from tidegate.plugin.attach.plan import WAYS_TO_UNPACK, closed_line
 from tidegate.plugin.doctor.finding import Finding, Verdict
 
 
@@ -74,7 +74,10 @@ def _attached(facts: HomeFacts) -> Finding:
 def _unpacking(facts: HomeFacts) -> list[Finding]:
     return [
         Finding(
-            check="conf", verdict=Verdict.WARNING, says=closed_line(folder, facts.owner), do=WAYS_TO_UNPACK
+            check="conf",
+            verdict=Verdict.WARNING,
+            says=unpacking.closed_line(folder, facts.owner),
+            do=unpacking.WAYS,
         )
         for folder in facts.closed_folders
     ]

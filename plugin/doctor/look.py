@@ -10,7 +10,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from tidegate.plugin.attach import conf_file, nar, servlets
+from tidegate.plugin.attach import conf_file, servlets, unpacking
 from tidegate.plugin.attach.attachment import inspect
 from tidegate.plugin.attach.broker_keys import ack_ranges_max, conf_advice
 from tidegate.plugin.attach.pulsar_home import PulsarHome
@@ -34,7 +34,7 @@ def look_at_home(path: Path) -> HomeFacts:
         jar, owner = opened.read_if_there(opened.jar), opened.owner
         changed_s = [one.lstat().st_mtime for one in (*opened.confs, opened.jar) if one.exists()]
     served = [one for one in values.values() if servlets.has_ours(one)]
-    closed = {folder for one in served if (folder := nar.closed_folder(one, owner)) is not None}
+    closed = {folder for one in served if (folder := unpacking.closed_folder(one, owner)) is not None}
     version = attachment.pulsar_version
     advice = {name: tuple(conf_advice(one, version)) for name, one in values.items()}
     most = min((ack_ranges_max(one, version) for one in values.values()), default=0)

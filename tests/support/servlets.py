@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 
+from tidegate.plugin.attach import unpacking
 from tidegate.plugin.attach.nar import NAME, SERVLET, servlet_nar
 from tidegate.plugin.attach.servlets import DIRECTORY_KEY, SERVLETS_KEY
 
@@ -16,8 +17,7 @@ def servlet_conf(folder: Path) -> dict[str, str]:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / NAME).write_bytes(servlet_nar())
     # Pulsar's own choice for what it unpacks is one directory in /tmp for everybody.
-    unpacked = {"narExtractionDirectory": str(folder)}
-    return {SERVLETS_KEY: SERVLET, DIRECTORY_KEY: str(folder), **unpacked}
+    return {SERVLETS_KEY: SERVLET, DIRECTORY_KEY: str(folder), unpacking.KEY: str(folder)}
 
 
 class Web:

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.cluster import daemon_of
-from tidegate.plugin.attach import nar
+from tidegate.plugin.attach import unpacking
 from tidegate.plugin.local.daemon import Daemon
 
 
 @pytest.fixture(autouse=True)
 def no_archives_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing here depends on who has run a broker on this machine."""
-    monkeypatch.setattr(nar, "JAVAS_FOLDER", str(tmp_path / "java"))
+    monkeypatch.setattr(unpacking, "JAVAS_FOLDER", str(tmp_path / "java"))
 
 
 @pytest.fixture

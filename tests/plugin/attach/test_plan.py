@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.conf_texts import texts
-from tidegate.plugin.attach import conf_file, nar
+from tidegate.plugin.attach import conf_file, nar, unpacking
 from tidegate.plugin.attach.attachment import inspect
 from tidegate.plugin.attach.broker_keys import (
     ACK_LONG_ARRAY_KEY,
@@ -28,7 +28,6 @@ from tidegate.plugin.attach.broker_keys import (
 )
 from tidegate.plugin.attach.plan import (
     PULSARS_OWN_TRACKER,
-    WAYS_TO_UNPACK,
     Plan,
     carry_out,
     plan_attach,
@@ -113,7 +112,7 @@ def test_a_folder_of_archives_that_the_broker_s_user_cannot_write_is_told(
     (note,) = told()
     assert note.startswith(f"{unpacked} is not 123456's: its broker cannot unpack the servlet there")
     assert [
-        found.says for found in home_findings(look_at_home(home), "0.1.0") if found.do == WAYS_TO_UNPACK
+        found.says for found in home_findings(look_at_home(home), "0.1.0") if found.do == unpacking.WAYS
     ] == [note.partition(": let root")[0]]
     for mode in (0o777, 0o775):  # of the group, too: the broker's user may be in it
         unpacked.chmod(mode)
@@ -130,11 +129,25 @@ def test_a_missing_folder_of_archives_is_told_where_the_broker_s_user_cannot_mak
 ) -> None:
     parent = tmp_path / "unpacking"
     parent.mkdir(mode=0o755)
-    values = {nar.UNPACKING_KEY: str(parent)}
-    assert nar.closed_folder(values, 123_456) == parent
+    values = {unpacking.KEY: str(parent)}
+    assert unpacking.closed_folder(values, 123_456) == parent
     parent.chmod(0o777)
-    assert nar.closed_folder(values, 123_456) is None
-    assert nar.closed_folder(values, 0) is None
+    assert unpacking.closed_folder(values, 123_456) is None
+    assert unpacking.closed_folder(values, 0) is None
+
+
+def test_archives_unpacked_before_are_in_a_folder_that_decides(tmp_path: Path) -> None:
+    """Pulsar makes no folder above it then, so those may be another user's."""
+    unpacked = tmp_path / "pulsar-nar" / f"{nar.NAME}-unpacked"
+    unpacked.mkdir(parents=True)
+    values = {unpacking.KEY: str(tmp_path)}
+    for path in (tmp_path, unpacked.parent):
+        path.chmod(0o755)
+    unpacked.chmod(0o777)
+    assert unpacking.closed_folder(values, 123_456) is None
+    unpacked.chmod(0o755)
+    unpacked.parent.chmod(0o777)
+    assert unpacking.closed_folder(values, 123_456) == unpacked
 
 
 def test_nothing_else_changes_in_the_conf_files(home: Path) -> None:

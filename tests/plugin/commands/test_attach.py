@@ -15,6 +15,7 @@ import pytest
 from tests.support.daemons import StartDaemon
 from tests.support.shim_client import ShimClient, entries
 from tidegate.plugin.commands.attach import DAEMON_WAIT_S, closed_to
+from tidegate.plugin.shared.users import serving_user
 
 ROOT = Path(__file__).parents[3]
 SOCKET = "/run/tidegate/t.sock"
@@ -97,6 +98,10 @@ def test_attach_names_the_user_of_another_ones_home(home: Path) -> None:
     for path in (home, *home.rglob("*")):
         os.chown(path, 123_456, -1)
     assert "next: as 123456: tidegate serve" in tidegate("attach", home, "--socket", SOCKET).stdout
+
+
+def test_the_user_of_a_root_s_home_is_the_broker_s_own() -> None:
+    assert (serving_user(0), serving_user(123_456)) == ("the user that the broker runs as", "123456")
 
 
 async def test_the_way_back_names_each_broker(home: Path, start: StartDaemon, socket_path: Path) -> None:

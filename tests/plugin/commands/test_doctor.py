@@ -13,6 +13,8 @@ import pytest
 
 from tests.support.daemons import StartDaemon, assert_one_line, run
 from tests.support.shim_client import ShimClient, entries
+from tidegate.plugin.attach import unpacking
+from tidegate.plugin.attach.pulsar_home import CONF_NAMES
 from tidegate.plugin.doctor.finding import Verdict
 
 HOUR_MS = 3_600_000
@@ -46,11 +48,14 @@ def test_a_home_that_is_none_is_a_fault(short_dir: Path, tmp_path: Path) -> None
 
 def test_an_attached_home_names_the_socket_to_ask(home: Path, short_dir: Path) -> None:
     path = short_dir / "attached.sock"
+    for name in CONF_NAMES:
+        # Else another user's /tmp/pulsar-nar on this machine is a warning.
+        with (home / "conf" / name).open("a") as conf:
+            conf.write(f"\n{unpacking.KEY}={short_dir}\n")
     assert run("attach", str(home), "--socket", str(path)).returncode == 0
     done = run("doctor", str(home), "--json")
     found = checks(done.stdout)
-    # Another user's /tmp/pulsar-nar on this machine is a warning.
-    assert found["conf"][-1]["verdict"] == Verdict.OK
+    assert [one["verdict"] for one in found["conf"]] == [Verdict.OK]
     assert [one["verdict"] for one in found["jar"]] == [Verdict.OK]
     assert {one["verdict"] for one in found["ack-settings"]} == {Verdict.WARNING}
     assert str(path) in found["socket"][0]["says"]
