@@ -114,7 +114,7 @@ class InvalidEntriesError(TidegateIndexError):
 
 
 class ClosedError(TidegateIndexError):
-    """The catalog was used after `close()`."""
+    """A catalog, or its journal or store, was used after `close()`."""
 
 
 class CheckError(TidegateIndexError):

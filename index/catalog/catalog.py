@@ -304,6 +304,7 @@ class Catalog:
                     self.persist(index.name)
         finally:
             self._closed = True
+            self.journal.close()
             self._store.close()
 
     def _delete_stored(self, subscription_id: int) -> None:

@@ -20,7 +20,7 @@ import threading
 from tidegate.index.clock import Clock
 from tidegate.index.entries.checks import require
 from tidegate.index.entries.entry import Entries
-from tidegate.index.errors import StorageError, TidegateIndexError
+from tidegate.index.errors import ClosedError, StorageError, TidegateIndexError
 from tidegate.index.format import keys
 from tidegate.index.format.records import (
     RECORD_ENTRIES_MAX,
@@ -178,6 +178,7 @@ class Journal:
         self._pending: list[Record] = []
         self._extra = Batch()
         self._writing: Commit | None = None
+        self._closed = False
         self.appended_token = 0
         self.durable_token = 0
         self.size_bytes = 0
@@ -295,7 +296,12 @@ class Journal:
         subscription._removed = True
 
     def begin_commit(self) -> Commit | None:
-        """Take everything appended; None if that is nothing or another commit is being written."""
+        """Take everything appended; None if that is nothing or another commit is being written.
+
+        Raises ClosedError after `close`.
+        """
+        if self._closed:
+            raise ClosedError("the journal is closed")
         if self._writing is not None or self.durable_token == self.appended_token:
             return None
         for record in self._pending:
@@ -324,6 +330,10 @@ class Journal:
                 raise commit.error
             self.durable_token = commit.token
         return self.durable_token
+
+    def close(self) -> None:
+        """Begin no further commit: the store closes."""
+        self._closed = True
 
     def check(self, subscription: SubscriptionJournal) -> None:
         """Raise CheckError if an invariant, of all journals or of this one, is broken. O(pending)."""

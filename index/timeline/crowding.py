@@ -1,6 +1,7 @@
 """The crowded slices of a timeline, those most in need of compaction first, and the runs to merge in each.
 
-Invariant: a slice is here while it has `merge_runs` runs or more, and is not finished.
+Invariant: a slice is here, with the number of its runs, while that is `merge_runs` or more and the slice is
+not finished.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class CrowdedSlices:
     def rank(self, each: Slice) -> None:
         """Take a slice in or out, after a change of its runs or its end."""
         if self._is_crowded(each):
-            self._heap[each] = Crowding(-len(each.run_entries), each.id.start_ms)
+            self._heap[each] = _crowding(each)
         else:
             self._heap.pop(each, None)
 
@@ -80,15 +81,19 @@ class CrowdedSlices:
         return tasks
 
     def check(self, slices: Iterable[Slice]) -> None:
-        """Raise CheckError if the invariant does not hold for one of `slices`."""
-        for each in slices:
-            require(
-                self._is_crowded(each) == (each in self._heap),
-                f"slice {each.id} is missing among the crowded, or is not",
-            )
+        """Raise CheckError if the invariant does not hold; `slices` are all of the timeline."""
+        crowded = {each: _crowding(each) for each in slices if self._is_crowded(each)}
+        require(
+            crowded == dict(self._heap.items()),
+            f"{len(crowded)} slices are crowded, {len(self._heap)} are known, or the counts of runs differ",
+        )
 
     def _is_crowded(self, each: Slice) -> bool:
         return len(each.run_entries) >= self._merge_runs and not each.finished
+
+
+def _crowding(each: Slice) -> Crowding:
+    return Crowding(-len(each.run_entries), each.id.start_ms)
 
 
 def choose_runs(sizes: Mapping[int, int], runs_max: int) -> frozenset[int]:

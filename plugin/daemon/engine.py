@@ -436,6 +436,7 @@ class DaemonEngine:
         try:
             token = learn()
         except Exception as error:
+            # The broker has done it, so a refusal of the index is a bug, too: a repeat cannot be asked for.
             self.failures.end(stream, error)
             return None
         if token is not None:

@@ -369,7 +369,12 @@ def test_a_closed_catalog_says_so() -> None:
     index.add(spread(10, 100))
     catalog.close()
     catalog.close()
-    for use in (catalog.commit, lambda: catalog.maintain(START_MS), lambda: catalog.subscription(NAME, b"")):
+    for use in (
+        catalog.commit,
+        catalog.journal.begin_commit,
+        lambda: catalog.maintain(START_MS),
+        lambda: catalog.subscription(NAME, b""),
+    ):
         with pytest.raises(ClosedError):
             use()
     _, index = opened(store.reopen())

@@ -11,7 +11,8 @@ from tidegate.index.errors import CheckError
 from tidegate.index.format import keys
 from tidegate.index.store import MemoryStore
 from tidegate.index.subscription.delay_index import DelayIndex
-from tidegate.index.timeline.slices import Block
+from tidegate.index.timeline.crowding import Crowding
+from tidegate.index.timeline.slices import Block, Slice
 
 GONE = 1_000_000
 """An id that no block has."""
@@ -96,6 +97,20 @@ def an_empty_journal_has_bytes(index: DelayIndex) -> None:
     index._context.journal.persisted(index.own_journal, index.own_journal.last_sequence, 0, None)
 
 
+def a_slice_that_is_gone_is_crowded(index: DelayIndex) -> None:
+    gone = Slice(loaded(index).of.id, loaded(index).of.load)
+    index.timeline.crowded._heap[gone] = Crowding(-9, 0)
+
+
+def a_crowded_slice_has_other_runs(index: DelayIndex) -> None:
+    crowded, each = index.timeline.crowded, loaded(index).of
+    crowded._merge_runs = 1
+    for one in index.timeline.slices:
+        crowded.rank(one)
+    crowded.check(index.timeline.slices)
+    crowded._heap[each] = Crowding(-2, each.id.start_ms)
+
+
 @pytest.mark.parametrize(
     ("broken", "said"),
     [
@@ -111,6 +126,8 @@ def an_empty_journal_has_bytes(index: DelayIndex) -> None:
         (more_is_durable_than_was_taken, "tokens"),
         (a_journal_is_longer_than_all, "bytes of 0"),
         (an_empty_journal_has_bytes, "no record"),
+        (a_slice_that_is_gone_is_crowded, "0 slices are crowded, 1 are known"),
+        (a_crowded_slice_has_other_runs, "counts of runs differ"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )

@@ -17,6 +17,7 @@ from tidegate.index import (
     StorageError,
     SubscriptionName,
 )
+from tidegate.index.errors import ClosedError
 from tidegate.plugin.daemon.committer import Committer
 from tidegate.plugin.daemon.durable_news import DurableNews
 
@@ -88,6 +89,22 @@ def test_after_a_while_a_change_waits_for_no_other(catalog: Catalog, clock: Manu
         committer.after(index.acknowledge(PositionSet.of([(1, number)])), told.append)
         assert loop.run() == pytest.approx([waits_s])
         assert told == [None] * (number + 1)
+
+
+def test_nothing_is_written_once_the_catalog_is_closed(clock: ManualClock) -> None:
+    store, loop = MemoryStore(), Loop()
+    catalog = Catalog.open(store, clock, IndexOptions())
+    committer = committer_of(catalog, clock, loop)
+    index = catalog.subscription(NAME, bytes(16))
+    catalog.close()
+    told: list[StorageError | None] = []
+    committer.after(index.acknowledge(PositionSet.of([(1, 1)])), told.append)
+    with pytest.raises(ClosedError):
+        loop.run()
+    assert not told
+    stored = Catalog.open(store.reopen(), clock, IndexOptions()).get(NAME)
+    assert stored is not None
+    assert not stored.state.acknowledged
 
 
 def test_a_durable_change_needs_no_commit(catalog: Catalog, clock: ManualClock) -> None:
