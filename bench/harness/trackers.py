@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tidegate.plugin.local.trackers import BUCKET_FACTORY, IN_MEMORY_FACTORY, TIDEGATE_FACTORY
+from tidegate.plugin.local.trackers import BUCKET_FACTORY, IN_MEMORY_FACTORY, STRICT, TIDEGATE_FACTORY
 
 OURS = "tidegate"
 IN_MEMORY = "in-memory"
 BUCKET = "bucket"
 BUCKET_SEALED = "bucket, sealed"
 IN_MEMORY_STRICT, BUCKET_STRICT = "in-memory, strict", "bucket, strict"
-# Never early, where the default lets messages go up to a tick before their time.
-_STRICT = {"isDelayedDeliveryDeliverAtTimeStrict": "true"}
 
 
 @dataclass(frozen=True)
@@ -39,8 +37,8 @@ TRACKERS: dict[str, TrackerPeer] = {
         TrackerPeer(OURS, TIDEGATE_FACTORY, needs_daemon=True),
         TrackerPeer(IN_MEMORY, IN_MEMORY_FACTORY),
         TrackerPeer(BUCKET, BUCKET_FACTORY),
-        TrackerPeer(IN_MEMORY_STRICT, IN_MEMORY_FACTORY, conf=_STRICT),
-        TrackerPeer(BUCKET_STRICT, BUCKET_FACTORY, conf=_STRICT),
+        TrackerPeer(IN_MEMORY_STRICT, IN_MEMORY_FACTORY, conf=STRICT),
+        TrackerPeer(BUCKET_STRICT, BUCKET_FACTORY, conf=STRICT),
         # A bucket is sealed and stored when its ledger ends, by default after ten minutes at least: too late
         # for a bench of a minute. This peer gets snapshots.
         TrackerPeer(BUCKET_SEALED, BUCKET_FACTORY, conf={"managedLedgerMinLedgerRolloverTimeMinutes": "0"}),

@@ -8,6 +8,8 @@ FACTORY_KEY = "delayedDeliveryTrackerFactoryClassName"
 TIDEGATE_FACTORY = "tidegate.pulsar.TrackerFactory"
 IN_MEMORY_FACTORY = "org.apache.pulsar.broker.delayed.InMemoryDelayedDeliveryTrackerFactory"
 BUCKET_FACTORY = "org.apache.pulsar.broker.delayed.BucketDelayedDeliveryTrackerFactory"
+STRICT = {"isDelayedDeliveryDeliverAtTimeStrict": "true"}
+"""Pulsar's own are never early with it; by default they are, by up to a tick."""
 
 
 def tidegate_conf(socket_path: Path, **extra: str) -> dict[str, str]:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tidegate.plugin.local.trackers import BUCKET_FACTORY, FACTORY_KEY, IN_MEMORY_FACTORY, tidegate_conf
+from tidegate.plugin.local.trackers import (
+    BUCKET_FACTORY,
+    FACTORY_KEY,
+    IN_MEMORY_FACTORY,
+    STRICT,
+    tidegate_conf,
+)
 
 OURS = "tidegate"
 NO_INDEX_LOG = "no-index-log"
 """Ours on a cluster as ``tidegate attach --index-log none`` leaves it."""
 FACTORIES = {"in-memory": IN_MEMORY_FACTORY, "bucket": BUCKET_FACTORY}
 _STRICT = {f"{name}-strict": factory for name, factory in FACTORIES.items()}
-"""Never early (``isDelayedDeliveryDeliverAtTimeStrict``); the defaults are, by up to a tick."""
 COMPARED = (*FACTORIES, NO_INDEX_LOG)
 TITLES = {
     OURS: "Tidegate",
@@ -40,7 +45,7 @@ def broker_conf(tracker: str, socket_path: Path, *, several: bool = False) -> di
     Ours then keeps index logs, as on an attached cluster.
     """
     if tracker in _STRICT:
-        return _CONF | {FACTORY_KEY: _STRICT[tracker], "isDelayedDeliveryDeliverAtTimeStrict": "true"}
+        return _CONF | {FACTORY_KEY: _STRICT[tracker]} | STRICT
     if not is_ours(tracker):
         return _CONF | {FACTORY_KEY: FACTORIES[tracker]}
     index_log = {"tidegateIndexLog": "bookkeeper"} if several and tracker == OURS else {}
