@@ -9,7 +9,7 @@ import asyncio
 from functools import partial
 from http import HTTPStatus
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from tidegate.plugin.api.api import BODY_BYTES_MAX, Api, Request, Response, too_long
 from tidegate.plugin.api.problem import ProblemError
@@ -22,6 +22,19 @@ async def handle(api: Api, request: web.Request, *, contents: bool) -> web.Respo
     url, read, role = request.rel_url, partial(_body, request), f"token, from {request.remote}"
     asked = Request(request.method, url.raw_path, url.raw_query_string, read, role, contents=contents)
     return _response(await api.respond(asked))
+
+
+async def expect(request: web.Request) -> web.Response | None:
+    """Let a client go on that asks whether to send its body; refuse all else that a header may expect."""
+    if request.version < HttpVersion11:
+        return None
+    if request.headers["Expect"].lower() != "100-continue":
+        return problem_response(
+            ProblemError(HTTPStatus.EXPECTATION_FAILED, "the header Expect may only be 100-continue")
+        )
+    if request.transport is not None:
+        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    return None
 
 
 def problem_response(problem: ProblemError) -> web.Response:

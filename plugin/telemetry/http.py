@@ -135,7 +135,9 @@ class HttpSide:
         app.router.add_get("/healthz", self._get_healthz)
         app.router.add_get("/readyz", self._get_readyz)
         app.router.add_get("/status", self._get_status)
-        app.router.add_route("*", f"{_API}{{rest:(?s:.*)}}", self._api_of(api))
+        app.router.add_route(
+            "*", f"{_API}{{rest:(?s:.*)}}", self._api_of(api), expect_handler=over_http.expect
+        )
         self._runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=STOP_SECONDS)
         self._connections = HttpConnections(
             self._protocol, loop, connections_max=connections_max, request_s=REQUEST_SECONDS, log=log

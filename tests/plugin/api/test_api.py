@@ -326,6 +326,31 @@ async def test_the_page_hears_no_other_method(served: Served) -> None:
     assert answer.headers["Allow"] == "GET, HEAD"
 
 
+async def test_only_a_continue_may_be_expected(served: Served) -> None:
+    await waiting(served.broker)
+    body = {"all": True}
+    answer = await served.post(f"{ORDERS}/cancel", body, Expect="a-rabbit")
+    assert problem(answer) == (417, "the header Expect may only be 100-continue")
+    assert len(held(served)) == 100
+    answer = await served.post(f"{ORDERS}/cancel", body, Expect="100-Continue")
+    assert counts(answer) == {"done": 100}
+
+
+async def test_a_client_that_waits_for_a_continue_gets_it(served: Served) -> None:
+    await waiting(served.broker)
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.daemon.http_port)
+    body, own = b'{"all": true}', served.client.headers["Authorization"]
+    head = (
+        f"POST /tidegate/v1/{ORDERS}/cancel HTTP/1.1\r\nHost: localhost\r\nAuthorization: {own}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\nExpect: 100-continue\r\n\r\n"
+    )
+    writer.write(head.encode())
+    assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+    writer.write(body)
+    assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+    writer.close()
+
+
 async def test_who_may_not(served: Served, start: StartDaemon) -> None:
     await waiting(served.broker)
     url, body = f"{served.url}/tidegate/v1/{ORDERS}/cancel", {"all": True}
