@@ -19,6 +19,7 @@ from tidegate.pipeline.commands import common
 from tidegate.pipeline.errors import OptionError
 from tidegate.pipeline.topic.access import check_no_password
 from tidegate.plugin.commands.groups import with_groups
+from tidegate.plugin.shared.counts import counted
 from tidegate.plugin.shared.durations import milliseconds
 from tidegate.plugin.shared.moments import moment
 
@@ -210,8 +211,8 @@ def _show(result: dict[str, Any]) -> None:
     console = Console()
     if result.get("dry_run"):
         console.print(
-            f"{result['sent_rows']:,} rows of sent, {result['received_rows']:,} of received, subscriptions "
-            f"{', '.join(result['subscriptions'])}; nothing was judged",
+            f"{counted(result['sent_rows'], 'row')} of sent, {result['received_rows']:,} of received, "
+            f"subscriptions {', '.join(result['subscriptions'])}; nothing was judged",
             markup=False,
             soft_wrap=True,
         )

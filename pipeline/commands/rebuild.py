@@ -16,6 +16,7 @@ from tidegate.pipeline.topic.cluster import ReadFrom
 from tidegate.pipeline.topic.names import TopicName
 from tidegate.plugin.commands.groups import with_groups
 from tidegate.plugin.commands.options import Socket
+from tidegate.plugin.shared.counts import counted
 from tidegate.plugin.shared.environment import own_default_socket
 from tidegate.plugin.shared.shown import one_line
 
@@ -150,12 +151,12 @@ def show_plan(result: dict[str, Any]) -> None:
     """Print the planned reads, and their subscriptions."""
     for one in result["subscriptions"]:
         say(f"{one['topic']} {one['subscription']}")
-    say(f"{result['entries']:,} entries would be read, by {result['tasks']:,} tasks")
+    say(f"{counted(result['entries'], 'entry')} would be read, by {counted(result['tasks'], 'task')}")
 
 
 def _show(result: dict[str, Any]) -> None:
     for one in result["stages"]:
-        entries = f", {one['entries']:,} entries" if "entries" in one else ""
+        entries = f", {counted(one['entries'], 'entry')}" if "entries" in one else ""
         say(f"{one['name']:8} {one['seconds']:8.1f} s{entries}")
     for one in result["subscriptions"]:
         verdict = (
@@ -164,8 +165,9 @@ def _show(result: dict[str, Any]) -> None:
             else f"{one['missing']:,} missing, {one['extra']:,} too many, "
             f"{one['acknowledged_but_held']:,} acknowledged but held"
         )
-        say(f"{one['topic']} {one['subscription']}: {one['entries']:,} entries, {one['added']:,} new")
+        say(f"{one['topic']} {one['subscription']}: {counted(one['entries'], 'entry')}, {one['added']:,} new")
         say(f"  {verdict}")
         if one["let_go"]:
             say(f"  {one['let_go']:,} held and acknowledged: let go")
-    say(f"{result['entries']:,} entries in {result['seconds']:.1f} s, {result['entries_per_s']:,.0f}/s")
+    entries = counted(result["entries"], "entry")
+    say(f"{entries} in {result['seconds']:.1f} s, {result['entries_per_s']:,.0f}/s")

@@ -18,6 +18,7 @@ from tidegate.pipeline.topic.access import check_no_password
 from tidegate.pipeline.tune.options import Topic, TuneOptions, parse_delays
 from tidegate.pipeline.tune.record import record
 from tidegate.plugin.commands.groups import with_groups
+from tidegate.plugin.shared.counts import counted
 from tidegate.plugin.shared.durations import milliseconds
 from tidegate.plugin.shared.environment import SOCKET_DEFAULT_HELP, own_default_socket
 from tidegate.plugin.wire.client import ask_socket
@@ -122,7 +123,8 @@ def tune(  # noqa: PLR0917 the flags
         path = report.absolute() / TRACE
         with make_view() as view:
             found = record(socket or own_default_socket(), subscription, seconds, path, view.note)
-            view.note(f"{found.entries:,} of {found.seen:,} messages: {path} (--scale {found.stride})")
+            seen = counted(found.seen, "message")
+            view.note(f"{found.entries:,} of {seen}: {path} (--scale {found.stride})")
         options = options.model_copy(update={"trace": str(path), "scale": scale * found.stride})
     result, exit_code = common.run_job("tune", options.model_dump(mode="json"), settings)
     if apply_to is not None and not dry_run:
@@ -135,7 +137,7 @@ def tune(  # noqa: PLR0917 the flags
         common.print_json(result)
     elif dry_run:
         typer.echo(
-            f"{result['entries']:,} messages within {result['span_ms'] / 1_000:,.0f} s; "
+            f"{counted(result['entries'], 'message')} within {result['span_ms'] / 1_000:,.0f} s; "
             f"widths to compare: {', '.join(result['widths'])}"
         )
     else:

@@ -17,6 +17,7 @@ from tidegate.pipeline.topic.admin import Admin
 from tidegate.pipeline.topic.names import TopicName
 from tidegate.plugin.commands.groups import with_groups
 from tidegate.plugin.commands.options import Socket
+from tidegate.plugin.shared.counts import counted
 
 _KINDS = {
     "missing": "due to be held and not held: read by the dispatcher instead",
@@ -112,14 +113,16 @@ def _look_for_orphans(
                 f"{one.topic} {one.subscription}: ledger {one.ledger_id} ({one.component}) in {one.home} "
                 "is needed by nobody"
             )
-        done = ", they are deleted" if removed and found else ""
-        shared.say(f"{len(found):,} ledgers are needed by nobody{done}")
+        done = ", and gone now" if removed and found else ""
+        shared.say(f"{counted(len(found), 'ledger', 'are')} needed by nobody{done}")
     return 1 if found and not removed else 0
 
 
 def _show(result: dict[str, Any]) -> None:
     for one in result["subscriptions"]:
-        shared.say(f"{one['topic']} {one['subscription']}: {one['checked']:,} delayed messages checked")
+        shared.say(
+            f"{one['topic']} {one['subscription']}: {counted(one['checked'], 'delayed message')} checked"
+        )
         for kind, words in _KINDS.items():
             if one[kind]:
                 some = ", ".join(one["examples"][kind][:_SHOWN])

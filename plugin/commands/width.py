@@ -14,6 +14,7 @@ from tidegate.plugin.api.known_form import known_form
 from tidegate.plugin.commands.options import Socket
 from tidegate.plugin.daemon.width import checked_width_ms
 from tidegate.plugin.errors import UserError
+from tidegate.plugin.shared.counts import counted
 from tidegate.plugin.shared.durations import duration, milliseconds
 from tidegate.plugin.shared.environment import own_default_socket
 from tidegate.plugin.shared.shown import one_line, shown
@@ -83,7 +84,9 @@ def lines(answer: dict[str, Any]) -> list[str]:
         if one["slice_width_auto"]:
             said.append(f"  {one_line(one['slice_width_reason'])}")
         if one["slices_of_other_widths"]:
-            said.append(f"  {one['slices_of_other_widths']:,} of {one['slices']:,} slices have another width")
+            others = one["slices_of_other_widths"]
+            have = "has" if others == 1 else "have"
+            said.append(f"  {others:,} of {counted(one['slices'], 'slice')} {have} another width")
     if answer["subscriptions_omitted"]:
-        said.append(f"… and {answer['subscriptions_omitted']:,} subscriptions more")
+        said.append(f"… and {counted(answer['subscriptions_omitted'], 'subscription')} more")
     return said

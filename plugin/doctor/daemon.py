@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidegate.plugin.doctor.finding import Finding, Verdict, capped
+from tidegate.plugin.shared.counts import counted
 from tidegate.plugin.shared.durations import in_words
 
 EACH_MAX = 10
@@ -42,7 +43,7 @@ def far_findings(tide: Mapping[str, Any]) -> list[Finding]:
     later = surely_later(tide)
     if not later:
         return []
-    says = f"{later:,} messages are due in more than {FAR_DAYS // 365} years"
+    says = f"{counted(later, 'message', 'are')} due in more than {FAR_DAYS // 365} years"
     do = "see tidegate tide: a producer may give microseconds, or seconds for its milliseconds; correct it"
     return [Finding(check="delays", verdict=Verdict.WARNING, says=says, do=do)]
 
@@ -57,7 +58,8 @@ def _bypassed(bypassed: Mapping[str, Any], brokers: int) -> list[Finding]:
         Finding(
             check="tracker",
             verdict=Verdict.FAULT,
-            says=f"BYPASSED: Tidegate does not have its {one['delayed']:,} delayed messages: {one['reason']}",
+            says="BYPASSED: Tidegate does not have its "
+            f"{counted(one['delayed'], 'delayed message')}: {one['reason']}",
             do=BYPASS_DO,
             topic=one["topic"],
             subscription=one["subscription"],
@@ -66,7 +68,7 @@ def _bypassed(bypassed: Mapping[str, Any], brokers: int) -> list[Finding]:
     ]
     more = bypassed["dispatchers"] - len(found)
     if more > 0:
-        says = f"BYPASSED: {more:,} dispatchers more"
+        says = f"BYPASSED: {counted(more, 'dispatcher')} more"
         found.append(Finding(check="tracker", verdict=Verdict.FAULT, says=says, do=BYPASS_DO))
     if not found and brokers:
         says = "no connected broker has a dispatcher that bypasses Tidegate"
@@ -140,7 +142,7 @@ def _logs(subscriptions: list[Mapping[str, Any]]) -> list[Finding]:
             )
         )
     if not found and logged:
-        says = f"{len(logged):,} index logs are written without delay"
+        says = f"{counted(len(logged), 'index log', 'are')} written without delay"
         found.append(Finding(check="index-log", verdict=Verdict.OK, says=says))
     return capped(found, EACH_MAX)
 

@@ -23,6 +23,7 @@ from tidegate.plugin.doctor.home import HomeFacts
 from tidegate.plugin.doctor.look import look_at_data, look_at_home, look_at_socket
 from tidegate.plugin.doctor.topics import TopicFacts, Waiting, limits_of
 from tidegate.plugin.errors import AttachError, UserError
+from tidegate.plugin.shared.counts import counted
 from tidegate.plugin.shared.delay_policies import quota_for
 
 TOPICS_MAX = 32
@@ -251,7 +252,8 @@ def _of_admin(admin: BrokerAdmin) -> list[Finding]:
         do = "is the broker up? Give its web service: --admin-url http://HOST:8080"
         return [Finding(check="admin", verdict=Verdict.FAULT, says=says, do=do)]
     if admin.refusals:
-        says = f"{admin.base} refused {len(admin.refusals)} questions, the first with {admin.refusals[0]}"
+        refused = counted(len(admin.refusals), "question")
+        says = f"{admin.base} refused {refused}, the first with {admin.refusals[0]}"
         do = "give --token-file with the token of a role that may see topics and the broker's configuration"
         return [Finding(check="admin", verdict=Verdict.NOTE, says=says, do=do)]
     return [Finding(check="admin", verdict=Verdict.OK, says=f"{admin.base} answers")]

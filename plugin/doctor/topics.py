@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidegate.plugin.doctor.finding import Finding, Verdict
+from tidegate.plugin.shared.counts import counted
 from tidegate.plugin.shared.durations import in_words
 
 EVICTION = "consumer_backlog_eviction"
@@ -128,7 +129,9 @@ def passed(facts: Sequence[TopicFacts], found: Collection[str]) -> list[Finding]
         judged = sum(map(judges, facts))
         if check in found or not judged:
             continue
-        of = f"{judged:,} topics" if judged == len(facts) else f"{judged:,} of {len(facts):,} topics"
+        of = counted(len(facts), "topic")
+        if judged < len(facts):
+            of = f"{judged:,} of {of}"
         findings.append(Finding(check=check, verdict=Verdict.OK, says=f"{says} ({of})"))
     return findings
 
@@ -144,8 +147,8 @@ def _ttl(facts: TopicFacts) -> list[Finding]:
     ttl = in_words(ttl_ms)
     do = "set a TTL longer than the longest delay, or none: pulsar-admin topics set-message-ttl"
     if beyond := waiting.beyond.get(ttl_ms, 0):
-        says = f"{beyond:,} messages are due only after the TTL of {ttl}: Pulsar counts it from publication, "
-        says += "and deletes them undelivered"
+        says = f"{counted(beyond, 'message', 'are')} due only after the TTL of {ttl}: "
+        says += "Pulsar counts it from publication, and deletes them undelivered"
         return [_of(facts, "ttl", Verdict.FAULT, says, do)]
     if waiting.longest_ms * 2 > ttl_ms:
         says = f"the TTL is {ttl}, and a message still waits for {in_words(waiting.longest_ms)}: a delay "
@@ -163,13 +166,10 @@ def _age(facts: TopicFacts) -> list[Finding]:
         return []
     do = "raise the backlog quota of type message_age above the longest delay, or remove it"
     limit = in_words(age.limit)
+    says = f"{counted(beyond, 'message', 'are')} due only after the backlog quota's {limit}"
     if age.policy == EVICTION:
-        says = (
-            f"{beyond:,} messages are due only after the backlog quota's {limit}, and {EVICTION} deletes them"
-        )
-        return [_of(facts, "quota", Verdict.FAULT, says, do)]
-    says = f"{beyond:,} messages are due only after the backlog quota's {limit}: {age.policy} stops producers"
-    return [_of(facts, "quota", Verdict.WARNING, says, do)]
+        return [_of(facts, "quota", Verdict.FAULT, f"{says}, and {EVICTION} deletes them", do)]
+    return [_of(facts, "quota", Verdict.WARNING, f"{says}: {age.policy} stops producers", do)]
 
 
 def _space(facts: TopicFacts) -> list[Finding]:
@@ -228,8 +228,8 @@ def _delay_quota(facts: TopicFacts) -> list[Finding]:
         Finding(
             check="delay-quota",
             verdict=Verdict.WARNING if held > quota else Verdict.NOTE,
-            says=f"{held:,} messages wait, {'more than' if held > quota else 'near'} its quota of {quota:,}; "
-            "nothing is refused",
+            says=f"{counted(held, 'message', 'wait')}, {'more than' if held > quota else 'near'} its quota "
+            f"of {quota:,}; nothing is refused",
             do="are consumers behind, do producers delay more than was planned? Else raise it: "
             "tidegate policy set TOPIC quota",
             topic=facts.name,
@@ -251,7 +251,8 @@ def _unconsumed(facts: TopicFacts) -> list[Finding]:
         when = (
             "has never had a consumer" if never else f"has had no consumer for {in_words(max(0, since_ms))}"
         )
-        says = f"it {when}; its {one.backlog:,} messages keep ledgers of {facts.storage_bytes:,} bytes"
+        keep = counted(one.backlog, "message", "keep")
+        says = f"it {when}; its {keep} ledgers of {facts.storage_bytes:,} bytes"
         found.append(
             Finding(
                 check="unconsumed",
