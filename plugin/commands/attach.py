@@ -32,6 +32,7 @@ from tidegate.plugin.wire.client import ask_socket
 
 DAEMON_WAIT_S = 10
 """The shim's default."""
+_DETACHED = "rescheduled messages come at their producers' times, and paused or paced ones when due"
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
@@ -212,7 +213,7 @@ def _summary(plan: Plan, dry_run: bool) -> Iterator[str]:
         else:
             yield "next: restart the broker"
     if plan.changes and not attaching:
-        yield "then rescheduled messages come at their producers' times, and paused or paced ones when due"
+        yield f"then {_DETACHED}"
 
 
 def closed_to(owner: int, program: Path) -> Path | None:
@@ -238,7 +239,7 @@ def _json(plan: Plan, dry_run: bool) -> dict[str, Any]:
         "changed": bool(plan.changes),
         "settings": None if plan.settings is None else asdict(plan.settings),
         "files": [{"path": _name(plan, change), "change": _verb(change)} for change in plan.changes],
-        "notes": list(plan.notes),
+        "notes": [*plan.notes, *([_DETACHED] if plan.changes and plan.settings is None else [])],
         "advice": list(plan.advice),
     }
 

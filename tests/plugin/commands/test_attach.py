@@ -142,6 +142,10 @@ def test_json_is_one_object(home: Path) -> None:
     assert done["settings"]["socket"] == SOCKET
     assert {"path": "conf/broker.conf", "change": "replace"} in done["files"]
     assert not json.loads(tidegate("attach", home, "--json").stdout)["changed"]
+    undone = json.loads(tidegate("detach", home, "--json").stdout)
+    loses = "rescheduled messages come at their producers' times, and paused or paced ones when due"
+    assert (undone["changed"], undone["notes"]) == (True, [loses])
+    assert json.loads(tidegate("detach", home, "--json").stdout)["notes"] == []
 
 
 def test_a_home_of_index_logs_that_cannot_be_is_one_plain_line(home: Path) -> None:
