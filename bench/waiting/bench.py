@@ -4,8 +4,8 @@ Three scenarios. *Looks*: each keeper has all entries, due evenly over a week; t
 buckets, and pages of 1,000 from random times on, are asked again and again. *Cancels*: messages wait at a
 real broker, and ``cancel`` takes back some one at a time and the others in batches, each answered when
 Pulsar's record and the journal have it; the peers delete as many by their ids, each batch as durable as they
-make it. As many others are moved to another time before, in batches. Unfavourable to Tidegate: the peers get
-ids in their own form, and have no broker that decides.
+make it. The cancels follow a reschedule of as many others, in batches, with its leftovers in every keeper.
+Unfavourable to Tidegate: the peers get ids in their own form, and have no broker that decides.
 *Beside*, Tidegate alone: messages are delivered at a steady rate, and in every other turn of a few seconds as
 many others of the subscription are cancelled; the other turns are its bound.
 """

@@ -148,9 +148,7 @@ class Api:
     @staticmethod
     def _page_for(method: str, page: Callable[[], Response]) -> Response:
         if method not in _READING:
-            raise ProblemError(
-                HTTPStatus.METHOD_NOT_ALLOWED, "GET or HEAD is allowed here", Allow=", ".join(_READING)
-            )
+            raise ProblemError.of_method(_READING)
         return page()
 
     async def _status_of(self, sort: str, containing: str | None) -> bytes:

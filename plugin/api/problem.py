@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from http import HTTPStatus
 
 from tidegate.plugin.errors import NotNowError, TidegateError, UnknownNameError, UserError
@@ -28,6 +29,12 @@ class ProblemError(TidegateError):
             again = {"Retry_After": "1"} if error.may_repeat else {}
             return cls(HTTPStatus.SERVICE_UNAVAILABLE, str(error), **again)
         return cls(HTTPStatus.BAD_REQUEST, str(error))
+
+    @classmethod
+    def of_method(cls, allowed: Sequence[str]) -> ProblemError:
+        """The problem for a method that is not among the ``allowed`` ones of a path."""
+        said = f"{' or '.join(allowed)} is allowed here"
+        return cls(HTTPStatus.METHOD_NOT_ALLOWED, said, Allow=", ".join(allowed))
 
     def body(self) -> bytes:
         """The document. Its type is ``about:blank``: the status says it all."""

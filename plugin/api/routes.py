@@ -242,9 +242,7 @@ class Place:
         found = self.operations.get("GET" if method == "HEAD" else method)
         if found is None:
             known = sorted({*self.operations, *(["HEAD"] if "GET" in self.operations else [])})
-            raise ProblemError(
-                HTTPStatus.METHOD_NOT_ALLOWED, f"{' or '.join(known)} is allowed here", Allow=", ".join(known)
-            )
+            raise ProblemError.of_method(known)
         return found
 
 

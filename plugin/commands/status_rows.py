@@ -99,8 +99,3 @@ def in_order(each: list[dict[str, Any]], sort: Sort, bypassed: set[tuple[str, st
                 return (name,)
 
     return sorted(each, key=key)
-
-
-def short_topic(topic: str) -> str:
-    """A topic without the defaults that Pulsar's tools and ours omit."""
-    return topic.removeprefix("persistent://public/default/")

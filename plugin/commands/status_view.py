@@ -19,13 +19,13 @@ from tidegate.plugin.commands.status_rows import (
     bypassed_names,
     in_order,
     log_is_behind,
-    short_topic,
     state_of,
 )
 from tidegate.plugin.shared.counts import counted
 from tidegate.plugin.shared.durations import duration
 from tidegate.plugin.shared.shown import one_line, shown
 from tidegate.plugin.shared.sizes import bytes_in_words
+from tidegate.plugin.shared.topics import short_topic
 
 _NO_CREDIT = (
     "its broker takes no more for now: there are no consumers, or they do not keep up, or do not acknowledge"

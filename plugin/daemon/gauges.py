@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.index import DelayIndex, IndexStats, RocksStore, SubscriptionName
-from tidegate.plugin.daemon.report import Daemon, known_due_ms
+from tidegate.plugin.daemon.report import Daemon
+from tidegate.plugin.shared.moments import known_due_ms
 from tidegate.plugin.telemetry.metrics import BypassGauge, Gauges, SubscriptionGauges
 from tidegate.plugin.telemetry.survey import Disk, Standing, Worst, in_turns, overdue_by_ms, worst
 from tidegate.plugin.wire.messages import BYPASSED_MAX

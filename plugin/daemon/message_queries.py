@@ -132,9 +132,7 @@ class MessageQueries:
                 error.may_repeat = False
             raise
         said = {name: answer[name] for name in OUTCOMES}
-        self._log.info(
-            f"messages {done}", topic=full_topic(name_of(request)[0]), dry_run=answer["dry_run"], **said
-        )
+        self._log.info(f"messages {done}", topic=_topic(request), dry_run=answer["dry_run"], **said)
         if not answer["dry_run"]:
             await self._audit_log.write(request, _first_ids(request), answer, peer)
         return answer
@@ -168,10 +166,14 @@ class MessageQueries:
             raise
         if "kind" in request:
             asked = {name: request.get(name) for name in ("subscription", "kind", "amount")}
-            topic = full_topic(name_of(request)[0])
-            self._log.info("pace of release set", done=answer["done"], topic=topic, **asked)
+            self._log.info("pace of release set", done=answer["done"], topic=_topic(request), **asked)
             await self._audit_log.write(request, [], answer, peer)
         return answer
+
+
+def _topic(request: dict[str, object]) -> str:
+    """The full name of the topic in a correct request."""
+    return full_topic(name_of(request)[0])
 
 
 def _reason(error: BaseException) -> str:

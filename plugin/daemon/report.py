@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegate.index import Catalog, Clock, DelayIndex, SubscriptionName
-from tidegate.plugin.shared.moments import AT_ONCE_MS
+from tidegate.plugin.shared.moments import known_due_ms
 from tidegate.plugin.telemetry.health import Health
 from tidegate.plugin.telemetry.survey import MOST_HELD, Surveyor, first_due, in_turns, most_held
 from tidegate.plugin.wire.frames import LENGTH_MAX
@@ -253,11 +253,6 @@ async def with_subscriptions(
         parts.append(part)
     omitted = max(0, count - len(parts))
     return f'{head},"subscriptions":[{",".join(parts)}],"subscriptions_omitted":{omitted}}}'.encode()
-
-
-def known_due_ms(next_due_ms: int | None, now_ms: int) -> int | None:
-    """That time; now for a released message, which has been due since an unknown time."""
-    return now_ms if next_due_ms == AT_ONCE_MS else next_due_ms
 
 
 def _subscription(daemon: Daemon, index: DelayIndex, now_ms: int) -> dict[str, Any]:

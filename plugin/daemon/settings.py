@@ -10,7 +10,7 @@ OpenTelemetry's exporter (``otlp``: OTEL_…) and of systemd (``supervisor``).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -176,20 +176,19 @@ class Settings:
     forget_days: float = _setting(_number(0.0, 3_660.0), 7.0)
     audit_bytes: int = _setting(_count(0, 1 << 40), 16 * 1024 * 1024)
 
-    def contradictions(self) -> list[str]:
-        """The settings that contradict each other, a line each."""
-        said = []
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """The settings that others contradict, by name, and how."""
         # Reading slows down between the two: with too little between them it would stop and go.
         least = 2 * self.staging_bytes
         if self.staging_bytes_max < least:
-            said.append(
-                f"staging_bytes_max: {self.staging_bytes_max} is less than twice staging_bytes "
-                f"({self.staging_bytes}): make it {least} or more, or staging_bytes smaller"
+            yield (
+                "staging_bytes_max",
+                f"{self.staging_bytes_max} is less than twice staging_bytes ({self.staging_bytes}): make it "
+                f"{least} or more, or staging_bytes smaller",
             )
         address = self.http_address
         if address is not None and not address.is_loopback and self.http_token_file is None:
-            said.append(f"http: {address} can be reached from other machines, set http_token_file as well")
-        return said
+            yield "http", f"{address} can be reached from other machines, set http_token_file as well"
 
     @property
     def slice_width_is_auto(self) -> bool:
@@ -235,9 +234,8 @@ def load_settings(flags: Mapping[str, Any], config_file: Path | None = None) -> 
         if "slice_width_ms" in values:  # a named width is not automatic
             values.setdefault("slice_width_auto", False)
         settings = Settings(**values)
-        for line in settings.contradictions():
-            name = line.partition(":")[0]
-            wrong.append(f"{line} ({name}{where[name]})" if where.get(name) else line)
+        for name, how in settings.contradictions():
+            wrong.append(f"{name}: {how}" + (f" ({name}{where[name]})" if where.get(name) else ""))
     if wrong:
         raise ConfigError("; ".join(wrong))
     return settings

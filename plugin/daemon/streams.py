@@ -13,7 +13,7 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -67,8 +67,9 @@ class Streams:
         self._log = log
         self._opened = opened
         self._is_closing = is_closing
-        self.by_number: dict[int, Stream] = {}
-        """The open streams. Ask it, do not change it."""
+        self._by_number: dict[int, Stream] = {}
+        self.by_number: Mapping[int, Stream] = self._by_number
+        """The open streams."""
         self._opening: dict[int, Opening] = {}
         self._opening_by_name: dict[tuple[str, str], int] = {}
         self._ended: dict[int, None] = {}  # in the order in which they ended
@@ -146,7 +147,7 @@ class Streams:
             self._refuse(stream_id, error)
             return
         self._ended.pop(stream_id, None)
-        self.by_number[stream_id] = stream
+        self._by_number[stream_id] = stream
         self._opened(stream)
 
     def _refuse(self, stream_id: int, error: StreamError) -> None:
@@ -205,7 +206,7 @@ class Streams:
             del self._ended[next(iter(self._ended))]
 
     def _forget(self, stream: Stream) -> None:
-        del self.by_number[stream.session.stream_id]
+        del self._by_number[stream.session.stream_id]
         self._connection.log_requests.end_stream(stream.session.stream_id)
         self._engine.ended(stream)
 
@@ -224,4 +225,4 @@ class Streams:
         self._opening_by_name.clear()
         for stream in list(self.by_number.values()):
             self._engine.ended(stream)
-        self.by_number.clear()
+        self._by_number.clear()

@@ -16,6 +16,7 @@ from tidegate.plugin.daemon.report import with_subscriptions
 from tidegate.plugin.daemon.settings import WIDTH_MAX_MS, WIDTH_MIN_MS, Settings
 from tidegate.plugin.errors import UnknownNameError, UserError
 from tidegate.plugin.shared.durations import duration
+from tidegate.plugin.shared.topics import DEFAULTS
 from tidegate.plugin.wire.messages import NAME_BYTES_MAX
 
 SCHEMA = 1
@@ -25,7 +26,7 @@ _COMPARED_MAX = 300  # names to compare an unknown one with: each costs some mic
 _COMPARED_LENGTH_MAX = 300  # for names of usual length: the cost grows with the product of both lengths
 _PATTERN_MAX = 2 * NAME_BYTES_MAX + 1
 STARS_MAX = 32
-_SHORT = ("", "persistent://", "persistent://public/default/")
+_SHORT = ("", "persistent://", DEFAULTS)
 
 
 class WidthRequest(NamedTuple):

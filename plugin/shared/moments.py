@@ -26,6 +26,11 @@ OVERDUE_MS = 1_000
 """Below it a message is on its way."""
 
 
+def known_due_ms(next_due_ms: int | None, now_ms: int) -> int | None:
+    """``next_due_ms``; now for a released message, which has been due since an unknown time."""
+    return now_ms if next_due_ms == AT_ONCE_MS else next_due_ms
+
+
 def checked_ms(value: int) -> int:
     """A time for a message to be due at, in ms since 1970. Raises ``ValueError``."""
     if value > AT_MS_MAX:

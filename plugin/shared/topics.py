@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-_SHORT = "persistent://public/default/"
+DEFAULTS = "persistent://public/default/"
+"""The parts that Pulsar's tools and ours omit."""
 
 
 def full_topic(topic: str) -> str:
-    """A topic with the parts that Pulsar's tools omit."""
+    """A topic with the omitted parts."""
     if "://" in topic:
         return topic
-    return f"persistent://{topic}" if topic.count("/") == 2 else f"{_SHORT}{topic}"
+    return f"persistent://{topic}" if topic.count("/") == 2 else f"{DEFAULTS}{topic}"
+
+
+def short_topic(topic: str) -> str:
+    """A topic without ``DEFAULTS``."""
+    return topic.removeprefix(DEFAULTS)

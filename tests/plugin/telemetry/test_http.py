@@ -116,7 +116,8 @@ async def test_every_metric_is_described_for_operators(start: StartDaemon, socke
     families = [one for one in text_string_to_metric_families(text) if one.name.startswith("tidegate_")]
     exposed = {one.name + ("_total" if one.type == "counter" else "") for one in families}
     assert len(exposed) > 30
-    assert [one.name for one in families if " " not in one.documentation] == []
+    said = re.compile(r"[A-Z1][^ ]* .*[^.]")
+    assert [one.name for one in families if not said.fullmatch(one.documentation)] == []
     reference = runpy.run_path(str(ROOT / "docs/site/reference.py"))["pages"]()["metrics"]
     assert set(re.findall(r"^\| `(\w+)` \|", reference, re.MULTILINE)) == exposed
     page = (ROOT / "docs/operations.md").read_text("utf-8")
@@ -125,6 +126,31 @@ async def test_every_metric_is_described_for_operators(start: StartDaemon, socke
     told = {f"tidegate_{name}" for row in rows for name in re.findall(r"`(\w+)`", row)}
     assert len(told) > 10
     assert told <= exposed
+
+
+async def test_the_labels_are_those_of_pulsar_and_few(start: StartDaemon, socket_path: Path) -> None:
+    async with start(http="127.0.0.1:0") as daemon, await ShimClient.connect(socket_path) as client:
+        stream = await client.open(TOPIC)
+        stream.add(entries(4, now_ms() + HOUR_MS))
+        await stream.durable()
+        text = (await get(daemon.http_port, "/metrics")).text
+    of_samples = {
+        family.name.removeprefix("tidegate_"): {*one.labels} - {"le"}
+        for family in text_string_to_metric_families(text)
+        for one in family.samples
+        if family.name.startswith("tidegate_")
+    }
+    of_subscription = {name for name in of_samples if name.startswith("subscription_")}
+    assert len(of_subscription) > 5
+    assert {name: labels for name, labels in of_samples.items() if labels} == {
+        **{name: {"namespace", "topic", "subscription"} for name in of_subscription},
+        "build_info": {"version", "python"},
+        "commits": {"result"},
+        "frames_received": {"type"},
+        "frames_sent": {"type"},
+        "persists": {"result"},
+        "slices": {"where"},
+    }
 
 
 @pytest.mark.parametrize(

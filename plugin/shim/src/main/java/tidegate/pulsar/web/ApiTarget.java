@@ -7,6 +7,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.stream.Collectors;
@@ -46,11 +47,11 @@ public record ApiTarget(Scope scope, String domain, String tenant, String namesp
     private static final Set<String> OF_BROKER = Set.of("tide", "status");
     private static final String OF_NAMESPACE = "tide";
     private static final String MESSAGES = "messages";
-    private static final Set<String> LOOKS = Set.of("tide", "waiting", MESSAGES);
-    private static final Set<String> CHANGES = Set.of("cancel", "release", "reschedule", "pause", "resume");
     private static final List<String> LOOK = List.of("GET", "HEAD");
     private static final List<String> CHANGE = List.of("POST");
     private static final List<String> LOOK_AND_CHANGE = List.of("GET", "HEAD", "POST");
+    private static final Map<String, List<String>> OF_SUBSCRIPTION = Map.of("tide", LOOK, "waiting", LOOK, MESSAGES, LOOK,
+            "cancel", CHANGE, "release", CHANGE, "reschedule", CHANGE, "pause", CHANGE, "resume", CHANGE);
     private static final String AUTHORITATIVE = "authoritative";
     private static final int TOPIC_END = 4;
     private static final int SEGMENT_END = 5;
@@ -113,7 +114,7 @@ public record ApiTarget(Scope scope, String domain, String tenant, String namesp
             case NOBODY, BROKER, NAMESPACE -> LOOK;
             case TOPIC -> name.equals(OF_NAMESPACE) ? LOOK : LOOK_AND_CHANGE;
             case SUBSCRIPTION -> action.size() != (name.equals(MESSAGES) ? 2 : 1) ? LOOK_AND_CHANGE
-                    : LOOKS.contains(name) ? LOOK : CHANGES.contains(name) ? CHANGE : LOOK_AND_CHANGE;
+                    : OF_SUBSCRIPTION.getOrDefault(name, LOOK_AND_CHANGE);
         };
     }
 
