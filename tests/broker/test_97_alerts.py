@@ -14,7 +14,13 @@ from tests.support.cluster import Cluster, TrackerKind
 from tests.support.daemons import run
 from tests.support.inbox import Inbox, assert_exactly, assert_not_early
 from tests.support.lane import MINUTES_10_MS, Lane
-from tests.support.prometheus import Prometheus
+from tests.support.prometheus import (
+    OF_A_BROKER,
+    SCRAPE_S,
+    Prometheus,
+    panels_without_data,
+    values_of_variable,
+)
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.tidegate_only, pytest.mark.prometheus]
@@ -22,6 +28,7 @@ PENDING_MAX = 1_000
 SOON_MS = 15_000
 """Further than the horizon, so that only the daemon knows when it is time."""
 LATE_S = 3.0
+PANEL_LOOKS = 80
 OURS = {
     "TidegateDisconnected",
     "TidegateIndexLogFailing",
@@ -78,6 +85,18 @@ def prometheus(stand: Cluster, tmp_path: Path) -> Iterator[Prometheus]:
         yield started
 
 
+def every_panel_of_a_broker_has_data(prometheus: Prometheus) -> None:
+    """Those of daemons alone: tests/plugin/telemetry/test_alerts.py."""
+    empty: set[str] = set()
+    for _ in range(PANEL_LOOKS):
+        unseen = panels_without_data(prometheus)
+        empty = {expr for expr in unseen if any(one in expr for one in OF_A_BROKER)}
+        if not empty:
+            return
+        time.sleep(SCRAPE_S / 4)
+    pytest.fail(f"panels without data: {sorted(empty)}")
+
+
 def test_faults_of_broker_and_daemon_fire_their_alerts(
     stand: Cluster, lane: Lane, prometheus: Prometheus, folder: Path
 ) -> None:
@@ -131,6 +150,10 @@ def test_faults_of_broker_and_daemon_fire_their_alerts(
     stand.daemon.start()
     prometheus.wait_firing("TidegateLateHandOut", broker)
     inbox.wait_for(soon)
+    assert run("cancel", lane.topic, "sub", "--id", "1:1000000", "--socket", socket).returncode == 1
+    every_panel_of_a_broker_has_data(prometheus)
+    assert values_of_variable(prometheus, "daemon") == [daemon]
+    assert values_of_variable(prometheus, "broker") == [broker]
     for name in OURS:
         ends(name)
     wait_until(lambda: stand.held(lane.topic).get("sub") == len(far), "the daemon holds the rest")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,8 @@ from tidegate.plugin.telemetry.dashboard import dashboard
 
 SCRAPE_S = 1
 _FETCHED = Path("prometheus/usr/bin")
+OF_A_BROKER = ("$broker", "tidegate_messages_changed_total")
+"""In queries that only a broker answers: its own, and those about changes, which it decides."""
 QUICK = {"[15m]": "[1m]", "[5m]": "[10s]", "[$__rate_interval]": "[10s]"}
 
 
@@ -60,6 +63,14 @@ def panels_without_data(prometheus: Prometheus) -> set[str]:
     """The queries of the dashboard that have no value, or nothing but NaN."""
     queries = {target["expr"] for panel in dashboard()["panels"] for target in panel.get("targets", [])}
     return {expr for expr in queries if not prometheus.has_data(expr)}
+
+
+def values_of_variable(prometheus: Prometheus, name: str) -> list[str]:
+    """The choices of a variable of the dashboard, asked for as Grafana does."""
+    variables = {one["name"]: one for one in dashboard()["templating"]["list"]}
+    asked = re.fullmatch(r"label_values\((\w+), (\w+)\)", variables[name]["query"])
+    assert asked is not None, variables[name]
+    return prometheus.label_values(asked[1], asked[2])
 
 
 class Prometheus:
@@ -112,6 +123,13 @@ class Prometheus:
         answer = self._http.get("/api/v1/query", params={"query": expr}).json()
         assert answer["status"] == "success", answer
         found: list[dict[str, Any]] = answer["data"]["result"]
+        return found
+
+    def label_values(self, metric: str, label: str) -> list[str]:
+        """The values of a label in a metric's series."""
+        answer = self._http.get(f"/api/v1/label/{label}/values", params={"match[]": metric}).json()
+        assert answer["status"] == "success", answer
+        found: list[str] = answer["data"]
         return found
 
     def has_data(self, expr: str) -> bool:

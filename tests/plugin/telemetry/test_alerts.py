@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.daemons import DaemonProcess
-from tests.support.prometheus import SCRAPE_S, Prometheus, panels_without_data
+from tests.support.prometheus import OF_A_BROKER, SCRAPE_S, Prometheus, panels_without_data
 from tests.support.shim_client import DaemonError, ShimClient, entries
 from tests.support.waiting import until
 from tidegate.plugin.drill.stands.small_disk import SmallDisk
@@ -26,8 +26,6 @@ HOUR_MS = 3_600_000
 DISK_BYTES = 16 << 20
 LIVES = 4
 TIMEOUT_S = 120.0
-OF_A_BROKER = ("$broker", "tidegate_messages_changed_total")
-"""Queries that only a broker answers: its own, and those about changes, which it decides."""
 OF_A_BUSY_MACHINE = {
     "TidegateDown",
     "TidegateNoBroker",
