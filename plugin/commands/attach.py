@@ -207,8 +207,9 @@ def _summary(plan: Plan, dry_run: bool) -> Iterator[str]:
             serve = f"tidegate serve --data DIR --socket {plan.settings.socket}"
             yield f"next: as {user}: {serve}, then restart the broker"
             yield (
-                f"a subscription that opens while no daemon answers waits up to {DAEMON_WAIT_S} s "
-                "(tidegateDaemonWaitMillis); messages due later wait for the daemon"
+                "a subscription that Tidegate has delayed before, opened while no daemon answers, "
+                f"waits up to {DAEMON_WAIT_S} s (tidegateDaemonWaitMillis); "
+                "messages due later wait for the daemon"
             )
         else:
             yield "next: restart the broker"

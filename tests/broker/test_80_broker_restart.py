@@ -193,18 +193,20 @@ def test_daemon_absent_when_the_broker_starts(make_lane: Callable[..., Lane], cl
     cluster.daemon.kill()
     cluster.start_broker()
 
-    # Nobody answers: plain messages flow at once, delayed ones only after the wait.
+    # Nobody answers, and nobody can know more of this one than its broker.
     never.subscribe(never_inbox)
     never_plain = never.send_in(*[None] * 50)
     never_delayed = never.send_in(*[500] * 50, *[1500] * 50)
     never_inbox.wait_for(never_plain)
     never_inbox.wait_for(never_delayed)
-    # The daemon comes within the wait of this one and of the one that it knows from before.
+    # The daemon comes within the wait of the one that it knows from before.
     late.subscribe(late_inbox, kind=SHARED)
     late_plain = late.send_in(*[None] * 50)
     late_delayed = late.send_in(*[500] * 50)
     late_inbox.wait_for(late_plain)
     known.subscribe(known_after)
+    assert cluster.log_has(rf"{never.topic}\b.* No daemon answers for the new subscription")
+    assert not cluster.log_has(rf"({never.topic}|{known.topic})\b.* The daemon has not answered for")
     cluster.daemon.start()
     late.finish(late_inbox, late_plain + late_delayed)
     known_after.wait_for(known_future[100:])

@@ -166,9 +166,15 @@ class Cluster:
 
     def told_lost(self, topic: str) -> int:
         """Positions that the shim has reported as no longer held by the daemon, and read again."""
-        text = self.broker.log_path.read_text(encoding="utf-8", errors="replace")
         said = rf"\[[^]]*{re.escape(topic)}\b.* The daemon no longer holds (\d+) positions: they are read"
-        return sum(map(int, re.findall(said, text)))
+        return sum(map(int, re.findall(said, self._log())))
+
+    def log_has(self, pattern: str) -> bool:
+        """True if a line of the broker's log matches."""
+        return re.search(pattern, self._log()) is not None
+
+    def _log(self) -> str:
+        return self.broker.log_path.read_text(encoding="utf-8", errors="replace")
 
     def _of_status(self, topic: str, field: str) -> dict[str, int]:
         status = ask_socket(self.daemon.socket_path, {"what": "status"})

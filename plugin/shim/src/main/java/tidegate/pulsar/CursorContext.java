@@ -58,7 +58,7 @@ class CursorContext implements TrackerContext {
     private final UndoneResets undone;
     private volatile String unreadablePace;
     private volatile LoneChunk lastLone;
-    private TrackerCore core;
+    private volatile TrackerCore core;
 
     /** A chunk whose message's first chunk was acknowledged under that seal. */
     private record LoneChunk(long seal, String uuid, org.apache.bookkeeper.mledger.Position at) {}
@@ -88,6 +88,11 @@ class CursorContext implements TrackerContext {
     @Override
     public String name() {
         return name;
+    }
+
+    @Override
+    public boolean reachesDaemon() {
+        return link.isConnected();
     }
 
     @Override

@@ -46,8 +46,16 @@ final class DispatcherContext extends CursorContext {
         this.unloader = unloader;
         seen = new SeenConsumers(dispatcher.getConsumers());
         reading = new ReadPosition(dispatcher.getCursor(), dispatcher::isHavePendingRead);
-        policies = new PolicyProperties(dispatcher.getName(), dispatcher.getTopic(), dispatcher.getSubscription().getName(),
-                dispatcher.getCursor().getManagedLedger());
+        policies = new PolicyProperties(dispatcher.getName(), dispatcher.getSubscription().getName(),
+                PolicyProperties.OfPulsar.of(dispatcher.getTopic(), dispatcher.getCursor().getManagedLedger()),
+                this::onPolicyKnown);
+    }
+
+    /** Lets the link open the stream, which waits for the rules. */
+    private void onPolicyKnown() {
+        if (core() != null) {
+            framesWaiting();
+        }
     }
 
     private static CursorProperties properties(AbstractPersistentDispatcherMultipleConsumers dispatcher, UndoneResets undone,
@@ -169,6 +177,11 @@ final class DispatcherContext extends CursorContext {
     @Override
     public DelayPolicy policy() {
         return policies.policy();
+    }
+
+    @Override
+    public boolean knowsPolicy() {
+        return policies.isKnown();
     }
 
     @Override

@@ -60,6 +60,14 @@ public final class Claim {
         return owned;
     }
 
+    /**
+     * True if this is the subscription's first owner: nobody has told a daemon of its acknowledgements before. The write by
+     * compare-and-set proves it.
+     */
+    boolean isFirst() {
+        return owned && ownership.epoch() == 1;
+    }
+
     /** True if no other tracker has owned the subscription between that claim and this one. */
     boolean follows(Claim former) {
         return former.owned && known.epoch() == former.ownership.epoch() && known.claims().equals(former.ownership.claims());

@@ -210,6 +210,8 @@ final class Intake {
     // ---- entries read before the daemon's answer --------------------------------------------------------------------
 
     void decide(PositionSet held) {
+        // Known since the last look, perhaps.
+        follow(context.policy());
         Records entries = positions.decide();
         long nowMs = clock.millis();
         for (int i = 0; i < entries.size(); i++) {

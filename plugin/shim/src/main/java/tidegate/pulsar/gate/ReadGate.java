@@ -18,6 +18,8 @@ final class ReadGate {
     private static final long ANSWER_WAIT_MS = 1000;
     /** For a daemon that must first read an index log, which takes less time than reading the topic. */
     private static final long RESTORE_WAIT_MS = 5000;
+    /** For the rules of topic and namespace, which a claim's way to the same metadata store usually outlasts. */
+    private static final long RULES_WAIT_MS = 5000;
 
     private final TrackerContext context;
     private final PendingBudget budget;
@@ -57,12 +59,18 @@ final class ReadGate {
         return sinceCreated.isOver(nowMs, waitMs);
     }
 
+    /** True if the rules of topic and namespace are known, or their wait is over: messages then have their own times. */
+    boolean isRuled(long nowMs) {
+        return context.knowsPolicy() || sinceCreated.isOver(nowMs, RULES_WAIT_MS);
+    }
+
     /**
      * True if the daemon's answer is near: requested, or as soon as the subscription is claimed. Until then every read may be
      * of held entries, so it waits, but not for long.
      */
     private boolean isAnswerNear(long nowMs) {
-        boolean asking = !positions.isDecided() && (stream.isOpening() || !claim.isOwned() || !overrides.isReady());
+        boolean asking = !positions.isDecided() && (stream.isOpening() || !claim.isOwned() || !overrides.isReady()
+                || !isRuled(nowMs));
         return asking && !sinceCreated.isOver(nowMs, answerWaitMs);
     }
 

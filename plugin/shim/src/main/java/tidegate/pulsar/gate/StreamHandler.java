@@ -98,8 +98,8 @@ public final class StreamHandler {
         synchronized (lock) {
             long nowMs = clock.millis();
             boolean nothingToTell = lifecycle.isFinished() && outbox.isEmpty();
-            if (!stream.mayOpen(nowMs) || nothingToTell || !claim.isOwned()
-                    || !overrideLog.isReady() && !lifecycle.isFinished()) {
+            boolean lacks = !overrideLog.isReady() || !gate.isRuled(nowMs);
+            if (!stream.mayOpen(nowMs) || nothingToTell || !claim.isOwned() || lacks && !lifecycle.isFinished()) {
                 return null;
             }
             return stream.open(claim, seal.tell(), lifecycle.isFinished(), version, nowMs);

@@ -49,6 +49,11 @@ public interface TrackerContext {
     /** Topic and subscription, for log lines. */
     String name();
 
+    /** True while the daemon is connected. */
+    default boolean reachesDaemon() {
+        return true;
+    }
+
     /** True if the cursor has the position as deleted (acknowledged). */
     boolean isDeleted(long ledgerId, long entryId);
 
@@ -124,6 +129,11 @@ public interface TrackerContext {
     /** The rules of topic and namespace for the subscription's delayed messages. Any lock may be held. */
     default DelayPolicy policy() {
         return DelayPolicy.NONE;
+    }
+
+    /** False while {@link #policy} lacks the rules of a place whose answer is still to come. Any lock may be held. */
+    default boolean knowsPolicy() {
+        return true;
     }
 
     default ReleasePace pace() {

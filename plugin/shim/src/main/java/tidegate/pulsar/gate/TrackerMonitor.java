@@ -26,6 +26,8 @@ public final class TrackerMonitor {
     private static final long LOOK_INTERVAL_MS = 1000;
     /** Longer than an acknowledgement's way to the cursor, on the same thread. */
     private static final long ACK_UNDER_WAY_MS = 20;
+    /** The longest wait of a subscription's first owner, while the daemon is connected. */
+    private static final long FIRST_WAIT_MS = 1000;
     /** The largest difference between the daemon's clock and this one. */
     private static final long SKEW_MS = 2000;
 
@@ -119,9 +121,15 @@ public final class TrackerMonitor {
 
     private void onClaimed(TrackerContext.Written written) {
         boolean stale;
+        boolean alone;
         synchronized (lock) {
-            claim.written(written, clock.millis());
+            long nowMs = clock.millis();
+            claim.written(written, nowMs);
             stale = claim.isStale() && !lifecycle.isEnding();
+            alone = claim.isFirst() && !lifecycle.isEnding() && decideAlone(nowMs);
+        }
+        if (alone) {
+            context.readMore();
         }
         if (written == TrackerContext.Written.DONE) {
             overrideLog.read();
@@ -255,21 +263,30 @@ public final class TrackerMonitor {
 
     /**
      * True if the wait for the daemon was in vain: then entries already read are gated here. It begins with the claim, which
-     * may wait for a consumer. The wait for stored overrides has no end.
+     * may wait for a consumer. The wait for stored overrides has no end. A first owner hardly waits: no daemon knows an
+     * acknowledgement that its cursor lacks.
      */
     @GuardedBy("lock")
     private boolean decideAlone(long nowMs) {
-        if (positions.isDecided() || !overrideLog.isReady()) {
+        if (positions.isDecided() || !overrideLog.isReady() || !gate.isRuled(nowMs)) {
             return false;
         }
         if (!claim.isOwned() && !context.mayPutOwnership()) {
             sinceUnattended.begin(nowMs);
         }
-        if (!gate.isOlderThan(settings.daemonWaitMs(), nowMs) || !sinceUnattended.isOver(nowMs, settings.daemonWaitMs())) {
+        boolean first = claim.isFirst();
+        long waitMs = first ? Math.min(settings.daemonWaitMs(), context.reachesDaemon() ? FIRST_WAIT_MS : 0)
+                : settings.daemonWaitMs();
+        if (!gate.isOlderThan(waitMs, nowMs) || !sinceUnattended.isOver(nowMs, waitMs)) {
             return false;
         }
-        LOG.warn("[{}] The daemon has not answered for {} ms: delayed messages are gated in the broker's memory",
-                context.name(), settings.daemonWaitMs());
+        if (first) {
+            LOG.info("[{}] No daemon answers for the new subscription: its delayed messages are gated in the broker's memory",
+                    context.name());
+        } else {
+            LOG.warn("[{}] The daemon has not answered for {} ms: delayed messages are gated in the broker's memory",
+                    context.name(), waitMs);
+        }
         intake.decide(new PositionSet());
         return true;
     }
@@ -278,6 +295,7 @@ public final class TrackerMonitor {
     @SuppressWarnings("GuardedBy")
     public boolean isBusy() {
         return view.hasUnseen() || deletedRanges.hasChanged() || sought.size() > 0 || lifecycle.isEnding()
-                || gate.isPaused() || gate.isAwaiting() || overrideLog.isBusy();
+                || gate.isPaused() || gate.isAwaiting() || overrideLog.isBusy()
+                || claim.isFirst() && !positions.isDecided();
     }
 }

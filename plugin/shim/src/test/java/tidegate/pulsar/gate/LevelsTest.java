@@ -7,6 +7,7 @@ import java.util.List;
 import java.util.Set;
 import java.util.TreeSet;
 import org.junit.jupiter.api.Test;
+import tidegate.pulsar.wire.Frame;
 
 /** Levels in the life of a subscription: rounded up when read, never early, with the daemon and without. */
 class LevelsTest extends TrackerScenario {
@@ -54,6 +55,57 @@ class LevelsTest extends TrackerScenario {
         publish(4, 3_000);
         world.runUntil(ToyWorld.START_MS + 70_000);
         assertEquals(List.of(3_000L, 30_000L, 12_000L, 9_000L), List.of(left(1), left(2), left(3), left(4)));
+    }
+
+    /** The namespace's rules come from the metadata store, after the topic is loaded. */
+    @Test
+    void theFirstMessagesWaitForTheRules() {
+        ruled(LEVELS);
+        world.broker.tellsPolicy = false;
+        start();
+        publish(1, 700);
+        publish(2, 3_000);
+        publish(3, -1);
+        runFor(300);
+        assertEquals(List.of(3L), delivered(), "the one without a delay, read with the first");
+        world.broker.tellsPolicy = true;
+        runFor(150);
+        publish(4, 3_000);
+        world.runUntil(ToyWorld.START_MS + 20_000);
+        assertTrue(left(4) >= 10_450 && left(4) <= 10_500, "by the rules: " + left(4));
+        assertTrue(left(1) >= 1_000 && left(1) <= 1_450, "rounded once the rules are known: " + left(1));
+        assertTrue(left(2) >= 10_000 && left(2) <= 10_450, "rounded once the rules are known: " + left(2));
+    }
+
+    @Test
+    void theRulesDecideAboutTheIndexLogOfTheFirstOpening() {
+        world.broker.policy = new DelayPolicy(List.of(), DelayPolicy.NO_QUOTA, false);
+        world.broker.logHome = "bookkeeper";
+        world.broker.tellsPolicy = false;
+        start();
+        publish(1, 60_000);
+        runFor(300);
+        world.broker.tellsPolicy = true;
+        runFor(300);
+        assertTrue(world.core().stats().open());
+        assertEquals(List.of(""), world.daemon.received.stream().filter(Frame.Open.class::isInstance)
+                .map(one -> ((Frame.Open) one).logHome()).toList());
+    }
+
+    /** A metadata store that never answers delays nothing for longer. */
+    @Test
+    void unknownRulesEndTheirWaitAfterFiveSeconds() {
+        ruled(LEVELS);
+        world.broker.tellsPolicy = false;
+        start();
+        publish(1, 700);
+        publish(2, 8_000);
+        world.runUntil(ToyWorld.START_MS + 4_900);
+        assertEquals(List.of(), delivered());
+        world.runUntil(ToyWorld.START_MS + 5_300);
+        assertEquals(List.of(1L), delivered());
+        world.runUntil(ToyWorld.START_MS + 8_100);
+        assertEquals(List.of(8_000L), List.of(left(2)));
     }
 
     /** The index has the rounded time; whoever reads the message anew rounds the delay that is left. */

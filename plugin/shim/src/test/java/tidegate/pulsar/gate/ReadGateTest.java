@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.Random;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
+import tidegate.pulsar.wire.Ownership;
 import tidegate.pulsar.wire.Position;
 import tidegate.pulsar.wire.Records;
 
@@ -39,6 +40,7 @@ class ReadGateTest extends TrackerScenario {
     void aDaemonThatHasAnIndexLogToReadIsGivenMoreTime() {
         world.daemon.answersOpen = false;
         world.broker.logPointer = "1;7;;bookkeeper";
+        hasAFormerOwner();
         publish(0, 60_000);
         world.broker.connect();
         world.settle();
@@ -51,10 +53,71 @@ class ReadGateTest extends TrackerScenario {
         assertEquals(List.of(1L), delivered());
     }
 
+    private void hasAFormerOwner() {
+        world.broker.recreate(Ownership.first(new Random(5)).next(false, new Random(6)));
+    }
+
+    private List<Long> times() {
+        return world.broker.deliveries.stream().map(one -> one.atMs() - ToyWorld.START_MS).toList();
+    }
+
+    /** No tracker has told a daemon anything of it. */
+    @Test
+    void aNewSubscriptionWaitsForNoAbsentDaemon() {
+        world.daemonUp = false;
+        world.daemonWaitMs = 10_000;
+        world.broker.connect();
+        publish(1, 0);
+        publish(2, 700);
+        publish(3, 30_000);
+        world.runUntil(ToyWorld.START_MS + 31_000);
+        assertEquals(List.of(1L, 2L, 3L), delivered());
+        assertTrue(times().get(0) <= 50, times().toString());
+        assertEquals(List.of(700L, 30_000L), times().subList(1, 3));
+        publish(4, 60_000);
+        world.settle();
+        world.daemonUp = true;
+        world.settle();
+        assertEquals(4, index().held.size());
+        world.acknowledgeAll();
+        world.runUntil(world.now() + 61_000);
+        assertEquals(List.of(1L, 2L, 3L, 4L), delivered());
+    }
+
+    @Test
+    void aNewSubscriptionGivesASilentDaemonASecond() {
+        world.daemon.answersOpen = false;
+        world.daemonWaitMs = 10_000;
+        world.broker.connect();
+        publish(1, 700);
+        publish(2, 3_000);
+        world.runUntil(ToyWorld.START_MS + 900);
+        assertEquals(List.of(), delivered());
+        world.runUntil(ToyWorld.START_MS + 4_000);
+        assertEquals(List.of(1L, 2L), delivered());
+        assertTrue(times().get(0) <= 1_100, times().toString());
+        assertEquals(3_000L, times().get(1));
+    }
+
+    /** Before the claim is stored, another owner may come between. */
+    @Test
+    void whoeverCannotClaimWaitsAsIfThereWereAFormerOwner() {
+        world.daemonUp = false;
+        world.daemonWaitMs = 10_000;
+        world.broker.refusesMetadata = true;
+        world.broker.connect();
+        publish(1, 0);
+        world.runUntil(ToyWorld.START_MS + 9_900);
+        assertEquals(List.of(), delivered());
+        world.runUntil(ToyWorld.START_MS + 10_100);
+        assertEquals(List.of(1L), delivered());
+    }
+
     @Test
     void aDaemonAbsentAtTheStartIsWaitedForThenDoneWithout() {
         world.daemonUp = false;
         world.daemonWaitMs = 10_000;
+        hasAFormerOwner();
         world.broker.connect();
         publish(1, 0);
         publish(2, 30_000);

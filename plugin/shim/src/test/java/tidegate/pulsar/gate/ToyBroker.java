@@ -14,6 +14,7 @@ import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
+import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
 import java.util.function.Predicate;
 import java.util.function.Supplier;
@@ -113,6 +114,10 @@ public class ToyBroker implements TrackerContext {
     Runnable afterConsumersSeen = () -> { };
     /** The rules of topic and namespace. */
     DelayPolicy policy = DelayPolicy.NONE;
+    /** The machine's link has a connection. */
+    BooleanSupplier reachesDaemon = () -> true;
+    /** The metadata store answers a question for the namespace's rules. */
+    boolean tellsPolicy = true;
     /** One of these in a list makes the whole deletion fail, as a position beyond the last entry does. */
     final Set<Position> undeletable = new HashSet<>();
     /** So many of the next deletions take place and cannot be written down. */
@@ -199,6 +204,7 @@ public class ToyBroker implements TrackerContext {
         next.failingOverrides = failingOverrides;
         next.luck = luck;
         next.policy = policy;
+        next.tellsPolicy = tellsPolicy;
         return next;
     }
 
@@ -448,7 +454,17 @@ public class ToyBroker implements TrackerContext {
 
     @Override
     public DelayPolicy policy() {
-        return policy;
+        return tellsPolicy ? policy : DelayPolicy.NONE;
+    }
+
+    @Override
+    public boolean reachesDaemon() {
+        return reachesDaemon.getAsBoolean();
+    }
+
+    @Override
+    public boolean knowsPolicy() {
+        return tellsPolicy;
     }
 
     @Override

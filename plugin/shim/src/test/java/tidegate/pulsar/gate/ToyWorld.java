@@ -82,6 +82,7 @@ public final class ToyWorld {
 
     private TrackerCore makeTracker() {
         ToyBroker owner = broker;
+        owner.reachesDaemon = this::isConnected;
         Ownership known = owner.ownership();
         TrackerCore core = new TrackerCore(owner, clock, new TrackerSettings(ToyBroker.TOPIC, ToyBroker.SUBSCRIPTION,
                 known == null ? Ownership.first(random) : known, horizonMs, credit, nearMaxEntries, daemonWaitMs),
