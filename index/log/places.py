@@ -65,6 +65,12 @@ def ledgers_of(places: Places) -> set[int]:
     return {place.ledger_id for place in places.values()}
 
 
+def forget_ledger(places: Places, ledger_id: int) -> None:
+    """Remove the places in a ledger."""
+    for key in [key for key, place in places.items() if place.ledger_id == ledger_id]:
+        del places[key]
+
+
 def wasteful_ledgers(places: Places) -> set[int]:
     """The ledgers not worth keeping: their blocks must be appended elsewhere.
 

@@ -34,7 +34,7 @@ from tidegate.index.format.manifest import Identity
 from tidegate.index.log.home import AwayError, Home, HomeError, StalePointerError
 from tidegate.index.log.ledger_writer import LedgerWriter
 from tidegate.index.log.log_options import LogOptions
-from tidegate.index.log.places import Places, ledgers_of, wasteful_ledgers
+from tidegate.index.log.places import Places, forget_ledger, ledgers_of, wasteful_ledgers
 from tidegate.index.log.pointer import NO_LEDGER, Pointer, of_home
 from tidegate.index.log.records import (
     GRAMMAR_VERSION,
@@ -284,7 +284,7 @@ class LogWriter:
                 self._leave()
             if isinstance(error, Exception) and not any(self._may_count(each.ledger_id) for each in made):
                 for each in made:
-                    self._forget_places_in(each.ledger_id)
+                    forget_ledger(self._places, each.ledger_id)
                     await self._delete(each.ledger_id)
             raise
         finally:
@@ -323,10 +323,6 @@ class LogWriter:
         if self._block_bytes() <= self._options.inline_bytes:
             return False, ledgers_of(self._places)
         return True, wasteful_ledgers(self._places)
-
-    def _forget_places_in(self, ledger_id: int) -> None:
-        for key in [key for key, place in self._places.items() if place.ledger_id == ledger_id]:
-            del self._places[key]
 
     async def _delete(self, ledger_id: int) -> None:
         """Delete a ledger that does not count: now if possible, else once the next one is made.
@@ -373,7 +369,7 @@ class LogWriter:
         self._catch_up()
         self._next_waiting = waiting = Waiting(self._options.queue_bytes)
         for ledger_id in wasteful:
-            self._forget_places_in(ledger_id)
+            forget_ledger(self._places, ledger_id)
         before = dict(self._places)
         snapshot = Snapshot(self._store.untapped, self._subscription_id, None if blocks is None else before)
         while (piece := await self._next_piece(snapshot)) is not None:

@@ -43,6 +43,7 @@ from tidegate.index.state.positions import Position, PositionSet
 from tidegate.index.stats import SliceStats
 from tidegate.index.timeline.crowding import CrowdedSlices
 from tidegate.index.timeline.exhausted import Exhausted
+from tidegate.index.timeline.finished import FinishedSlices
 from tidegate.index.timeline.in_flight import InFlightEntries
 from tidegate.index.timeline.merge import RunHeap, Taken
 from tidegate.index.timeline.part import Part
@@ -78,7 +79,6 @@ class Timeline:
     ) -> None:
         self._holding = holding
         self._options = options
-        self._clock = clock
         self._load = load
         self._listener = listener
         self._told_load_key: EntryKey | None = None
@@ -93,8 +93,7 @@ class Timeline:
         self._touched: dict[Slice, None] = {}
         """Active slices with something consumed since the last look."""
         self._exhausted = Exhausted()
-        self._finished_entries = 0
-        self._finished_since_ms: int | None = None
+        self._finished = FinishedSlices(clock, options.drop_entries)
         self.crowded = CrowdedSlices(options.merge_runs)
         """The slices in need of compaction. Ask it, do not change it."""
 
@@ -194,7 +193,7 @@ class Timeline:
         self.crowded.clear()
         self._exhausted.clear()
         self._touched.clear()
-        self._count_finished()
+        self._finished.count(self._slices.values())
         self._tell_next_load()
         return gone
 
@@ -247,7 +246,7 @@ class Timeline:
             self._exhausted.clear()
         for each in self._exhausted.take_finished(held, departed):
             self._finish(each)
-        if self._finished_entries and self.worth_dropping:
+        if self._finished.entries and self.worth_dropping:
             self._listener.want_persist()
         self._tell_next_load()
 
@@ -273,27 +272,17 @@ class Timeline:
         if not each.finished:
             each.finish(self._heap)
             self.crowded.rank(each)
-            self._finished_entries += each.entries
-            if self._finished_since_ms is None:
-                self._finished_since_ms = self._clock.now_ms()
-
-    def _count_finished(self) -> None:
-        finished = [each.entries for each in self._slices.values() if each.finished]
-        self._finished_entries = sum(finished)
-        if not finished:
-            self._finished_since_ms = None
+            self._finished.add(each)
 
     @property
     def worth_dropping(self) -> bool:
         """True if the finished slices are worth a persist for their own sake: many entries, or all."""
-        return self._finished_entries >= self._options.drop_entries or (
-            self._finished_entries > 0 and not self._holding.held
-        )
+        return self._finished.worth_dropping(all_dead=not self._holding.held)
 
     @property
     def finished_since_ms(self) -> int | None:
         """Since when finished slices have waited for a persist; None without one."""
-        return self._finished_since_ms
+        return self._finished.since_ms
 
     # ---- persisting
 
@@ -321,7 +310,7 @@ class Timeline:
         if self._frozen is not None:
             self._staging.absorb(self._frozen)
             self._frozen = None
-        self._count_finished()
+        self._finished.count(self._slices.values())
 
     def let_go_of_frozen(self) -> None:
         """Drop the frozen staging: slices have its entries now."""
@@ -331,7 +320,7 @@ class Timeline:
 
     def drops_finished(self) -> None:
         """Note that a persist begins, which drops all finished slices: they are no reason for another one."""
-        self._finished_entries = 0
+        self._finished.drop()
 
     def restore(self, slices: dict[SliceId, list[BlockDescriptor]]) -> None:
         """Add the recovered slices."""
@@ -359,7 +348,7 @@ class Timeline:
                 each.leave(self._heap)
                 del self._slices[slice_id]
             self.crowded.rank(each)
-        self._count_finished()
+        self._finished.count(self._slices.values())
         self._tell_next_load()
 
     # ---- compacting

@@ -34,10 +34,10 @@ from tidegate.plugin.daemon.brokers import Brokers
 from tidegate.plugin.daemon.bypasses import Bypasses
 from tidegate.plugin.daemon.cancelling import Cancelling
 from tidegate.plugin.daemon.committer import Committer
+from tidegate.plugin.daemon.disk import look_at_disk
 from tidegate.plugin.daemon.drain_rates import DrainRates
 from tidegate.plugin.daemon.durable_news import DurableNews
 from tidegate.plugin.daemon.failures import Failures
-from tidegate.plugin.daemon.gauges import look_at_disk, worst_of
 from tidegate.plugin.daemon.handing_out import HandingOut
 from tidegate.plugin.daemon.held_news import HeldNews
 from tidegate.plugin.daemon.index_logs.index_logs import IndexLogs
@@ -56,6 +56,7 @@ from tidegate.plugin.daemon.rescheduling import Rescheduling
 from tidegate.plugin.daemon.retention import Retention
 from tidegate.plugin.daemon.session import Change
 from tidegate.plugin.daemon.settings import Settings
+from tidegate.plugin.daemon.standing import worst_of
 from tidegate.plugin.daemon.stream import Link, Stream
 from tidegate.plugin.daemon.stream_opener import StreamOpener
 from tidegate.plugin.daemon.stream_takeover import StreamTakeover

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
 from itertools import islice
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tidegate.index import DelayIndex, IndexStats, RocksStore, SubscriptionName
+from tidegate.index import DelayIndex
 from tidegate.plugin.daemon.report import Daemon
+from tidegate.plugin.daemon.standing import standing_of
 from tidegate.plugin.shared.moments import known_due_ms
 from tidegate.plugin.telemetry.metrics import BypassGauge, Gauges, SubscriptionGauges
-from tidegate.plugin.telemetry.survey import Disk, Standing, Worst, in_turns, overdue_by_ms, worst
+from tidegate.plugin.telemetry.survey import Standing, in_turns, overdue_by_ms
 from tidegate.plugin.wire.messages import BYPASSED_MAX
 from tidegate.plugin.wire.release_pace import ReleasePace
-
-if TYPE_CHECKING:
-    from tidegate.plugin.daemon.stream import Stream
 
 
 async def gauges(daemon: Daemon) -> Gauges:
@@ -77,36 +71,12 @@ async def gauges(daemon: Daemon) -> Gauges:
     )
 
 
-def look_at_disk(data: Path) -> Disk:
-    """The bytes beside the index's own; a missing directory has no room."""
-    try:
-        found = os.statvfs(data)
-    except OSError:
-        return Disk(damaged_bytes=RocksStore.aside_bytes(data))
-    return Disk(RocksStore.aside_bytes(data), found.f_bavail * found.f_frsize)
-
-
-def worst_of(daemon: Daemon, each: Iterable[IndexStats]) -> Worst:
-    """The subscriptions that get series of their own."""
-
-    def stands(name: SubscriptionName) -> Standing:
-        return _standing(daemon.ownership.get(name))
-
-    return worst(each, daemon.clock.now_ms(), daemon.settings.metrics_subscriptions, stands)
-
-
-def _standing(stream: Stream | None) -> Standing:
-    if stream is None:
-        return Standing.UNSERVED
-    return Standing.PACED if stream.pace.is_on else Standing.SERVED
-
-
 async def _series(daemon: Daemon, index: DelayIndex) -> SubscriptionGauges:
     stats = index.stats()
     stream = daemon.ownership.get(index.name)
     pace = ReleasePace() if stream is None else stream.pace
     now_ms = daemon.clock.now_ms()
-    is_served = _standing(stream) is Standing.SERVED
+    is_served = standing_of(stream) is Standing.SERVED
     held_back = await daemon.count_due(index) if pace.is_on else 0
     return SubscriptionGauges(
         index.name.topic,

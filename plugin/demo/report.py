@@ -11,9 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from tidegate.plugin.checks import Lateness
+from tidegate.plugin.drill.repeats import Cause
 from tidegate.plugin.drill.report import reasons_of, seconds
 from tidegate.plugin.drill.session import Result
-from tidegate.plugin.drill.verdict import Cause, Recovery, Verdict, Wait
+from tidegate.plugin.drill.verdict import Recovery, Verdict, Wait
 from tidegate.plugin.drill.view import colour
 from tidegate.plugin.shared.durations import in_words
 

@@ -28,7 +28,7 @@ from tidegate.plugin.drill.faults.stored import (
 )
 from tidegate.plugin.drill.ledger import Forgets
 from tidegate.plugin.drill.plan import Load, Shape
-from tidegate.plugin.drill.verdict import Cause
+from tidegate.plugin.drill.repeats import Cause
 from tidegate.plugin.errors import ConfigError
 
 _NEAR = 0.7

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tidegate.plugin.drill.fault import Fault, Need
 from tidegate.plugin.drill.plan import Load
-from tidegate.plugin.drill.verdict import Cause
+from tidegate.plugin.drill.repeats import Cause
 
 UNAVOIDABLE = frozenset({Cause.IN_FLIGHT, Cause.UNPERSISTED, Cause.PLAIN})
 """Delivery is at least once: messages not stored as acknowledged when a process died must come again."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from tidegate.plugin.drill.ledger import Forgets, Ledger, Record, Round, read_ledger
 from tidegate.plugin.drill.plan import UNDELAYED, Kind, Plan
-from tidegate.plugin.drill.verdict import Cause
+from tidegate.plugin.drill.repeats import Cause
 
 START_US = 1_700_000_000_000_000
 LEAD_MS = 1_000

@@ -44,6 +44,7 @@ from tidegate.index.log import (
 from tidegate.plugin.daemon.homes.broker_home import LogRequests
 from tidegate.plugin.daemon.homes.homes import Homes
 from tidegate.plugin.daemon.index_logs.fetching import Fetches
+from tidegate.plugin.daemon.index_logs.in_doubt import InDoubt
 from tidegate.plugin.daemon.index_logs.restorer import Restored, Restorer, RestoreRequest
 from tidegate.plugin.daemon.index_logs.stream_log import Former, LogState, StreamLog
 from tidegate.plugin.daemon.stream import Stream
@@ -128,8 +129,7 @@ class IndexLogs:
         """States for streams whose brokers want a log where this daemon keeps none. A URL may contain a
         secret.
         """
-        self._in_doubt: dict[Identity, tuple[Pointer, ...]] = {}
-        """Pointers on their way when their stream ended."""
+        self._in_doubt = InDoubt()
         self._cleared: set[Identity] = set()
         """Identities whose log was deleted, and not served by a stream since."""
         self._deleting: dict[Identity, asyncio.Task[None]] = {}
@@ -241,7 +241,7 @@ class IndexLogs:
             block_bytes=lambda: index.timeline.stored_bytes,
             places=self._fetches.places_in(home, index, request.log_pointer),
             complete=lambda: not index.upkeep.absent_blocks,
-            in_doubt=self._pop_in_doubt(identity, request.log_pointer, home.kind),
+            in_doubt=self._in_doubt.pop(identity, request.log_pointer, home.kind),
         )
         after = [each for each in (self._deleting.get(identity),) if each is not None]
         if fetching is not None and self._fetches.is_elsewhere(home, index):
@@ -253,16 +253,10 @@ class IndexLogs:
         self._store.watch(subscription_id)
         self._by_id[subscription_id].wake()
 
-    def _pop_in_doubt(self, identity: Identity, text: str, home: str) -> list[Pointer]:
-        """The pointers that may still replace ``text`` in the cursor."""
-        found = [each for each in self._in_doubt.pop(identity, ()) if each.home == home]
-        return [] if any(str(each) == text for each in found) else found
-
     def _note_in_doubt(self, log: StreamLog) -> None:
-        if log.writer.in_doubt:
-            if len(self._in_doubt) >= CLEARED_MAX:
-                self._in_doubt.clear()  # such a log stands still until its next stream
-            self._in_doubt[Identity(log.index.name, log.index.incarnation)] = log.writer.in_doubt
+        pointers = log.writer.in_doubt
+        if pointers:
+            self._in_doubt.note(Identity(log.index.name, log.index.incarnation), pointers)
             self._pointer_may_come(log.index)
 
     def _former(self, home: Home, requests: LogRequests, stream_id: int, request: Open) -> Former | None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tidegate.plugin.demo.preset import demo_drill
 from tidegate.plugin.drill.plan import Shape
-from tidegate.plugin.drill.verdict import Cause
+from tidegate.plugin.drill.repeats import Cause
 
 
 def test_both_are_killed_one_after_the_other() -> None:

@@ -12,7 +12,8 @@ from tests.support.ledgers import HandMade, at_us, finished, round_of
 from tidegate.plugin.drill.catalogue import named
 from tidegate.plugin.drill.ledger import Forgets
 from tidegate.plugin.drill.plan import FAR_MS, Kind
-from tidegate.plugin.drill.verdict import Cause, Verdict, Wait, judge, reached_us
+from tidegate.plugin.drill.repeats import Cause
+from tidegate.plugin.drill.verdict import Verdict, Wait, judge, reached_us
 
 
 def test_a_good_round_passes_and_says_how_long_the_outage_was(tmp_path: Path) -> None:
