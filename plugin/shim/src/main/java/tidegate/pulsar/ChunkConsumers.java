@@ -2,6 +2,7 @@ package tidegate.pulsar;
 
 import java.util.List;
 import java.util.Map;
+import java.util.function.Supplier;
 import org.apache.pulsar.broker.service.Consumer;
 import org.apache.pulsar.broker.service.SharedConsumerAssignor;
 import org.apache.pulsar.broker.service.persistent.AbstractPersistentDispatcherMultipleConsumers;
@@ -24,17 +25,30 @@ final class ChunkConsumers {
     }
 
     /**
-     * Makes the dispatcher give this consumer, which has the first chunk, the others of the message, unless it gives them to
-     * one: it forgets the consumer of a last chunk that it could not give away for want of permits (apache/pulsar#25620).
+     * Makes the dispatcher give this consumer, which has the first chunk, the others of the message, unless it gives them to a
+     * connected one: it forgets the consumer of a last chunk that it could not give away for want of permits
+     * (apache/pulsar#25620).
      */
     static void remember(AbstractPersistentDispatcherMultipleConsumers dispatcher, String uuid, Consumer consumer) {
         if (ASSIGNOR.of(dispatcher) instanceof SharedConsumerAssignor assignor) {
-            assignor.getUuidToConsumer().putIfAbsent(uuid, consumer);
+            put(uuid, consumer, dispatcher::getConsumers, assignor.getUuidToConsumer());
         }
     }
 
-    /** By identity: a consumer that reconnects over the same connection equals its former self. */
+    /** Without a lock: a consumer that goes meanwhile does not stay. */
+    static <C> void put(String uuid, C consumer, Supplier<? extends List<? extends C>> connected, Map<String, C> byMessage) {
+        byMessage.compute(uuid, (id, former) -> former != null && isAmong(connected.get(), former) ? former : consumer);
+        if (!isAmong(connected.get(), consumer)) {
+            byMessage.computeIfPresent(uuid, (id, there) -> there == consumer ? null : there);
+        }
+    }
+
     static void keepOnly(List<?> connected, Map<String, ?> byMessage) {
-        byMessage.values().removeIf(consumer -> connected.stream().noneMatch(one -> one == consumer));
+        byMessage.values().removeIf(consumer -> !isAmong(connected, consumer));
+    }
+
+    /** By identity: a consumer that reconnects over the same connection equals its former self. */
+    private static boolean isAmong(List<?> connected, Object consumer) {
+        return connected.stream().anyMatch(one -> one == consumer);
     }
 }

@@ -30,6 +30,7 @@ import tidegate.pulsar.cursor.SealedWalk;
 import tidegate.pulsar.cursor.DeletedEntries;
 import tidegate.pulsar.cursor.RefusedResets;
 import tidegate.pulsar.cursor.UndoneResets;
+import tidegate.pulsar.cursor.RecordCapacity;
 import tidegate.pulsar.gate.RangeLimit;
 import tidegate.pulsar.gate.Seal;
 import tidegate.pulsar.gate.SeenConsumers;
@@ -110,20 +111,10 @@ class CursorContext implements TrackerContext {
         return cursor instanceof ManagedCursorImpl readable ? DeletedEntries.copyOf(readable) : Map.of();
     }
 
-    /** True if Pulsar stores bitmaps, one for a whole ledger, and counts their entries. */
-    private static boolean storesBitmaps(ManagedLedgerConfig config) {
-        try {
-            return config.isPersistIndividualAckAsLongArray();
-        } catch (NoSuchMethodError e) {
-            // A Pulsar without the setting: more entries then count as beyond the limit.
-            return true;
-        }
-    }
-
     @Override
     public RangeLimit rangeLimit() {
         ManagedLedgerConfig config = cursor.getManagedLedger().getConfig();
-        return new RangeLimit(config.getMaxUnackedRangesToPersist(), storesBitmaps(config));
+        return new RangeLimit(config.getMaxUnackedRangesToPersist(), RecordCapacity.unit(config));
     }
 
     @Override

@@ -23,4 +23,17 @@ class ChunkConsumersTest {
         assertEquals(Map.of("kept", stays, "new", successor), byMessage);
         assertSame(successor, byMessage.get("new"));
     }
+
+    @Test
+    void aMessageKeepsAConnectedConsumerAndNoneThatGoesMeanwhile() {
+        ToyConsumer stays = new ToyConsumer(1);
+        ToyConsumer gone = new ToyConsumer(2);
+        ToyConsumer successor = new ToyConsumer(2);
+        Map<String, ToyConsumer> byMessage = new ConcurrentHashMap<>(Map.of("kept", stays, "taken", gone));
+        ChunkConsumers.put("kept", successor, () -> List.of(stays, successor), byMessage);
+        ChunkConsumers.put("taken", successor, () -> List.of(stays, successor), byMessage);
+        ChunkConsumers.put("new", gone, () -> List.of(stays, successor), byMessage);
+        assertEquals(Map.of("kept", stays, "taken", successor), byMessage);
+        assertSame(successor, byMessage.get("taken"));
+    }
 }

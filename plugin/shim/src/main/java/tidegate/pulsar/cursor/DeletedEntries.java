@@ -29,20 +29,30 @@ public final class DeletedEntries implements LongPairRangeSet.RangeProcessor<Pos
         return entries.copy();
     }
 
-    /** As {@link #countBeforeLastLedger(LongPairRangeSet)}, under the cursor's lock. */
-    static long countBeforeLastLedger(ManagedCursorImpl cursor) {
-        long[] count = {0};
+    /** Numbers of entries kept as bitmaps: those of the lowest ledger, of all but the highest one, and of all. */
+    record Count(long ofFirstLedger, long beforeLastLedger, long ofAll) {
+        private static final Count NONE = new Count(0, 0, 0);
+
+        /** Of at least one entry. */
+        static Count of(LongPairRangeSet<Position> entries) {
+            long first = entries.firstRange().upperEndpoint().getLedgerId();
+            long last = entries.lastRange().upperEndpoint().getLedgerId();
+            return new Count(upTo(first, entries), upTo(last - 1, entries), upTo(last, entries));
+        }
+
+        private static long upTo(long ledgerId, LongPairRangeSet<Position> entries) {
+            return entries.cardinality(-1, 0, ledgerId, Integer.MAX_VALUE);
+        }
+    }
+
+    /** Counts under the cursor's lock. */
+    static Count count(ManagedCursorImpl cursor) {
+        Count[] count = {Count.NONE};
         cursor.processIndividuallyDeletedMessagesAndGetMarkDeletedPosition(first -> {
-            count[0] = countBeforeLastLedger(cursor.getIndividuallyDeletedMessagesSet());
+            count[0] = Count.of(cursor.getIndividuallyDeletedMessagesSet());
             return false;
         });
         return count[0];
-    }
-
-    /** The number of entries in all ledgers but the last one, of at least one entry, kept as bitmaps. */
-    static long countBeforeLastLedger(LongPairRangeSet<Position> entries) {
-        long last = entries.lastRange().upperEndpoint().getLedgerId();
-        return entries.cardinality(-1, 0, last - 1, Integer.MAX_VALUE);
     }
 
     private Map<Long, long[]> copy() {

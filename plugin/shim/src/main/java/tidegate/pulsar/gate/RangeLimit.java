@@ -1,5 +1,6 @@
 package tidegate.pulsar.gate;
 
+import java.util.Arrays;
 import java.util.Map;
 import java.util.TreeMap;
 
@@ -11,13 +12,25 @@ import java.util.TreeMap;
  * counted by entries, 11 and 12 are stored.
  *
  * @param max the number stored
- * @param countsEntries true if each entry counts, false if each unbroken row of entries of a ledger counts once
  */
-public record RangeLimit(int max, boolean countsEntries) {
-    /** Everything is stored, or the limit is unknown. */
-    public static final RangeLimit UNKNOWN = new RangeLimit(Integer.MAX_VALUE, false);
+public record RangeLimit(int max, Unit unit) {
+    /** A part that counts once. */
+    public enum Unit {
+        /** An unbroken row of entries of a ledger. */
+        ROW,
+        /** An entry. */
+        ENTRY,
+        /** An entry, and a ledger is stored as a whole or not; if even the first one is too large, rows are stored instead. */
+        ENTRY_OF_WHOLE_LEDGER
+    }
 
-    /** The part of the limit that these take; {@code deleted} as in {@link TrackerContext#deletedEntries}. */
+    /** Everything is stored, or the limit is unknown. */
+    public static final RangeLimit UNKNOWN = new RangeLimit(Integer.MAX_VALUE, Unit.ROW);
+
+    /**
+     * The part of the limit that these take, or more where whole ledgers give way to rows; {@code deleted} as in
+     * {@link TrackerContext#deletedEntries}.
+     */
     long taken(Map<Long, long[]> deleted) {
         long taken = 0;
         for (long[] words : deleted.values()) {
@@ -31,8 +44,29 @@ public record RangeLimit(int max, boolean countsEntries) {
     }
 
     void leaveBeyond(Map<Long, long[]> deleted) {
+        TreeMap<Long, long[]> ordered = new TreeMap<>(deleted);
+        if (unit != Unit.ENTRY_OF_WHOLE_LEDGER) {
+            leaveBeyond(ordered.values());
+        } else if (!ordered.isEmpty() && entries(ordered.firstEntry().getValue()) > max) {
+            new RangeLimit(max, Unit.ROW).leaveBeyond(ordered.values());
+        } else {
+            long left = max;
+            for (long[] words : ordered.values()) {
+                left -= entries(words);
+                if (left >= 0) {
+                    Arrays.fill(words, 0);
+                }
+            }
+        }
+    }
+
+    private static long entries(long[] words) {
+        return Arrays.stream(words).map(Long::bitCount).sum();
+    }
+
+    private void leaveBeyond(Iterable<long[]> ordered) {
         long left = max;
-        for (long[] words : new TreeMap<>(deleted).values()) {
+        for (long[] words : ordered) {
             long before = 0;
             for (int w = 0; w < words.length && left >= 0; w++) {
                 long counted = counted(words[w], before);
@@ -46,7 +80,7 @@ public record RangeLimit(int max, boolean countsEntries) {
 
     /** The bits that count: all, or those that begin a row. {@code before} is the word before. */
     private long counted(long word, long before) {
-        return countsEntries ? word : word & ~(word << 1 | before >>> 63);
+        return unit != Unit.ROW ? word : word & ~(word << 1 | before >>> 63);
     }
 
     /** The index of the bit with {@code lower} set bits below it. */

@@ -26,7 +26,7 @@ public final class TrackerMonitor {
     private static final long LOOK_INTERVAL_MS = 1000;
     /** Longer than an acknowledgement's way to the cursor, on the same thread. */
     private static final long ACK_UNDER_WAY_MS = 20;
-    /** The longest wait of a subscription's first owner, while the daemon is connected. */
+    /** The longest wait of a subscription's first owner for a connected daemon that it has asked. */
     private static final long FIRST_WAIT_MS = 1000;
     /** The largest difference between the daemon's clock and this one. */
     private static final long SKEW_MS = 2000;
@@ -81,6 +81,9 @@ public final class TrackerMonitor {
     private final Wait sinceAwaited = new Wait();
     @GuardedBy("lock")
     private final Wait sinceUnattended = new Wait();
+    /** Since claim and rules let the daemon be asked. */
+    @GuardedBy("lock")
+    private final Wait sinceAskable = new Wait();
 
     TrackerMonitor(TrackerParts parts, Intake intake, LostPositions lost, Lifecycle lifecycle) {
         this.lost = lost;
@@ -121,15 +124,11 @@ public final class TrackerMonitor {
 
     private void onClaimed(TrackerContext.Written written) {
         boolean stale;
-        boolean alone;
         synchronized (lock) {
             long nowMs = clock.millis();
             claim.written(written, nowMs);
+            sinceAskable.begin(nowMs);
             stale = claim.isStale() && !lifecycle.isEnding();
-            alone = claim.isFirst() && !lifecycle.isEnding() && decideAlone(nowMs);
-        }
-        if (alone) {
-            context.readMore();
         }
         if (written == TrackerContext.Written.DONE) {
             overrideLog.read();
@@ -268,7 +267,13 @@ public final class TrackerMonitor {
      */
     @GuardedBy("lock")
     private boolean decideAlone(long nowMs) {
-        if (positions.isDecided() || !overrideLog.isReady() || !gate.isRuled(nowMs)) {
+        if (positions.isDecided()) {
+            return false;
+        }
+        if (!claim.isOwned() || !gate.isRuled(nowMs)) {
+            sinceAskable.begin(nowMs);
+        }
+        if (!overrideLog.isReady() || !gate.isRuled(nowMs)) {
             return false;
         }
         if (!claim.isOwned() && !context.mayPutOwnership()) {
@@ -277,7 +282,8 @@ public final class TrackerMonitor {
         boolean first = claim.isFirst();
         long waitMs = first ? Math.min(settings.daemonWaitMs(), context.reachesDaemon() ? FIRST_WAIT_MS : 0)
                 : settings.daemonWaitMs();
-        if (!gate.isOlderThan(waitMs, nowMs) || !sinceUnattended.isOver(nowMs, waitMs)) {
+        if (!gate.isOlderThan(waitMs, nowMs) || !sinceUnattended.isOver(nowMs, waitMs)
+                || first && !sinceAskable.isOver(nowMs, waitMs)) {
             return false;
         }
         if (first) {

@@ -77,6 +77,7 @@ class DeletedRangesTest extends TrackerScenario {
     @Test
     void whatIsUndecidedLeavesAndIsNotTakenUpByTheAnswer() {
         world.daemonUp = false;
+        world.hasAFormerOwner();
         start();
         publishFar(4);
         assertEquals(4, world.core().stats().undecided());

@@ -1,6 +1,7 @@
 package tidegate.pulsar.gate;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.BitSet;
 import java.util.HashMap;
@@ -11,7 +12,8 @@ import java.util.TreeMap;
 import java.util.TreeSet;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.ValueSource;
+import org.junit.jupiter.params.provider.EnumSource;
+import tidegate.pulsar.gate.RangeLimit.Unit;
 import tidegate.pulsar.wire.Position;
 
 /** The part of a cursor's deletions that is surely stored. */
@@ -34,12 +36,15 @@ class RangeLimitTest {
 
     /** By a walk over the positions: a row ends where an entry is missing, and with its ledger. */
     private static TreeSet<Position> beyond(TreeSet<Position> deleted, RangeLimit limit) {
+        if (limit.unit() == Unit.ENTRY_OF_WHOLE_LEDGER) {
+            return beyondWholeLedgers(deleted, limit.max());
+        }
         TreeSet<Position> beyond = new TreeSet<>();
         long taken = 0;
         Position last = new Position(-1, -1);
         for (Position each : deleted) {
             boolean goesOn = each.ledgerId() == last.ledgerId() && each.entryId() == last.entryId() + 1;
-            taken += limit.countsEntries() || !goesOn ? 1 : 0;
+            taken += limit.unit() == Unit.ENTRY || !goesOn ? 1 : 0;
             last = each;
             if (taken > limit.max()) {
                 beyond.add(each);
@@ -48,9 +53,22 @@ class RangeLimitTest {
         return beyond;
     }
 
+    /** As {@code PositionRangeSet.toRanges} of Pulsar 5.0.1 does, which a write of ranges follows if it has nothing. */
+    private static TreeSet<Position> beyondWholeLedgers(TreeSet<Position> deleted, int max) {
+        TreeSet<Position> beyond = new TreeSet<>(deleted);
+        long taken = 0;
+        for (long ledgerId : deleted.stream().map(Position::ledgerId).distinct().toList()) {
+            taken += deleted.stream().filter(one -> one.ledgerId() == ledgerId).count();
+            if (taken <= max) {
+                beyond.removeIf(one -> one.ledgerId() == ledgerId);
+            }
+        }
+        return beyond.size() < deleted.size() ? beyond : beyond(deleted, new RangeLimit(max, Unit.ROW));
+    }
+
     @ParameterizedTest
-    @ValueSource(booleans = {true, false})
-    void itLeavesWhatAWalkOverThePositionsLeaves(boolean countsEntries) {
+    @EnumSource(Unit.class)
+    void itLeavesWhatAWalkOverThePositionsLeaves(Unit unit) {
         Random random = new Random(3);
         for (int round = 0; round < 500; round++) {
             TreeSet<Position> deleted = new TreeSet<>();
@@ -61,13 +79,15 @@ class RangeLimitTest {
                     deleted.add(new Position(ledgerId, entry));
                 }
             }
-            RangeLimit limit = new RangeLimit(random.nextInt(40), countsEntries);
+            RangeLimit limit = new RangeLimit(random.nextInt(120), unit);
             Map<Long, long[]> words = words(deleted);
             long taken = limit.taken(words);
             limit.leaveBeyond(words);
             TreeSet<Position> expected = beyond(deleted, limit);
             assertEquals(expected, positions(words));
-            assertEquals(!expected.isEmpty(), taken > limit.max(), taken + " of " + limit);
+            boolean exceeds = taken > limit.max();
+            // Rows in the place of a first ledger may fit, though its entries do not.
+            assertTrue(unit == Unit.ENTRY_OF_WHOLE_LEDGER && exceeds || exceeds != expected.isEmpty(), taken + " of " + limit);
         }
     }
 
@@ -79,8 +99,8 @@ class RangeLimitTest {
         }
         deleted.add(new Position(1, 201));
         Map<Long, long[]> words = words(deleted);
-        assertEquals(2, new RangeLimit(1, false).taken(words));
-        new RangeLimit(1, false).leaveBeyond(words);
+        assertEquals(2, new RangeLimit(1, Unit.ROW).taken(words));
+        new RangeLimit(1, Unit.ROW).leaveBeyond(words);
         assertEquals(new TreeSet<>(Set.of(new Position(1, 201))), positions(words));
     }
 }

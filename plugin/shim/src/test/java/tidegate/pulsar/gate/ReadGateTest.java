@@ -8,7 +8,6 @@ import java.util.List;
 import java.util.Random;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
-import tidegate.pulsar.wire.Ownership;
 import tidegate.pulsar.wire.Position;
 import tidegate.pulsar.wire.Records;
 
@@ -40,7 +39,7 @@ class ReadGateTest extends TrackerScenario {
     void aDaemonThatHasAnIndexLogToReadIsGivenMoreTime() {
         world.daemon.answersOpen = false;
         world.broker.logPointer = "1;7;;bookkeeper";
-        hasAFormerOwner();
+        world.hasAFormerOwner();
         publish(0, 60_000);
         world.broker.connect();
         world.settle();
@@ -51,10 +50,6 @@ class ReadGateTest extends TrackerScenario {
         assertEquals(List.of(), delivered());
         world.runUntil(ToyWorld.START_MS + 5_100);
         assertEquals(List.of(1L), delivered());
-    }
-
-    private void hasAFormerOwner() {
-        world.broker.recreate(Ownership.first(new Random(5)).next(false, new Random(6)));
     }
 
     private List<Long> times() {
@@ -99,6 +94,22 @@ class ReadGateTest extends TrackerScenario {
         assertEquals(3_000L, times().get(1));
     }
 
+    /** Before it knows the rules, a tracker does not open its stream. */
+    @Test
+    void theSecondBeginsWhereTheDaemonCanBeAsked() {
+        world.daemon.answersOpen = false;
+        world.daemonWaitMs = 10_000;
+        world.broker.tellsPolicy = false;
+        world.broker.connect();
+        publish(1, 700);
+        world.runUntil(ToyWorld.START_MS + 3_000);
+        world.broker.tellsPolicy = true;
+        world.runUntil(ToyWorld.START_MS + 3_800);
+        assertEquals(List.of(), delivered());
+        world.runUntil(ToyWorld.START_MS + 5_100);
+        assertEquals(List.of(1L), delivered());
+    }
+
     /** Before the claim is stored, another owner may come between. */
     @Test
     void whoeverCannotClaimWaitsAsIfThereWereAFormerOwner() {
@@ -117,7 +128,7 @@ class ReadGateTest extends TrackerScenario {
     void aDaemonAbsentAtTheStartIsWaitedForThenDoneWithout() {
         world.daemonUp = false;
         world.daemonWaitMs = 10_000;
-        hasAFormerOwner();
+        world.hasAFormerOwner();
         world.broker.connect();
         publish(1, 0);
         publish(2, 30_000);

@@ -398,7 +398,7 @@ public class ToyBroker implements TrackerContext {
 
     @Override
     public RangeLimit rangeLimit() {
-        return new RangeLimit(persistedRanges, true);
+        return new RangeLimit(persistedRanges, RangeLimit.Unit.ENTRY);
     }
 
     @Override

@@ -104,6 +104,11 @@ public final class ToyWorld {
         return core;
     }
 
+    /** Another broker's tracker has claimed the subscription before. */
+    void hasAFormerOwner() {
+        broker.recreate(Ownership.first(new Random(5)).next(false, new Random(6)));
+    }
+
     // ---- the connection ----
 
     public void connect() {
