@@ -9,7 +9,7 @@ import pulsar
 import pytest
 
 from tests.support.cluster import RETAINED, Cluster
-from tests.support.inbox import Arrival, Inbox, Sent, Verdict, assert_exactly
+from tests.support.inbox import Inbox, Sent, ack_even, assert_exactly
 from tests.support.lane import KEY_SHARED, LATER_MS, MINUTES_10_MS, SHARED, Lane, now_ms
 from tests.support.waiting import wait_until
 
@@ -30,11 +30,6 @@ def even(sent: list[Sent]) -> list[Sent]:
 def odd(sent: list[Sent]) -> list[Sent]:
     """The messages with an odd uid."""
     return [one for one in sent if int(one.uid) % 2]
-
-
-def ack_even(arrival: Arrival) -> Verdict:
-    """Acknowledge the even ones, keep the others: holes in the acknowledgements."""
-    return Verdict.KEEP if int(arrival.uid) % 2 else Verdict.ACK
 
 
 @KINDS

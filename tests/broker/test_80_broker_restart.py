@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tests.support.cluster import RETAINED, Cluster
-from tests.support.inbox import Arrival, Inbox, Sent, Verdict, assert_exactly, keep_all
+from tests.support.inbox import Inbox, Sent, ack_even, assert_exactly, keep_all
 from tests.support.lane import KEY_SHARED, MINUTES_10_MS, SHARED, Lane
 from tests.support.lost_ledgers import lose_ledger
 from tests.support.resetting import RESETS, ResetLane
@@ -30,11 +30,6 @@ def skipping_lost_data(cluster: Cluster) -> Iterator[None]:
     cluster.repair()
     cluster.admin.set_dynamic("autoSkipNonRecoverableData", "false")
     cluster.admin.unset_dynamic("autoSkipNonRecoverableData")
-
-
-def ack_even(arrival: Arrival) -> Verdict:
-    """Acknowledge the even ones, keep the others: holes in the acknowledgements."""
-    return Verdict.KEEP if int(arrival.uid) % 2 else Verdict.ACK
 
 
 @pytest.mark.tidegate_only

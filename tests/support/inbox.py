@@ -81,6 +81,11 @@ def keep_all(_: Arrival) -> Verdict:
     return Verdict.KEEP
 
 
+def ack_even(arrival: Arrival) -> Verdict:
+    """Acknowledge the even ones, keep the others: holes in the acknowledgements."""
+    return Verdict.KEEP if int(arrival.uid) % 2 else Verdict.ACK
+
+
 class Inbox:
     """Collects the arrivals of one or more consumers; for any thread."""
 
