@@ -61,9 +61,16 @@ class PageReader:
         parts = [self._moved.without(part) for part in self._parts]
         if self._with_moved:
             parts.append(self._moved.entries())
-        firsts = [_first(_later(part, key), limit) for part in parts]
-        found = sort_entries(Entries.concat(entries for entries, _ in firsts), unique=True)
-        complete_ms = min((cut_ms for _, cut_ms in firsts if cut_ms is not None), default=None)
+        firsts: list[Entries] = []
+        complete_ms: int | None = None
+        for part in parts:
+            first = _later(part, key, complete_ms)
+            if len(first) > 2 * limit:
+                # Sorting all of it for each page would take long.
+                complete_ms = int(np.partition(first.deliver_at_ms, limit)[limit])
+                first = first.take(first.deliver_at_ms <= complete_ms)
+            firsts.append(first)
+        found = sort_entries(Entries.concat(firsts), unique=True)
         ahead = sorted(
             (one for one in self._blocks if one[1].last_deliver_at_ms >= key[0]), key=lambda one: one[1].first
         )
@@ -88,22 +95,14 @@ class PageReader:
         return Page(found, found.key(len(found) - 1) if more else None)
 
 
-def _later(entries: Entries, key: EntryKey) -> Entries:
+def _later(entries: Entries, key: EntryKey, last_ms: int | None = None) -> Entries:
+    """The entries after `key`, due at `last_ms` at the latest."""
     deliver_at_ms, ledger_id, entry_id = key
-    same_ms = entries.deliver_at_ms == deliver_at_ms
-    after = (entries.ledger_id > ledger_id) | (
-        (entries.ledger_id == ledger_id) & (entries.entry_id > entry_id)
+    which = entries.deliver_at_ms >= deliver_at_ms
+    if last_ms is not None:
+        which &= entries.deliver_at_ms <= last_ms
+    some = entries if which.all() else entries.take(np.flatnonzero(which))
+    before = (some.deliver_at_ms == deliver_at_ms) & (
+        (some.ledger_id < ledger_id) | ((some.ledger_id == ledger_id) & (some.entry_id <= entry_id))
     )
-    which = (entries.deliver_at_ms > deliver_at_ms) | (same_ms & after)
-    return entries if which.all() else entries.take(which)
-
-
-def _first(entries: Entries, limit: int) -> tuple[Entries, int | None]:
-    """The first `limit` or a few more, unordered, and the time up to which they are all; None at the end.
-
-    Sorting all entries for each page would take long.
-    """
-    if len(entries) <= 2 * limit:
-        return entries, None
-    last_ms = int(np.partition(entries.deliver_at_ms, limit)[limit])
-    return entries.take(entries.deliver_at_ms <= last_ms), last_ms
+    return some.take(~before) if before.any() else some
