@@ -3,11 +3,12 @@
 Three scenarios. *Looks*: each keeper has all entries, due evenly over a week; the tide of that week in 60
 buckets, and pages of 1,000 from random times on, are asked again and again. *Cancels*: messages wait at a
 real broker, and ``cancel`` takes back some one at a time and the others in batches, each answered when
-Pulsar's record and the journal have it; the peers delete as many by their ids, each batch as durable as they
-make it. The cancels follow a reschedule of as many others, in batches, with its leftovers in every keeper.
-Unfavourable to Tidegate: the peers get ids in their own form, and have no broker that decides.
-*Beside*, Tidegate alone: messages are delivered at a steady rate, and in every other turn of a few seconds as
-many others of the subscription are cancelled; the other turns are its bound.
+Pulsar's record and the journal have it; a publish to that broker is its bound. The peers delete as many by
+their ids, each batch as durable as they make it. The cancels follow a reschedule of as many others, in
+batches, with its leftovers in every keeper. Unfavourable to Tidegate: the peers get ids in their own form,
+and have no broker that decides. *Beside*, Tidegate alone: messages are delivered at a steady rate, and in
+every other turn of a few seconds as many others of the subscription are cancelled; the other turns are its
+bound.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pulsar
 from numpy.typing import NDArray
 
 from bench.harness.driver import Bench, Plan, Recorder
@@ -152,6 +154,9 @@ class Run:
                 self._reschedule(entries.part(count, 2 * count), reschedule, progress)
                 self._cancel(scenario, entries.part(0, count), cancel, progress)
                 assert consumer.received == 0
+                times_ms = published_ms(stand.broker.service_url)
+            self._add(scenario, "bound: one publish at a time, median", "ms", float(np.median(times_ms)))
+            self._add(scenario, "bound: one publish at a time, p99", "ms", float(np.quantile(times_ms, 0.99)))
             return
         with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
             keeper = KEEPERS[self._peer](Path(folder))
@@ -267,6 +272,16 @@ class Run:
         metric = self._recorder.metric(scenario, title, unit, better=better, target=target)
         metric.add(self._peer, round(value, 3))
         self._plan.say(f"{self._peer}, {scenario}: {title} {value:,.2f} {unit}")
+
+
+def published_ms(service_url: str) -> list[float]:
+    """Milliseconds of each publish, one at a time: one write of the broker, as a cancel needs, too."""
+    client = pulsar.Client(service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn))
+    try:
+        producer = client.create_producer(f"{TOPIC}-bound", batching_enabled=False)
+        return [took_ms(partial(producer.send, b"")) for _ in range(2 * SINGLES)][SINGLES:]
+    finally:
+        client.close()
 
 
 def fill(keeper: Keeper, count: int, first_ms: int, progress: Progress) -> None:
