@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote_plus
@@ -33,6 +35,7 @@ _OVERRIDES_POINTER = "#pulsar.internal.tidegate.overrides"
 _NAMED_OVERRIDES = re.compile(r"1;(\d{1,18}(?:,\d{1,18})*)", re.ASCII)
 _LIFE, _LEDGER = re.compile(r"[0-9a-f]{32}"), re.compile(r"[0-9]{20}")
 _TIMEOUT_S = 60.0
+_LIST_REPEATS, _LIST_PAUSE_S = 5, 0.5
 _LENGTH_MAX = 0x7F
 """Longer ones take two bytes, the first of which is no UTF-8."""
 
@@ -102,15 +105,19 @@ class ObjectLedgers:
 
 
 class BookieLedgers:
-    """The ledgers in BookKeeper, from the HTTP server of any bookie (``httpServerEnabled``)."""
+    """The ledgers in BookKeeper, from the HTTP server of any bookie (``httpServerEnabled``).
 
-    def __init__(self, url: str) -> None:
+    The bookie answers a list with 500 if a ledger is deleted meanwhile: the list is asked for again.
+    """
+
+    def __init__(self, url: str, sleep: Callable[[float], None] = time.sleep) -> None:
         import httpx  # noqa: PLC0415 it takes its time
 
         check_no_password("--bookie-url", url)
         if not url.startswith(("http://", "https://")):
             raise OptionError(f"{url[:80]!r} is no URL of a bookie: write http://HOST:8000")
         self._url = f"{url.rstrip('/')}/api/v1/ledger"
+        self._sleep = sleep
         self._error = httpx.HTTPError
         self._request = partial(httpx.request, timeout=_TIMEOUT_S, trust_env=False)
 
@@ -136,6 +143,11 @@ class BookieLedgers:
     def _ask(self, method: str, what: str, parameters: dict[str, str]) -> Any:
         try:
             answer = self._request(method, f"{self._url}/{what}", params=parameters)
+            for _ in range(_LIST_REPEATS):
+                if method != "GET" or answer.status_code != HTTPStatus.INTERNAL_SERVER_ERROR:
+                    break
+                self._sleep(_LIST_PAUSE_S)
+                answer = self._request(method, f"{self._url}/{what}", params=parameters)
             answer.raise_for_status()
             return answer.json() if method == "GET" else None
         except self._error as error:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
+import httpx
 import pytest
 
-from tidegate.pipeline.errors import NoTopicError, OptionError
+from tidegate.pipeline.errors import NoTopicError, OptionError, UnreachableError
 from tidegate.pipeline.rebuild.orphans import (
     OVERRIDES,
     BookieLedgers,
@@ -91,6 +92,41 @@ def test_ledgers_of_moved_messages_times_that_are_left_are_told(pointer: str | N
     )
     assert [one.ledger_id for _, one in found] == left
     assert found[0][1] == LogLedger(BOOKKEEPER, 5, TOPIC, "gone", OVERRIDES)
+
+
+@pytest.mark.parametrize(("failures", "requests"), [(0, 1), (3, 4), (5, 6)])
+def test_a_ledger_deleted_amid_the_list_fails_no_search(
+    failures: int, requests: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = [(500, "no such ledger")] * failures + [(200, '{"5": ""}')]
+    pauses: list[float] = []
+    asked = _played_answers(answers, monkeypatch)
+    assert list(BookieLedgers("http://127.0.0.1:8000", pauses.append).list()) == []
+    assert len(asked) == requests
+    assert len(pauses) == failures
+
+
+@pytest.mark.parametrize(("status", "requests"), [(500, 6), (503, 1)])
+def test_a_bookie_that_fails_for_long_is_told(
+    status: int, requests: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = _played_answers([(status, "")] * 10, monkeypatch)
+    with pytest.raises(UnreachableError, match=str(status)):
+        list(BookieLedgers("http://127.0.0.1:8000", lambda _: None).list())
+    assert len(asked) == requests
+
+
+def _played_answers(answers: list[tuple[int, str]], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Answer the requests in turn; returns the URLs asked for."""
+    asked: list[str] = []
+
+    def request(method: str, url: str, **_: Any) -> httpx.Response:
+        status, text = answers[len(asked)]
+        asked.append(url)
+        return httpx.Response(status, text=text, request=httpx.Request(method, url))
+
+    monkeypatch.setattr(httpx, "request", request)
+    return asked
 
 
 def test_a_folder_that_is_not_there_is_not_taken_for_one_without_logs(tmp_path: Path) -> None:
