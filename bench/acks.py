@@ -1,13 +1,10 @@
-"""The acknowledged messages that come again after the broker was killed, or restarted gracefully.
+"""Acknowledged messages that come again after the broker was killed, or restarted gracefully.
 
-Messages fall due in random order of their place in the topic, so that acknowledging them leaves holes that a
-mark-delete position cannot express. In the first scenario they fall due at 5,000 a second, are acknowledged
-as they come, and the broker is killed -9 in the middle. A repeat is a message acknowledged before the kill
-that came again; its age counts from the client's call of acknowledge, and so includes the up to 100 ms for
-which Pulsar's client groups acknowledgements. In the second, every other one of 50,000 messages is
-acknowledged, the consumer leaves, and the broker is stopped by SIGTERM and started again.
-
-The cursor settings are Pulsar's defaults for every tracker.
+Messages fall due in random order of their place, so acknowledging them leaves holes beside mark-delete. First
+they fall due at 5,000 a second, are acknowledged as they come, and kill -9 hits the broker in the middle. A
+repeat's age counts from the client's call of acknowledge, so it includes the up to 100 ms for which the
+client groups acknowledgements. Then every other one of 50,000 messages is acknowledged, the consumer leaves,
+and the broker is restarted by SIGTERM. Cursor settings are Pulsar's defaults.
 """
 
 from __future__ import annotations
@@ -31,7 +28,7 @@ KILL_AT = 0.85
 GRACEFUL_MESSAGES = 50_000
 FAR_MS = 4 * 3_600_000
 SEND_RATE_PER_S = 5_000
-"""A cautious guess at a producer's rate: the first message must not be due before the last is tracked."""
+"""A cautious guess of a producer's rate: all must be tracked before the first is due."""
 PATIENCE_S = 120.0
 AGE_TARGET_MS = 200.0
 
@@ -51,7 +48,7 @@ def alternate_schedule(count: int, soon_ms: int, far_ms: int) -> NDArray[np.int6
 
 
 def repeats(before: NDArray[np.void], after: NDArray[np.void], killed_at_ns: int) -> NDArray[np.float64]:
-    """The age in ms at the kill of each forgotten acknowledgement: one for each message that came again."""
+    """The age in ms at the kill of each acknowledgement whose message came again."""
     acked = before[(before["acked_at_ns"] > 0) & (before["acked_at_ns"] < killed_at_ns)]
     again = acked[np.isin(acked["sequence"], after["sequence"])]
     ages: NDArray[np.float64] = (killed_at_ns - again["acked_at_ns"]) / 1e6

@@ -1,8 +1,7 @@
 """Nanoseconds per addMessage on the dispatcher's thread: each tracker's own class, in one JVM (bench/java).
 
-The dispatcher holds its lock while it adds, and meanwhile the subscription delivers nothing. Ours runs with
-its real daemon, and sends it the added entries over the socket meanwhile; and once more with an index log in
-a folder, which the daemon writes meanwhile.
+The dispatcher holds its lock meanwhile, and delivers nothing. Ours sends the entries over the socket to its
+real daemon; and once more with an index log in a folder.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def run(
         typer.Option(min=1, help="in the place of the bench's own sizes (may be given several times)"),
     ] = None,
 ) -> None:
-    """Run one bench and print its tables: ratios first, then minimum / median / maximum of the rounds."""
+    """Run one bench and print its tables: ratios, then minimum / median / maximum of the rounds."""
     result = _run(name, quick=quick, runs=runs, only=only or [], trace=trace, entries=entries or [])
     if json is not None:
         results.save(result, json)
@@ -79,7 +79,7 @@ def run_all(
     ] = None,
     out: Annotated[Path, typer.Option(help="folder for the results and plots")] = results.RESULTS,
 ) -> None:
-    """Run every bench, one after the other, write NAME.json and draw its plots; one failure does not stop."""
+    """Run every bench in turn, write NAME.json and draw its plots; a failure does not stop it."""
     failed = []
     for name in registry.BENCHES:
         try:
@@ -114,9 +114,9 @@ def run_drills(
     ] = None,
     beside: Annotated[bool, typer.Option("--beside", help="at low priority, beside other work")] = False,
 ) -> None:
-    """Run rounds of drills while there is time, and add them to bench/results/drills; again to add more.
+    """Add rounds of drills to bench/results/drills while there is time; again adds more.
 
-    Those with the fewest rounds come first. Whatever ends it, the rounds that were finished are in the file.
+    Drills with the fewest rounds come first. The file has every finished round, whatever ends it.
     """
     pairs = drill_rounds.wanted(names or [], [one for one in compare.split(",") if one])
     file = file or cells.file_of(PULSAR_VERSION)
@@ -176,7 +176,7 @@ def plot_results(
         list[Path] | None, typer.Argument(help="results; all of bench/results by default")
     ] = None,
 ) -> None:
-    """Draw the picture of each result beside it; what it is compared with is in the same one."""
+    """Draw the picture of each result, and of the one it is compared with, beside it."""
     all_files = sorted(results.RESULTS.glob("*.json"))
     for path in files or [path for path in all_files if not baseline.is_before(path)]:
         console.print(f"drawn: {picture.draw(baseline.load_beside(path), path)}")

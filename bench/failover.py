@@ -1,13 +1,12 @@
 """Seconds from a consumer's subscription to the first due message, after kill -9 of the broker.
 
-A subscription has a million delayed messages due in hours; a hundred more, the newest of the topic, become
-due while the broker is down. The time counts from the acceptance of the consumer's subscription: the
-tracker's work before it can deliver. ``entries read again`` is the broker's own count of the topic's entries
-read from BookKeeper since its start, less the hundred due ones, once the tracker holds all the far messages
-again and the count has stopped growing.
+A million delayed messages are due in hours; a hundred more, the topic's newest, become due while the broker
+is down. The time counts from the accepted subscription: the tracker's work before it can deliver. ``entries
+read again``: the broker's count of the topic's entries read from BookKeeper since its start, less the
+hundred, once the tracker holds all far messages again and the count stands.
 
-A second peer with Bucket's tracker lets ledgers roll over at once, so that its snapshots exist. Ours is also
-measured after kill -9 of the daemon alone.
+A second Bucket peer lets ledgers roll over at once, so that its snapshots exist. Ours is also measured after
+kill -9 of the daemon alone.
 """
 
 from __future__ import annotations

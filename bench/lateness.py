@@ -1,12 +1,11 @@
 """How late and how early messages arrive at a consumer, through a real broker with each tracker.
 
-One producer and one consumer, processes of their own with Pulsar's client. Messages are sent evenly at the
-rate, each with a delay drawn evenly from 1 to 10 s: both the near tier (due within the horizon when sent) and
-the way through the daemon take part. The client compares the time at which ``receive`` returns with the
-payload's deliver_at: the same machine, the same clock.
+Producer and consumer are processes with Pulsar's client. Messages go evenly at the rate, with delays drawn
+evenly from 1 to 10 s: both the near tier and the way through the daemon take part. The client compares the
+return of ``receive`` with the payload's deliver_at: one machine, one clock.
 
-The broker is a JVM that still compiles: messages sent in the first ``WARM_UP_S`` have a percentile of their
-own. Early, lost and duplicated messages count for the whole run.
+The broker's JVM still compiles: messages of the first ``WARM_UP_S`` have a percentile of their own. Early,
+lost and duplicated messages count for the whole run.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ def schedule(rate_per_s: int, seconds: int, start_ms: int, seed: int) -> NDArray
 def record(
     recorder: Recorder, scenario: str, peer: str, records: NDArray[np.void], sent: int, warm_up: int
 ) -> NDArray[np.float64]:
-    """Turn a consumer's log into the metrics of one round; the first ``warm_up`` messages are separate.
+    """One round's metrics from a consumer's log; the first ``warm_up`` messages are separate.
 
-    Returns the lateness in ms of each of the others.
+    Returns the others' lateness in ms.
     """
     of_all = receipts.lateness_ms(records)
     is_warm = records["sequence"] >= warm_up

@@ -1,7 +1,7 @@
 """The bound of each path of the index, and the distance from it.
 
-The indispensable parts of a path are measured alone (``bench.bounds.worker``), in the same run as the path.
-Their sum is its bound on one thread: the rest is the cost of the code around them. No peer takes part.
+``bench.bounds.worker`` measures a path's indispensable parts alone, in the same run. Their sum is its bound
+on one thread; the rest is the code around them. No peer takes part.
 """
 
 from __future__ import annotations

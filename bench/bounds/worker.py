@@ -1,8 +1,7 @@
 """The cost of the parts that every path of the index needs: memory, sort, packing, disk, lock.
 
-Each function measures one thing alone, by the median of its repeats, and returns it in the unit of its name
-or docstring. They use only the index's packed format and its store. ``python -m bench.bounds.worker DIR``
-prints all as one line of JSON.
+A function measures one thing, by the median of its repeats, in the unit of its name or docstring, with only
+the index's packed format and store. ``python -m bench.bounds.worker DIR`` prints all as one line of JSON.
 """
 
 from __future__ import annotations
@@ -121,7 +120,7 @@ def crc_gb_s() -> float:
 
 
 def roaring() -> dict[str, float]:
-    """64-bit roaring bitmaps, ns an entry: random positions of a pop, and a consecutive batch as a range."""
+    """64-bit roaring bitmaps, ns an entry: a pop's random positions, and a consecutive batch as a range."""
     generator = np.random.default_rng(1)
     held = BitMap64(np.arange(4_000_000, dtype=np.uint64))
     chosen = np.sort(generator.choice(4_000_000, POP, replace=False).astype(np.uint64))
@@ -175,7 +174,7 @@ def commits(folder: Path) -> dict[str, float]:
 
 
 def disk(folder: Path) -> dict[str, float]:
-    """The disk by itself: ms of an fdatasync after 80 KB, MB/s of writing 128 MiB in a row and syncing it."""
+    """The disk: ms of an fdatasync after 80 KB, MB/s of writing and syncing 128 MiB in a row."""
     path, piece = folder / "file", os.urandom(MIB)
     with path.open("wb", buffering=0) as file:
 
@@ -210,10 +209,9 @@ def executor_us() -> float:
 
 
 def lock_wait_ms(work: Callable[[], Any]) -> float:
-    """How long a thread waits to get the interpreter lock back while another one works.
+    """Median ms of 100 in which a thread waits for the interpreter lock while another works.
 
-    The median of 100, in milliseconds. Python asks for the lock every 5 ms; native code that releases it
-    gives it at once, other native code at its end.
+    Python asks for the lock every 5 ms; native code gives it at once if it releases it, else at its end.
     """
     stop = threading.Event()
 

@@ -1,8 +1,8 @@
 """Processor time by task and by place in the code, from clocks and samples together.
 
-The threads' clocks measure the time; the samples divide a thread's time in its own code among tasks. So
-profilers that miss threads (the JVM's own) or idle ones do not distort the sums. Time in the kernel (sockets,
-files, waiting) is a task of its own.
+Threads' clocks measure the time; samples divide a thread's time in its own code among tasks. So profilers
+that miss threads (the JVM's own) or idle ones distort no sum. Kernel time (sockets, files, waiting) is a task
+of its own.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ MACHINERY = re.compile(r"java\.|jdk\.|io\.netty\.(util|channel)\.|org\.apache\.b
 KERNEL, REST = "system calls", "everything else"
 
 Pattern = tuple[str, str]
-"""A task, and a regular expression of threads or frames that are busy with it. The first that fits counts."""
+"""A task, and a regular expression of its threads or frames. The first that fits counts."""
 
 
 class Rules(NamedTuple):
-    """How samples of a process get a task: by the thread; else by the innermost frame; else by the thread."""
+    """How samples get a task: by the thread; else by the innermost frame; else by the thread."""
 
     threads: Sequence[Pattern]
     frames: Sequence[Pattern]
@@ -100,9 +100,9 @@ def task_of(thread: str, frames: Sequence[str], rules: Rules) -> str:
 
 
 def divided(times: Mapping[int, ThreadTime], stacks: Stacks) -> dict[Stack, float]:
-    """Microseconds of each stack in user code: each thread's time by its samples, one stack without any.
+    """Microseconds of each stack in user code: a thread's time by its samples, one stack without any.
 
-    Samples of unknown threads (0) share the rest of the times.
+    Samples of unknown threads (0) share the remaining times.
     """
     by_thread: dict[int, Counter[Stack]] = {}
     for stack, count in stacks.items():
@@ -161,7 +161,7 @@ def flame(
 ) -> Frame:
     """The tree of a flame graph, in microseconds a message: groups of threads, then packages by their entry.
 
-    ``divisor`` is the number of messages. A branch below ``least`` of the whole joins its parent.
+    ``divisor``: the number of messages. A branch below ``least`` of the whole joins its parent.
     """
     root = Frame(name=name, value=0.0)
     system_us = sum(time.system_us for time in times.values())

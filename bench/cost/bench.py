@@ -1,10 +1,9 @@
-"""An account of the processor time of broker and daemon for a message: its fill, and its burst when due.
+"""Processor time of broker and daemon for a message: its fill, and its burst when due.
 
-The fill is 100,000 messages that wait for an hour or more, with one and with ten subscriptions, from the
-first send until every subscription's tracker has all of them. The burst is as many that fall due at one
-instant, until the broker has every acknowledgement. The kernel's clocks of each thread measure the time; the
-JDK's Flight Recorder and py-spy divide it among tasks. The bookie is part of the broker's process, and the
-clients are not counted. Nor are waits, which a busy machine changes much. A share below some percents is a
+The fill: 100,000 messages that wait for an hour or more, with one and ten subscriptions, until every tracker
+has all. The burst: as many due at one instant, until the broker has every acknowledgement. The kernel's
+clocks of each thread measure; Flight Recorder and py-spy divide the time among tasks. The bookie is in the
+broker's process; clients do not count, nor do waits, which a busy machine changes. Some percents are a
 handful of samples.
 """
 

@@ -1,7 +1,7 @@
 """Stacks from two sampling profilers: the JDK's Flight Recorder for the broker, py-spy for the daemon.
 
-Both are attached to a running process and leave its settings alone. A frame of Java is
-``package.Class.method``, one of Python ``module.function``; the outermost comes first.
+Both attach to a running process and leave its settings alone. A frame is ``package.Class.method`` or
+``module.function``; the outermost comes first.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ Stacks = Counter[Stack]
 
 @contextmanager
 def recorded(broker_pid: int, daemon_pid: int | None, folder: Path) -> Iterator[tuple[Path, Path]]:
-    """Profile the processes during the body; yields the paths of the recordings, written at its end.
+    """Profile the processes during the body; yields the recordings' paths, written at its end.
 
-    The second one is not written without a daemon. Raises BenchError.
+    Without a daemon there is no second one. Raises BenchError.
     """
     java, python = folder / "broker.jfr", folder / "daemon.txt"
     settings = folder / "cost.jfc"

@@ -1,7 +1,7 @@
-"""The daemon through its socket, at full speed: the time until DURABLE, its cost, and the daemon's start.
+"""The daemon through its socket, at full speed: the time until DURABLE, its cost, and its start.
 
-The peer is the index in one process, with the same entries in the same run: the daemon's limit if sockets,
-frames and the event loop cost nothing. The peer of a start is the import of NumPy.
+The peer is the index in one process with the same entries: the limit, if sockets, frames and the event loop
+cost nothing. A start's peer is the import of NumPy.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The start-up times of commands, beside the import of NumPy, which all of them need or pay for somewhere.
+"""The start-up times of commands, beside the import of NumPy, which all pay for somewhere.
 
-Each is its own process, timed by its parent; the least of some rounds, since disturbances only add time.
+Each is a process timed by its parent; the least of some rounds, since disturbances only add.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """The broker's side of ``daemon``: ``python -m bench.daemon.worker NAME DIR COUNT SUBSCRIPTIONS``.
 
-``served`` drives a real ``tidegate serve`` with its defaults: all entries at full speed, in batches to the
-subscriptions in turn; each time until DURABLE counts from the first byte offered to the socket, so that the
-daemon's unread input counts. It then sends more, kills the daemon with signal 9 meanwhile, restarts it, and
-asks for due entries. ``few`` sends frames of ``FEW`` entries, and as many again in batches. ``in-process``
-gives the same entries to the index itself.
+``served`` drives a real ``tidegate serve``: all entries at full speed, in batches to the subscriptions in
+turn; the time until DURABLE counts from the first byte offered to the socket, so the daemon's unread input
+counts. It then sends more amid a kill -9, restarts the daemon, and asks for due entries. ``few`` sends frames
+of ``FEW`` entries, and as many again in batches. ``in-process`` gives the same entries to the index itself.
 
-Invariants: the clock is the real one; at most ``UNCOMMITTED_MAX`` entries are in transit at a time; memory
-and processor time are the daemon's alone, as the kernel counts them.
+Invariants: the clock is real; at most ``UNCOMMITTED_MAX`` entries are in transit; memory and processor time
+are the daemon's alone, by the kernel.
 """
 
 from __future__ import annotations
@@ -120,7 +119,7 @@ def filled(daemon: Daemon, source: Source, count: int, subscriptions: int) -> Fi
 
 
 def killed(daemon: Daemon, source: Source, count: int, subscriptions: int) -> Figures:
-    """Kill -9 while entries are in transit; the time from the new process to the first due entry."""
+    """Kill -9 amid transit; the time from the new process to the first due entry."""
     with BrokerClient(daemon.socket_path, UNCOMMITTED_MAX) as client:
         streams = opened(client, subscriptions)
         for start in range(count, count + MORE, BATCH):

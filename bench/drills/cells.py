@@ -1,8 +1,7 @@
 """The record of rounds of drills: a cell for each drill and tracker, with counts and a time a round.
 
-Rounds accumulate in spare time, one after another or on another day, so a cell can grow. Invariants: single
-messages leave nothing here, so that 20 rounds of everything are some 50 kB; times have three digits; a field
-keeps its meaning.
+Rounds accumulate in spare time, so a cell can grow. Invariants: no single message is here, so 20 rounds of
+everything are some 50 kB; times have three digits; a field keeps its meaning.
 """
 
 from __future__ import annotations
@@ -42,9 +41,8 @@ class Cell(BaseModel):
 
     ``times``: a value a round, None for an event that did not happen.
 
-    ``failed``: the number of rounds that did not pass; ``reasons``: each with the number of rounds that gave
-    it. ``batches``: for each round its batch's index in the file, which has its revision; None in older
-    records.
+    ``failed``: rounds that did not pass; ``reasons``: each with its number of rounds. ``batches``: each
+    round's batch by its index in the file, which has its revision; None in older records.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -201,7 +199,7 @@ def following(
 ) -> list[tuple[str, str]]:
     """The (drill, tracker) pairs to run next, on one stand; empty if all are done, or no time is left.
 
-    Those with the fewest rounds first, in the order of ``wanted``; ``together`` names the stand of a drill.
+    Fewest rounds first, in the order of ``wanted``; ``together`` names a drill's stand.
     """
     fits = [
         pair

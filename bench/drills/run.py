@@ -1,7 +1,7 @@
 """Runs rounds of drills in spare time, and adds each to the file at once.
 
-Invariants: however the run ends, the file has every finished round; the drill and tracker with the fewest
-rounds come first, so that many short runs even out; ledgers and logs of failed rounds are kept.
+Invariants: the file has every finished round, however the run ends; the pair with the fewest rounds comes
+first, so many short runs even out; ledgers and logs of failed rounds stay.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def run(
 ) -> bool:
     """Run until every pair has ``rounds_max`` rounds or the time is over; returns true if interrupted.
 
-    Messages go to ``say``, a line each. The end comes within a round of the time.
+    ``say`` gets messages, a line each. The end comes within a round of the time.
     """
     rounds = cells.load(path)
     rounds.batches.append(_batch())
@@ -158,7 +158,7 @@ def _by_version() -> tuple[str, int]:
 def add_files(sources: Sequence[Path], path: Path) -> None:
     """Add the rounds of other files: of this kind, or drills' own results as JSON Lines.
 
-    For the latter the load is unknown; the present one is recorded. Nothing is added if one file is invalid.
+    The latter get the present load, their own being unknown. One invalid file: nothing is added.
     """
     rounds = cells.load(path)
     for source in sources:

@@ -1,6 +1,6 @@
 """The rounds of drills as Markdown: for the docs a line a drill and tracker, for the README one a tracker.
 
-Pure functions. Times show the median of the rounds and the worst one; counts cover all rounds.
+Pure functions. Times: the rounds' median and worst; counts: all rounds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A result beside the one before a change: ``NAME-before.json`` is a column next to ``NAME.json``.
 
-Invariants: samples never mix: the earlier ones are the peer ``before``; each half keeps its command and
-revision (a note has the earlier ones).
+Invariants: samples never mix: earlier ones are the peer ``before``; each half keeps command and revision (the
+earlier in a note).
 """
 
 from __future__ import annotations

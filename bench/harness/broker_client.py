@@ -1,10 +1,10 @@
-"""A broker's side of the daemon's socket, as fast as Python permits: for measuring the daemon, not for use.
+"""A broker's side of the daemon's socket, as fast as Python permits: for measuring only.
 
-One thread sends and receives on one non-blocking socket. An ADD counts as sent when its first byte is offered
-to the socket, so that every later delay is part of its time until DURABLE.
+One thread sends and receives on a non-blocking socket. An ADD counts as sent when its first byte is offered
+to the socket: later delays are part of its time until DURABLE.
 
-Invariants: at most ``window`` entries, of all streams together, are sent and not durable; frames of a stream
-are sent in call order, and a DURABLE counts for every frame up to its number.
+Invariants: at most ``window`` entries of all streams are sent and not durable; a stream's frames go in call
+order, and a DURABLE counts for all up to its number.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Runs one bench and turns its records into a result.
+"""Runs one bench, a function of a ``Plan`` and a ``Recorder``, and turns its records into a result.
 
-A bench is a function of a ``Plan`` and a ``Recorder``. It runs its peers in turn within every round, in an
-order that shifts from round to round, so that a slow minute of the machine does not always hit the same peer.
+Peers run in turn within every round, in an order that shifts, so that a slow minute of the machine hits each.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ class Recorder:
 
 @dataclass(frozen=True)
 class Bench:
-    """One bench: its subject, duration and peers, and the function that runs it.
+    """One bench: its subject, duration, peers, and the function that runs it.
 
     ``more_peers`` run only where ``--only`` names them.
     """

@@ -1,13 +1,12 @@
 """The daemon's answering thread without its sockets: it adds, pops, commits and maintains.
 
-The work of the daemon's event loop happens here in turns: a group commit begins when it is large enough or
-its interval is over, an executor writes it, and a later turn accounts for it; upkeep runs at the daemon's
-interval, and at once when a persist is done while staging is over its budget. Rules and defaults are those of
-``plugin.daemon``.
+The event loop's work happens in turns: a group commit begins when large enough or its interval is over, an
+executor writes it, a later turn accounts for it; upkeep runs at the daemon's interval, and at once when a
+persist is done while staging is over its budget. Rules and defaults are ``plugin.daemon``'s.
 
-Invariants: every call of the index is timed as one pause, and a full garbage collection, in whichever call it
-happens, as another one; the thread waits only where a broker would: with ``UNCOMMITTED_MAX`` entries not
-durable, or as long as admission demands. Waiting is not a pause.
+Invariants: every call of the index is timed as a pause, a full garbage collection within it as another; the
+thread waits, without a pause, only where a broker would: with ``UNCOMMITTED_MAX`` entries not durable, or as
+long as admission demands.
 """
 
 from __future__ import annotations

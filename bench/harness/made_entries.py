@@ -1,7 +1,7 @@
 """Entries generated from their number alone, and a check of their return.
 
-The ``n``-th entry has the ``n``-th position and a deliver_at that is a hash of ``n``, so that no memory is
-needed to check an entry that comes out. Pure, except for the tally.
+The ``n``-th entry has the ``n``-th position and a hash of ``n`` as deliver_at, so checking needs no memory.
+Pure, except for the tally.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def hashed(number: NDArray[np.int64]) -> NDArray[np.uint64]:
 class Source:
     """Entries 0 … due evenly over ``span_ms`` from ``first_ms`` on, plus ``step_ns`` an entry.
 
-    With a step they arrive one after another, ``delay_ms`` or more before they are due; with ``span_ms`` 1
-    all have that delay.
+    With a step they arrive in turn, ``delay_ms`` or more before they are due; with ``span_ms`` 1 exactly
+    that.
     """
 
     span_ms: int
@@ -43,7 +43,7 @@ class Source:
     delay_ms: int = 0
 
     def arrival_ms(self, number: int) -> int:
-        """The arrival time of an entry, if the source has steps: before it is due or when it is."""
+        """An entry's arrival, if the source has steps: before it is due or when it is."""
         return self.first_ms - self.delay_ms + number * self.step_ns // 1_000_000
 
     def deliver_at_ms(self, number: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -69,10 +69,10 @@ class Source:
 
 @dataclass
 class Tally:
-    """The entries that came out of an index, compared with the source: missing, wrong, early, out of order.
+    """Entries out of an index beside the source: missing, wrong, early, out of order.
 
-    ``wrong`` counts entries whose deliver_at is not the source's for their position, plus one if the sum of
-    the positions is not the source's (a repeated one instead of another).
+    ``wrong`` counts entries with another deliver_at than the source's, plus one if the sum of positions
+    differs (one repeated instead of another).
     """
 
     source: Source
@@ -85,9 +85,9 @@ class Tally:
     _last: tuple[int, int, int] = (-1, -1, -1)
 
     def examine(self, entries: Entries, now_ms: int, *, follows: bool = True) -> None:
-        """Examine the result of a pop at ``now_ms``.
+        """Examine a pop's result at ``now_ms``.
 
-        ``follows``: no entry was added since the pop before, so that the order continues.
+        ``follows``: nothing was added since the pop before, so the order continues.
         """
         if not len(entries):
             return

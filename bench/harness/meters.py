@@ -1,8 +1,7 @@
 """A worker's measurements of itself: duration of calls, peak memory, file sizes.
 
-Invariants: a pause is the time of one call of the answering thread, with all of its waits (for the
-interpreter lock too); memory is the kernel's count of the resident set, so that no peak escapes between two
-samples; sizes are those of whole files on disk.
+Invariants: a pause is one call of the answering thread with all its waits (the interpreter lock's too);
+memory is the kernel's resident set, so no peak escapes; sizes are of whole files on disk.
 """
 
 from __future__ import annotations
@@ -66,9 +65,9 @@ class Pauses:
 
 
 class PeakMemory:
-    """The peak of this process's resident memory since the object was made (or ``reset``), in MiB.
+    """This process's peak resident memory since the object was made (or ``reset``), in MiB.
 
-    The kernel keeps the peak (Linux). Raises BenchError where it does not.
+    The kernel (Linux) keeps the peak. Raises BenchError elsewhere.
     """
 
     def __init__(self) -> None:
@@ -104,7 +103,7 @@ def resident_mib() -> float:
 
 
 def disk_bytes(folder: Path, suffix: str = "") -> int:
-    """Bytes of all files below a folder with that suffix; a file that vanishes meanwhile does not count."""
+    """Bytes of all files below a folder with that suffix, without those that vanish meanwhile."""
     total = 0
     for path in folder.rglob(f"*{suffix}"):
         with contextlib.suppress(FileNotFoundError):

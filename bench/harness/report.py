@@ -1,7 +1,7 @@
-"""Tables of results: ratios first, then minimum, median and maximum of the rounds. Pure functions but one.
+"""Tables of results: ratios, then minimum, median and maximum of the rounds. Pure functions but one.
 
-``grid`` makes a table's cells; the Markdown of the docs and the terminal's table show the same ones. A result
-with few peers has a line a figure and a column a peer; one with many has the reverse.
+``grid`` makes the cells of the docs' Markdown and of the terminal's table. A result with few peers has a line
+a figure and a column a peer; one with many the reverse.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def is_wide(result: Result) -> bool:
 
 
 def line(result: Result, peer: str, metrics: Sequence[Metric]) -> list[str]:
-    """One peer's cells, one for each figure: how many times better ours is · the peer's own spread."""
+    """One peer's cells, a figure each: how many times better ours is · the peer's own spread."""
     cells = [peer]
     for metric in metrics:
         samples = metric.samples.get(peer)

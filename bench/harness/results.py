@@ -1,7 +1,7 @@
 """A bench's result as a file: its measurements, command and machine.
 
-The file is JSON of ``Result``. Samples stay samples: the report and the plots reduce them. Fields are only
-added, so that older files stay readable.
+JSON of ``Result``. Samples stay samples: report and plots reduce them. Fields are only added, so older files
+stay readable.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Metric(BaseModel):
 
 
 class Series(BaseModel):
-    """A curve for the plots: the quantile function of all rounds' values of one peer in one scenario."""
+    """A curve for the plots: the quantile function of one peer's values in one scenario."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -58,7 +58,7 @@ class Series(BaseModel):
 
 
 class Frame(BaseModel):
-    """A box of a flame graph: its own time and that of all above it, in the graph's unit."""
+    """A box of a flame graph: its own time and that of all above, in the graph's unit."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -73,7 +73,7 @@ class Frame(BaseModel):
 
 
 class Flame(BaseModel):
-    """A flame graph of one peer in one scenario: a root for each of its processes, side by side."""
+    """A flame graph of one peer in one scenario: a root for each process, side by side."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -86,8 +86,7 @@ class Flame(BaseModel):
 class Machine(BaseModel):
     """The machine of a run; no field identifies it.
 
-    avx512: true if the processor has AVX-512, which NumPy uses for sorting if it can; None, and not written,
-        if unknown, as in older results.
+    avx512: if the processor has AVX-512, which NumPy's sort uses; None, and not written, in older results.
     """
 
     cpu: str

@@ -1,7 +1,6 @@
 """The three delayed delivery trackers of a broker, Pulsar's own also in other settings.
 
-Everything but the tracker and a peer's own keys is the same for all: distribution, conf, heap, ports,
-clients, data.
+All else is the same for each: distribution, conf, heap, ports, clients, data.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ IN_MEMORY_STRICT, BUCKET_STRICT = "in-memory, strict", "bucket, strict"
 class TrackerPeer:
     """A tracker by its short name, with its factory class and its need of our daemon.
 
-    ``conf`` has further keys of the broker's conf file for this peer.
+    ``conf`` has further keys of the broker's conf file.
     """
 
     name: str
@@ -39,8 +38,8 @@ TRACKERS: dict[str, TrackerPeer] = {
         TrackerPeer(BUCKET, BUCKET_FACTORY),
         TrackerPeer(IN_MEMORY_STRICT, IN_MEMORY_FACTORY, conf=STRICT),
         TrackerPeer(BUCKET_STRICT, BUCKET_FACTORY, conf=STRICT),
-        # A bucket is sealed and stored when its ledger ends, by default after ten minutes at least: too late
-        # for a bench of a minute. This peer gets snapshots.
+        # A bucket is sealed and stored when its ledger ends, by default after ten minutes: too late for this
+        # bench. This peer gets snapshots.
         TrackerPeer(BUCKET_SEALED, BUCKET_FACTORY, conf={"managedLedgerMinLedgerRolloverTimeMinutes": "0"}),
     )
 }

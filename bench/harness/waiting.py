@@ -16,8 +16,7 @@ T = TypeVar("T")
 def until(what: str, probe: Callable[[], T | None], timeout_s: float, interval_s: float = 0.02) -> T:
     """Call ``probe`` until its answer is true, and return that.
 
-    Raises DeadlineError naming ``what`` after ``timeout_s``. Polling is for other processes' state, which has
-    no event.
+    Raises DeadlineError naming ``what`` after ``timeout_s``. For other processes' state, which has no event.
     """
     retrying = tenacity.Retrying(
         stop=tenacity.stop_after_delay(timeout_s),

@@ -1,7 +1,6 @@
-"""Workers: separate processes, so that their memory is their own and they can be killed.
+"""Workers: separate processes, for their own memory and to be killed.
 
-A worker is a module with a ``main`` that prints one line of JSON, its figures, and then, before a kill, waits
-for the end of its input.
+A worker's ``main`` prints its figures as one line of JSON, and then waits for the end of its input.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from bench.harness.machine import ROOT
 
 @contextmanager
 def worker(module: str, *arguments: str) -> Iterator[dict[str, Any]]:
-    """Run a worker until it prints its figures; at the end of the ``with`` block it is killed with signal 9.
+    """Run a worker until it prints its figures; at the end of the ``with`` block kill it with signal 9.
 
     Raises BenchError if it ends without figures.
     """

@@ -1,11 +1,11 @@
 """Messages with arrival and due times: seeded shapes, and traces from a file.
 
-A workload is two int64 columns in order of arrival: an entry's arrival (ms after the beginning) and its delay
-after that. `Workload.entries` turns them into entries from ``START_MS`` on, with positions that count up as a
-topic's do, so that a position identifies its entry in the workload (`sequences`).
+A workload is two int64 columns in order of arrival: an entry's arrival (ms after the beginning) and its
+delay. `Workload.entries` makes entries from ``START_MS`` on, with positions that count up as a topic's, so
+that one identifies its entry in the workload (`sequences`).
 
 A trace is a CSV file whose first line is ``deliver_after_ms`` or ``deliver_after_ms,arrive_ms``, or an NPY
-file of a structured array with those fields; whole milliseconds, one row a message. ``arrive_ms`` may start
+file of a structured array with those fields; whole milliseconds, a row a message. ``arrive_ms`` may start
 anywhere.
 """
 
@@ -90,7 +90,7 @@ def _orders(count: int, generator: np.random.Generator) -> Int64Array:
 
 
 def _hourly(count: int, generator: np.random.Generator) -> Int64Array:
-    """Nine of ten within about a second after the top of an hour of the next day, the others anywhere."""
+    """Nine of ten within about a second after the top of an hour of the next day, others anywhere."""
     tops = generator.integers(1, 24, count) * HOUR_MS + generator.exponential(300.0, count).astype(np.int64)
     anywhere = generator.integers(0, DAY_MS, count)
     return np.where(generator.random(count) < 0.9, tops, anywhere)

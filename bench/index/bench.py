@@ -1,8 +1,8 @@
 """The index in one process, as the daemon uses it: durable adds, kill -9, reopening, pops.
 
-Entries are due evenly over 7 days and come in batches of 10,000, each committed before the next. The process
-is killed -9; another opens the same data, pops the first due entry and then everything, and acknowledges each
-pop. A pause is the longest single call of the answering thread. No peer takes part.
+Entries, due evenly over 7 days, come in batches of 10,000, each committed before the next. After kill -9
+another process opens the data, pops the first due entry and then everything, and acknowledges each pop. A
+pause is the answering thread's longest single call. No peer takes part.
 """
 
 from __future__ import annotations

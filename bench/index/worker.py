@@ -1,8 +1,8 @@
-"""The index in a process of its own, so that its memory is its own and it can be killed.
+"""The index in its own process, for its own memory and to be killed.
 
-``python -m bench.index.worker fill DIR COUNT`` adds COUNT entries over 7 days in batches of 10,000 and
-commits each batch, prints its figures as JSON and waits to be killed. ``… drain DIR`` opens the folder, pops
-the first due entry, then everything, acknowledging and committing as the daemon does, and prints its figures.
+``python -m bench.index.worker fill DIR COUNT`` adds COUNT entries over 7 days in committed batches of 10,000,
+prints its figures as JSON and waits to be killed. ``… drain DIR`` opens the folder, pops the first due entry,
+then everything, acknowledging and committing as the daemon does, and prints its figures.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def drain(folder: Path, count: int) -> dict[str, float]:
 
 
 def main(argv: list[str]) -> None:
-    """Do one phase and print its figures; the ``fill`` phase then waits for the end of its input."""
+    """Do one phase and print its figures; ``fill`` then waits for the end of its input."""
     phase, folder, count = argv[0], Path(argv[1]), int(argv[2])
     figures = fill(folder, count) if phase == "fill" else drain(folder, count)
     print(json.dumps(figures), flush=True)

@@ -1,4 +1,4 @@
-"""An append-only journal in files of its own, as the alternative to the family ``journal`` in RocksDB.
+"""An append-only journal in files, as the alternative to RocksDB's family ``journal``.
 
 A file is a row of commits, each of which counts whole or not at all:
 
@@ -8,11 +8,10 @@ A file is a row of commits, each of which counts whole or not at all:
 Invariants:
 
 - a commit is durable when ``write`` returns with ``sync``; no part of a later one counts without it;
-- opening cuts the last file after its last whole commit: a power cut may have torn the rest. A commit that
-  cannot be read in an earlier file is damage, and raises ``DamagedError``;
+- opening cuts the last file after its last whole commit: a power cut may have torn the rest. An unreadable
+  commit in an earlier file is damage, and raises ``DamagedError``;
 - a file is synced before its successor exists, and the folder after that;
-- after a failed sync the file is never synced again: the kernel may have dropped its pages. The commit goes
-  to a new file.
+- after a failed sync, whose pages the kernel may have dropped, the commit goes to a new file.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ class JournalFile:
             if sync:
                 os.fdatasync(self._descriptor)
         except OSError:
-            # A torn commit in the middle of a file would hide those after it, so the file ends before it.
+            # A torn commit amid a file would hide later ones, so the file ends before it.
             os.ftruncate(self._descriptor, before)
             self._next_file()
             raise

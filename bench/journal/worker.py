@@ -1,8 +1,8 @@
 """Group commits to one of the two journals: ``python -m bench.journal.worker JOURNAL DIR COUNT BATCH RATE``.
 
-As in the daemon: this thread adds batches and turns them into records, another writes the waiting ones as one
-synced commit, a third spills now and then: blocks and a manifest into RocksDB, after which the journal up to
-there goes. RATE batches a second are added, 0: as many as become durable.
+As in the daemon: this thread turns batches into records, another writes waiting ones as one synced commit, a
+third spills now and then: blocks and a manifest into RocksDB, after which the journal up to there goes. RATE:
+batches a second, 0: as many as become durable.
 """
 
 from __future__ import annotations

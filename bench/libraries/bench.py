@@ -1,8 +1,8 @@
 """Libraries that leave the interpreter for the hot loop: merge eight sorted runs, drop positions not held.
 
-Each runs in its own process, in another order each round, with the same input and (checked) the same result.
-The index uses NumPy's way; the ratios compare with it. A way without its library (one of the optional
-dependencies ``bench``) does not run, and a note says so.
+Each runs in its own process, in another order each round, with the same input and (checked) result. Ratios
+compare with NumPy, the index's way. A way without its library (an optional dependency ``bench``) does not
+run, and a note says so.
 """
 
 from __future__ import annotations

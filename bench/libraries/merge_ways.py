@@ -1,8 +1,8 @@
 """Ways to merge sorted runs and drop positions not held, each with a library that leaves the interpreter.
 
-A run is an ascending array of 64-bit keys, due time in the upper bits and the number of a position in the
-lower ``NUMBER_BITS``; a set of held positions is an array of bits. Every way takes the same arrays and
-returns the same one, so that only the work differs. Without its library a way does not exist here.
+A run is an ascending array of 64-bit keys, due time in the upper bits, a position's number in the lower
+``NUMBER_BITS``; held positions are an array of bits. Every way takes and returns the same arrays. Without its
+library a way does not exist here.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def numba_way() -> Way:
 
 
 def _merge_heads(keys: Keys, heads: Keys, ends: Keys, held: Bits) -> Keys:
-    """Take the least head again and again; keep it if ``held`` has its bit, or if ``held`` is empty."""
+    """Take the least head repeatedly; keep it if ``held`` has its bit, or is empty."""
     merged = np.empty_like(keys)
     kept, runs = 0, len(heads)
     for _ in range(len(keys)):

@@ -1,7 +1,7 @@
-"""One of ``bench.libraries.merge_ways`` in a process of its own: ``python -m bench.libraries.worker WAY``.
+"""One of ``bench.libraries.merge_ways`` in its own process: ``python -m bench.libraries.worker WAY``.
 
-It prints its figures as one line of JSON: time and processor time an entry, the library's fixed cost (seconds
-to import and warm up, memory), and the time for which another thread waits for the interpreter meanwhile.
+It prints one line of JSON: time and processor time an entry, the library's fixed cost (seconds to import and
+warm up, memory), and another thread's wait for the interpreter meanwhile.
 """
 
 from __future__ import annotations

@@ -1,27 +1,27 @@
 """The interface of the peers written here, and the figures that every peer reports.
 
-A peer keeps entries (deliver_at_ms, ledger_id, entry_id) until they are due. It runs in a process of its own
-that takes five arguments, ``PEER PHASE DIR WORKLOAD COUNT``:
+A peer keeps entries (deliver_at_ms, ledger_id, entry_id) until they are due, in its own process with five
+arguments, ``PEER PHASE DIR WORKLOAD COUNT``:
 
-- DIR holds the workload, ``workload.{deliver_at_ms,ledger_id,entry_id,arrive_at_ms}.npy`` (int64, in order of
-  arrival) and the same columns as raw little-endian ``.bin``; the peer's own files go to DIR/data;
-- PHASE is one of ``PHASES``; when it is done the process prints one JSON object on one line: ``FillFigures``,
-  ``RecoverFigures``, ``DrainFigures`` or ``LatenessFigures``. Nothing else goes to standard output;
-- then it reads its standard input: on a line ``settle`` it finishes its background work (compaction) and
-  prints ``{"settled": true}``; on a line ``drain``, possible after ``fill``, it runs the drain phase in the
-  same process; it ends with the input. It may be killed -9 at any time;
-- the environment has ``BENCH_STARTED_NS`` (wall clock before the process and its server were started),
-  ``BENCH_BUDGET_S`` (a phase that takes longer stops by itself and says ``stopped``), ``BENCH_LATENESS_S``
-  (seconds of the lateness phase) and, for a server's client, ``BENCH_SERVER_PID``.
+- DIR has the workload, ``workload.{deliver_at_ms,ledger_id,entry_id,arrive_at_ms}.npy`` (int64, in order of
+  arrival), and the same columns as raw little-endian ``.bin``; the peer's own files go to DIR/data;
+- PHASE is one of ``PHASES``; at its end the process prints one line of JSON and nothing else:
+  ``FillFigures``, ``RecoverFigures``, ``DrainFigures`` or ``LatenessFigures``;
+- then it reads its standard input: at ``settle`` it finishes its background work (compaction) and prints
+  ``{"settled": true}``; at ``drain``, possible after ``fill``, it runs that phase in the same process; it
+  ends with the input. Kill -9 may come at any time;
+- the environment has ``BENCH_STARTED_NS`` (wall clock before process and server were started),
+  ``BENCH_BUDGET_S`` (a longer phase stops by itself and says ``stopped``), ``BENCH_LATENESS_S`` (seconds of
+  the lateness phase) and, for a server's client, ``BENCH_SERVER_PID``.
 
 Phases:
 
 - ``fill`` adds the workload in batches of ``BATCH``, each as durable as the peer makes it before the next;
 - ``recover`` opens the folder and pops once, at the earliest deliver_at_ms + 1 s;
-- ``drain`` pops everything, with a simulated clock that goes to the deliver_at_ms of every 10,000th entry, in
-  batches of at most ``POP_LIMIT`` until a pop is empty, and removes each popped batch;
-- ``lateness`` adds the workload, moved so that none of it is due, then entries due at ``LATENESS_PER_S`` in
-  real time, and runs the peer's own loop.
+- ``drain`` pops everything and removes each popped batch, by a simulated clock that goes to the
+  deliver_at_ms of every 10,000th entry, at most ``POP_LIMIT`` at a time until a pop is empty;
+- ``lateness`` adds the workload, moved so that none is due, then entries due at ``LATENESS_PER_S`` in real
+  time, and runs the peer's own loop.
 
 A pop is early if deliver_at_ms is after the clock's time, out of order if it follows a later one.
 """
@@ -52,11 +52,11 @@ COLUMNS = ("deliver_at_ms", "ledger_id", "entry_id", "arrive_at_ms")
 class PeerInfo:
     """A peer in words, for the tables' notes.
 
-    scheme: its origin and principle, a sentence without a full stop. durability: the guarantee for a batch
-    once `add` has returned. survives_kill: true if something is recoverable after kill -9. tick_ms: the usual
-    interval of its looks for due entries; 0 if it waits for the time of the earliest one. may_look_faster:
-    the tick is a habit, not part of the scheme: lateness is also measured with a short one. slack_ms: the
-    lateness by design: the tick, or the rounding.
+    scheme: its origin and principle, a sentence without a full stop. durability: a batch's guarantee once
+    `add` has returned. survives_kill: something is recoverable after kill -9. tick_ms: the usual interval of
+    its looks for due entries; 0 if it waits for the earliest one's time. may_look_faster: the tick is a
+    habit, not part of the scheme: lateness is also measured with a short one. slack_ms: the lateness by
+    design: tick or rounding.
     """
 
     name: str
@@ -69,10 +69,10 @@ class PeerInfo:
 
 
 class Peer(ABC):
-    """A way of keeping delayed entries, used by one thread. Made by a class that takes (folder, clock).
+    """A way of keeping delayed entries, for one thread. Made by a class that takes (folder, clock).
 
-    The folder exists; the peer opens any data of an earlier life in it. Times are ms since the epoch; `clock`
-    is simulated in all phases but lateness.
+    The folder exists; the peer opens data of an earlier life in it. Times are ms since the epoch; `clock` is
+    simulated in all phases but lateness.
     """
 
     info: ClassVar[PeerInfo]
@@ -118,7 +118,7 @@ class Peer(ABC):
 
 
 class Figures(BaseModel):
-    """The report of a phase. Memory is that of the process, or of the server for a server's client."""
+    """A phase's report. Memory is the process's, or the server's for a server's client."""
 
     model_config = ConfigDict(extra="forbid")
 

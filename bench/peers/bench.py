@@ -1,9 +1,9 @@
-"""Tidegate's index beside the other ways of keeping delayed messages, each the real thing, in one run.
+"""Tidegate's index beside other ways of keeping delayed messages, each the real thing, in one run.
 
-Each peer runs in processes of its own (`bench.peers`). Full measures on one workload: fill, kill -9, restart,
-first due pop, drain; fill and drain on the other workloads; fill, kill -9 and restart of a large backlog;
-lateness in real time before a backlog. A phase beyond its budget stops, and a note says after how many
-entries; for a peer that cannot run here, or fails, a note gives the reason.
+Each peer runs in its own processes (`bench.peers`). Full measures on one workload: fill, kill -9, restart,
+first due pop, drain; fill and drain on the others; fill, kill -9 and restart of a large backlog; lateness in
+real time before a backlog. A phase beyond its budget stops, and a note has its entries; a peer that cannot
+run here, or fails, has a note with the reason.
 """
 
 from __future__ import annotations
@@ -270,9 +270,9 @@ def _scenario(workload: Workload) -> str:
 
 @contextmanager
 def _session(launcher: Launcher, workload: Workload, budget: Budget) -> Iterator[tuple[Session, Path]]:
-    """A folder with the workload in it and a session there; both are removed at the end.
+    """A folder with the workload and a session; both go at the end.
 
-    With TIDEGATE_BENCH_KEEP in the environment the folder of a failed peer stays, with its logs.
+    With TIDEGATE_BENCH_KEEP in the environment a failed peer's folder stays, with its logs.
     """
     folder = Path(tempfile.mkdtemp(prefix="tidegate-bench-"))
     # A server's own user needs access to its files below.
@@ -300,7 +300,7 @@ def chosen(plan: Plan, sizes: Sizes) -> tuple[Workload, list[Workload], Workload
 
 
 def present(plan: Plan, recorder: Recorder) -> dict[str, Launcher]:
-    """The launchers of the peers that can run here, with a note for each other one.
+    """The launchers of peers that can run here, with a note for each other one.
 
     Raises BenchError if none can.
     """

@@ -1,11 +1,11 @@
 """Heaps in memory, an entry a node: the simplest program.
 
-``heapq``: a binary heap of tuples, as Pulsar's in-memory tracker keeps its priority queue. ``heapdict``: a
-heap that also finds and moves an entry by its position, as a scheduler with cancellation needs.
+``heapq``: a binary heap of tuples, as Pulsar's in-memory tracker has. ``heapdict``: a heap that also finds
+and moves an entry by its position, as a scheduler with cancellation needs.
 
-Durability: none; after a kill everything must be read again from the topic. Tick: none, the earliest entry is
-at the top. Favourable: no file is written. Unfavourable: an entry costs a hundred bytes and more of Python
-objects, and each passes through the interpreter; the figures include turning popped entries into arrays.
+Durability: none; after a kill everything is read again from the topic. Tick: none, the earliest entry is on
+top. Favourable: no file is written. Unfavourable: an entry costs a hundred bytes and more of Python objects,
+and passes through the interpreter; figures include turning popped entries into arrays.
 """
 
 from __future__ import annotations

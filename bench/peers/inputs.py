@@ -1,7 +1,6 @@
-"""The workload as files in a peer's folder: the bench writes them, the peer's process reads them.
+"""The workload as files in a peer's folder, written by the bench, read by the peer's process.
 
-``workload.COLUMN.npy`` for Python and the same as raw little-endian int64 in ``workload.COLUMN.bin`` for
-others.
+``workload.COLUMN.npy`` for Python, raw little-endian int64 in ``workload.COLUMN.bin`` for others.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def read(folder: Path, count: int) -> Input:
 
 
 def note_popped(folder: Path, sequence: Int64Array) -> None:
-    """Record the entries handed out in the recover phase, so that the drain phase does not miss them."""
+    """Record the entries handed out in the recover phase, which the drain phase then does not miss."""
     np.save(folder / _POPPED, sequence)
 
 

@@ -1,8 +1,8 @@
 """Starting peers: a `Launcher` for each kind, a `Session` for each process that it starts.
 
-`PythonLauncher` starts `bench.peers.worker`. A peer whose process is not Python (a JVM) overrides `command`;
-one with a server overrides `start_server` and `kill_server`, and kill -9 goes to that server. The figures of
-a process are validated here, so that a peer with other ones fails at once.
+`PythonLauncher` starts `bench.peers.worker`. A peer in a JVM overrides `command`; one with a server overrides
+`start_server` and `kill_server`, and kill -9 goes to that server. A process's figures are validated here: one
+with others fails at once.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Budget:
 
 
 class Session:
-    """One process of a peer, and its server: from the start of a phase to kill -9. Use it with `with`."""
+    """One process of a peer, and its server: from a phase's start to kill -9. Use it with `with`."""
 
     def __init__(self, launcher: Launcher, folder: Path, workload: str, count: int, budget: Budget) -> None:
         self._launcher = launcher
@@ -102,9 +102,9 @@ class Session:
         self.kill()
 
     def start(self, phase: str, expected: type[FiguresT], count: int | None = None) -> FiguresT:
-        """Start the server and the process, and wait for the phase's figures; raises BenchError.
+        """Start server and process, and wait for the phase's figures; raises BenchError.
 
-        ``count``: use only so many entries of the workload, because the fill was stopped after them.
+        ``count``: use only so many entries of the workload, since the fill was stopped after them.
         """
         started_ns = time.time_ns()
         data = self._folder / "data"

@@ -1,13 +1,12 @@
 """Eighteen fixed delays with a queue each, after RocketMQ 4's delay levels (1 s … 2 h).
 
-An entry is appended to the queue of its delay, so each queue is in order of time without any sorting, and a
-look examines only the heads. Other delays are rounded up to a level, and a delay above 2 h goes through the 2
-h level again and again; the resulting lateness is a figure of its own (``rounded up by``).
+An entry is appended to its delay's queue, so each queue is in order of time without sorting, and a look
+examines the heads alone. Other delays are rounded up to a level; above 2 h an entry goes through the 2 h
+level repeatedly. The lateness is a figure (``rounded up by``).
 
-A queue is a file every 262,144 records; the offsets up to which each queue has been handed out are written
-after every look (RocketMQ: every 10 s). Durability: page cache, not synced: kill -9 loses nothing. Tick: 100
-ms. Favourable: nothing is faster for delays that are levels. Unfavourable: every other delay comes late, or
-is rewritten every 2 h.
+A queue is a file every 262,144 records; the offsets handed out are written after every look (RocketMQ: every
+10 s). Durability: page cache, not synced: kill -9 loses nothing. Tick: 100 ms. Favourable: nothing is faster
+for delays that are levels. Unfavourable: every other delay comes late, or is rewritten every 2 h.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def rounded_up_ms(delay_ms: Int64Array) -> Int64Array:
 
 
 class Queue:
-    """Records in order, in segment files; a segment's file is deleted when its last record is handed out."""
+    """Records in order, in segment files, deleted when their last record is handed out."""
 
     def __init__(self, folder: Path, name: str, read: int) -> None:
         self._folder = folder
@@ -165,7 +164,7 @@ class LevelsPeer(Peer):
             queue.close()
 
     def _append(self, table: Table, from_ms: Int64Array) -> None:
-        """Append to the levels chosen by the delays from ``from_ms`` on. A queue stays in order of time."""
+        """Append to the levels of the delays from ``from_ms`` on. A queue stays in order of time."""
         for level, places in dealt(levels_of(np.maximum(0, table[:, 0] - from_ms))):
             rows = np.empty((len(places), COLUMNS), dtype=LITTLE_INT64)
             leave_ms = np.maximum.accumulate(from_ms[places] + LEVELS_MS[level])

@@ -31,8 +31,8 @@ class Pauses:
 class Measured:
     """The measured process, with its children.
 
-    ``server_pid`` 0: this process. A server's processes share pages, so that its memory is the sum of the
-    proportional sizes, which takes longer to read; its processor time includes the client's.
+    ``server_pid`` 0: this process. A server's processes share pages, so its memory is the sum of proportional
+    sizes, slower to read; its processor time includes the client's.
     """
 
     def __init__(self, server_pid: int) -> None:

@@ -1,10 +1,10 @@
 """Tidegate's index as its daemon uses it: catalog, RocksDB, group commit in another thread, upkeep.
 
-Durability: each batch of adds is committed and synced before the next (`begin_commit`, the write in an
-executor thread, `finish_commit`). Popped entries are acknowledged; acknowledgements are committed and synced
-together, in the same thread, while the next entries are popped. Tick: none, the catalog gives the due time of
-the earliest entry. Favourable: batches come as arrays, as from the daemon's socket. No peer's figures here
-include the socket or the broker behind it; `lateness` and `failover` measure those.
+Durability: each batch is committed and synced before the next (`begin_commit`, the write in an executor
+thread, `finish_commit`). Popped entries are acknowledged; acknowledgements are committed and synced together,
+in the same thread, during the next pops. Tick: none, the catalog gives the earliest due time. Favourable:
+batches come as arrays, as from the daemon's socket. No peer's figures include socket or broker; `lateness`
+and `failover` measure those.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """PostgreSQL as a delay queue: a table with an index on the time, and a scan for due rows.
 
 A batch is one COPY in binary form and a commit. A look deletes the earliest due rows (FOR UPDATE SKIP LOCKED,
-so that several scanners could share the work) and returns them in binary form; the transaction is committed
-once they are delivered.
+for several scanners) and returns them in binary form; the transaction is committed after delivery.
 
-Durability: each commit synced: nothing is lost. Tick: 1 s, as is common for job queues in databases.
-Favourable: COPY both ways, a Unix socket, no other column, no other index. Unfavourable: a row costs a row
-header, an index entry, its share of the log, and a vacuum later on.
+Durability: each commit synced: nothing is lost. Tick: 1 s, as usual for job queues in databases. Favourable:
+COPY both ways, a Unix socket, no other column or index. Unfavourable: a row costs a header, an index entry,
+its share of the log, and a vacuum later.
 """
 
 from __future__ import annotations

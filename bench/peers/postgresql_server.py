@@ -1,7 +1,7 @@
-"""Starts PostgreSQL for `bench.peers.postgresql_client`: the real server on a cluster of its own.
+"""Starts PostgreSQL for `bench.peers.postgresql_client`: the real server on its own cluster.
 
-initdb makes the cluster in the bench's folder; no system service is needed or touched.
-In a common configuration: every commit synced; 512 MiB of shared buffers, else the server's defaults.
+initdb makes the cluster in the bench's folder, without a system service: every commit synced, 512 MiB of
+shared buffers, else the defaults.
 """
 
 from __future__ import annotations

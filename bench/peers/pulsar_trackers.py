@@ -1,13 +1,13 @@
 """Pulsar's InMemory and Bucket trackers as peers: their own classes in a JVM (bench/java/TrackerPeer.java).
 
-They run with Pulsar's default settings, with two exceptions. The in-memory tracker's look-ahead for fixed
-delays is off: with it the dispatcher stops reading at 50,000 messages of one delay. And Bucket's snapshots go
-to synced files (bench/java/SnapshotFiles.java) instead of to BookKeeper, in its favour. A bucket is sealed
-when a ledger ends (50,000 entries) and it has 50,000, so entries since the last seal are not on disk at the
-kill: the broker would read them from the topic again (bench ``failover``).
+Pulsar's defaults, with two exceptions: the in-memory tracker's look-ahead for fixed delays is off, since with
+it the dispatcher stops reading at 50,000 messages of one delay; Bucket's snapshots go to synced files
+(bench/java/SnapshotFiles.java) instead of BookKeeper, in its favour. A bucket is sealed when a ledger ends
+(50,000 entries) and it has 50,000, so later entries are not on disk at the kill: the broker would read them
+from the topic again (bench ``failover``).
 
-The collector is G1: with ZGC, which Pulsar's start script chooses, the kernel counts the pages of the heap
-several times. Speeds and pauses are alike with both.
+The collector is G1: with ZGC, Pulsar's choice, the kernel counts the heap's pages several times. Speeds and
+pauses are alike.
 """
 
 from __future__ import annotations

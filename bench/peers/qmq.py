@@ -1,15 +1,15 @@
 """A wheel of two levels, after QMQ: an append-only file an hour on disk, and 500 ms slots in memory.
 
-An entry is appended to the file of its hour. The current hour and the next are in memory, distributed to
-slots of 500 ms; a slot is handed out when its 500 ms are over. A dispatch log beside the hour's file has the
-places of the records handed out; when an hour is over and all of it was handed out, both files are deleted.
-After a restart the hour's file is read again, without the records in the dispatch log.
+An entry is appended to its hour's file. The current hour and the next are in memory, in slots of 500 ms; a
+slot is handed out when it is over. A dispatch log beside the hour's file has the places of records handed
+out; when an hour is over and all handed out, both files are deleted. A restart reads the hour's file again,
+without the records in the dispatch log.
 
 Durability: page cache, not synced (QMQ flushes in the background): kill -9 loses nothing, a power failure the
-last moments. Tick: 500 ms. Favourable: an add is hardly more than appending, sorting is per slot, and a year
-needs no more memory than two hours. Unfavourable: all of an hour is in memory, however large; the order
-within a slot is that of arrival; an hour costs two files, however few entries it has. It does not tick
-through empty slots, in its favour when the clock jumps.
+last moments. Tick: 500 ms. Favourable: an add is hardly more than appending, sorting is per slot, a year
+needs no more memory than two hours. Unfavourable: all of an hour is in memory; a slot is in order of arrival;
+an hour costs two files, however few its entries. It does not tick through empty slots, in its favour when the
+clock jumps.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COLUMNS = 3
 
 @dataclass
 class Hour:
-    """An hour: the number of records in its file, and how many of them are still to be handed out."""
+    """An hour: the records in its file, and how many are still to be handed out."""
 
     number: int
     records: int = 0

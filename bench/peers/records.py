@@ -1,7 +1,6 @@
 """Files of fixed-size records, and the distribution of entries to them: shared by the peers with files.
 
-A record is three little-endian int64: deliver_at_ms, ledger_id, entry_id. A torn record at the end of a file,
-left by a kill, is not read.
+A record is three little-endian int64: deliver_at_ms, ledger_id, entry_id. A torn last record is not read.
 """
 
 from __future__ import annotations

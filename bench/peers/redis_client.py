@@ -1,14 +1,14 @@
-"""Redis as a delay queue: a hash as message pool and 16 sorted sets by time, as described by Youzan and used
-in many projects.
+"""Redis as a delay queue: a hash as message pool and 16 sorted sets by time, as described by Youzan and
+others.
 
 An entry's position is its id, assigned to a set by its number; the pool has its record. A batch is one
-pipeline: HSET and 16 ZADD. A look is one pipeline of 16 ZRANGEBYSCORE and an HMGET for their results; after
-delivery, ZREM and HDEL go in one MULTI.
+pipeline: HSET and 16 ZADD. A look is one of 16 ZRANGEBYSCORE and an HMGET for their results; after delivery
+ZREM and HDEL go in one MULTI.
 
-Durability: append-only file, synced every second: kill -9 of the server loses no answered write, a power
-failure the last second. Tick: 1 s, as in the projects' timers, though a look costs little. Favourable: packed
-bytes in large commands (hiredis), a Unix socket. Unfavourable: everything is in the server's memory; each set
-is in order, but not the sixteen together.
+Durability: append-only file, synced every second: the server's kill -9 loses no answered write, a power
+failure the last second. Tick: 1 s, as in those timers, though a look costs little. Favourable: packed bytes
+in large commands (hiredis), a Unix socket. Unfavourable: everything is in the server's memory; each set is in
+order, not the sixteen together.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Starts Redis for `bench.peers.redis_client`: the real server, on a Unix socket in the bench's folder.
 
-In a common configuration for important data: append-only file, synced every second; without snapshots (they
-would fork and copy during the fill). Everything else is the server's default.
+As common for important data: append-only file, synced every second; no snapshots, which would fork and copy
+during the fill; else the defaults.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """Plain RocksDB with the time in the key, as in DiDi's Chronos.
 
 Key: deliver_at_ms, ledger_id, entry_id, big-endian, 24 bytes; no value. A batch is a WriteBatch, a look scans
-from the last one's end, and one delete_range removes the popped keys.
+from the last one's end, one delete_range removes the popped keys.
 
-Durability: in RocksDB's WAL, not synced (its default): kill -9 loses nothing, a power failure the last second
-or more. Tick: 1 s, as in Chronos. Favourable: no sync, no value, one range tombstone a pop. Unfavourable:
-keys pass through the interpreter one at a time: about half of its processor time, which a C++ or Java program
-avoids.
+Durability: RocksDB's WAL, not synced (its default): kill -9 loses nothing, a power failure the last second or
+more. Tick: 1 s, as in Chronos. Favourable: no sync, no value, one range tombstone a pop. Unfavourable: keys
+pass through the interpreter one by one: about half of its processor time, spared by a C++ or Java program.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The peers by name, in the order of the tables, for the bench and the worker.
 
-A peer's module is imported only on request, so that no peer pays for another one's imports, and missing
-packages of one do not affect the others.
+A peer's module is imported on request: no peer pays for another's imports or misses another's packages.
 """
 
 from __future__ import annotations

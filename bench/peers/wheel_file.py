@@ -1,13 +1,13 @@
 """A hierarchical timing wheel with a file a slot, as delay services on Kafka keep one.
 
-Four wheels: 60 slots of 1 s, 60 of 1 min, 24 of 1 h, and days. An entry is appended to the file of a slot, by
-its remaining delay. When a slot of a coarse wheel begins, its file is read, its entries are appended to slots
-of the finer wheels, and it is deleted; when a slot of 1 s is over, its file is read, handed out and deleted.
-The wheel ticks through all slots that have a file, however far the clock has jumped.
+Four wheels: 60 slots of 1 s, 60 of 1 min, 24 of 1 h, and days. An entry is appended to a slot's file by its
+remaining delay. When a coarse slot begins, its file's entries move to finer wheels; when a slot of 1 s is
+over, its file is handed out; both are then deleted. The wheel ticks through all slots with a file, however
+far the clock has jumped.
 
-Durability: page cache, not synced (Kafka's default): kill -9 loses nothing; a kill amid a slot repeats a part
-of it. Tick: 1 s. Favourable: one file is in memory at a time; a restart reads only the folder's list.
-Unfavourable: every entry is written up to four times, and sparse entries cost a file each.
+Durability: page cache, not synced (Kafka's default): kill -9 loses nothing; amid a slot it repeats a part.
+Tick: 1 s. Favourable: one file at a time is in memory; a restart reads only the folder's list. Unfavourable:
+an entry is written up to four times, and sparse ones cost a file each.
 """
 
 from __future__ import annotations

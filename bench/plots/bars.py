@@ -1,4 +1,4 @@
-"""Bars of each metric, the median with the whole spread as a line; and the quantile functions of lateness."""
+"""Bars of each metric, the median with the whole spread as a line; and quantile functions of lateness."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ TITLE_WIDTH = 54
 def shown(result: Result) -> list[Metric]:
     """The metrics with a panel: headline ones with a peer or a target, and a value other than zero.
 
-    A bar alone says no more than its number in the table: it is drawn only if there is no other. The same
-    goes for one beside a target, with its verdict: with many panels it does not appear.
+    A bar alone, or beside a target with a verdict among many panels, says no more than the table: it is drawn
+    only if there is no other.
     """
     some = [
         metric

@@ -1,7 +1,7 @@
 """Flame graphs as an SVG: a box a frame, as wide as its processor time, callers below.
 
-Written directly, as boxes of a plotting library would be ten times the bytes. The title of a box,
-which browsers show at the pointer, has its whole name.
+Written directly: a plotting library's boxes take ten times the bytes. A box's title, which browsers show, has
+its whole name.
 """
 
 from __future__ import annotations

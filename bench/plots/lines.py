@@ -20,7 +20,7 @@ APART = 20
 def lines(result: Result, metrics: Sequence[Metric], colour: Callable[[str], str]) -> Figure:
     """A panel a metric: the median over the axis, with the spread as a band.
 
-    A peer whose name does not begin with a digit has found its place itself and is a star beside the line.
+    A peer whose name begins with no digit has chosen its place itself: a star beside the line.
     """
     columns = max(1, min(COLUMNS, len(metrics)))
     rows = max(1, math.ceil(len(metrics) / columns))

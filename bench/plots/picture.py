@@ -1,7 +1,7 @@
 """The picture of a result, beside its JSON: one SVG.
 
-Bars of each metric, or lines where the peers are points on an axis. Profiles, bounds and results of many
-targets have pictures of their own, as have flame graphs.
+Bars of each metric, lines where peers are points on an axis, or a picture of its own for profiles, bounds,
+results of many targets, and flame graphs.
 """
 
 from __future__ import annotations

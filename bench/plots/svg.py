@@ -1,7 +1,6 @@
-"""Writes a figure as an SVG that is small in git and stays the same for the same figure.
+"""Writes a figure as an SVG that is small in git and the same for the same figure.
 
-Invariants: text is text (searchable, and few bytes); marks by the thousand are one image; the same figure
-gives the same bytes at any time.
+Invariants: text is text (searchable, few bytes); marks by the thousand are one image.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The distribution of the nanoseconds: the hottest paths of the index by function, C functions too.
 
-Each path runs bare and under cProfile, in processes of its own; the difference is the profiler's overhead and
-stands in the tables. A result named ``profile-before.json`` becomes a column beside ``profile.json`` in the
-report, to show a change. No peer takes part.
+Each path runs bare and under cProfile, in its own process; the tables have the profiler's overhead.
+``profile-before.json`` becomes a column beside ``profile.json`` in the report. No peer takes part.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """The hottest paths of the index, each on one thread: add and commit, spill, pop and acknowledge.
 
-And one that is not hot but expensive: entries that come five at a time for each of 1,000 subscriptions.
+And one not hot but expensive: five entries at a time for each of 1,000 subscriptions.
 
-Work of the daemon's executors (writing a commit, a persist) runs inline here, so that a path's time includes
-all of its work and a profiler of one thread sees it. Each path times only itself: its preparation (the input,
-the index's earlier content) is outside of its ``Region``.
+The daemon's executors' work (writing a commit, a persist) runs inline, so a path's time and a profiler of one
+thread have all of it. Preparation (input, earlier content) is outside of a path's ``Region``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The cost of an index with positions in many ledgers, beside one with few: by operation.
 
-``python -m bench.profile.ledgers [LEDGERS]`` prints a table: CPU milliseconds with 1,000 ledgers, with
-``LEDGERS`` (100,000 unless told), and the ratio. An operation proportional to its change has a ratio near 1;
-opening and counting read everything. The best of ``REPEATS``, since the machine has other work.
+``python -m bench.profile.ledgers [LEDGERS]`` prints CPU milliseconds with 1,000 ledgers, with ``LEDGERS``
+(100,000 unless told), and the ratio: near 1 for an operation proportional to its change; opening and counting
+read everything. The best of ``REPEATS``, since the machine has other work.
 """
 
 from __future__ import annotations

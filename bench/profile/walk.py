@@ -1,7 +1,7 @@
 """The functions that one entry enters in the daemon: an ADD from the socket to DURABLE, a DUE from the timer.
 
 ``python -m bench.profile.walk [--names]`` counts them and their modules in ``index`` and ``plugin``, in every
-thread of a daemon with a store on disk. The daemon's upkeep, which runs beside both, does not count.
+thread of a daemon with a store on disk, without its upkeep.
 """
 
 from __future__ import annotations

@@ -47,9 +47,9 @@ class Admin:
             raise BenchError(f"the topic could not be unloaded: {error}") from error
 
     def entries_read(self, topic: str) -> int:
-        """Entries of the topic read from BookKeeper since the broker's start, without reads from its cache.
+        """Entries of the topic read from BookKeeper since the broker's start, not from its cache.
 
-        After a restart the cache is empty, so that this counts every entry that the broker reads again.
+        After a restart the cache is empty: this counts every entry read again.
         """
         try:
             return entries_read(self._telemetry_port, topic)

@@ -1,8 +1,8 @@
-"""One consumer in a process of its own: ``python -m bench.pulsar.consumer``.
+"""One consumer in its own process: ``python -m bench.pulsar.consumer``.
 
 Arguments: URL TOPIC SUBSCRIPTION RECEIPTS [--no-ack]. Stamps each message when ``receive`` returns,
-acknowledges it, and records both times (``receipts``). Prints one line, ``subscribed <ns since the epoch>``,
-once the broker has accepted the subscription. Ends on SIGTERM.
+acknowledges it, and records both times (``receipts``). Prints ``subscribed <ns since the epoch>`` once the
+broker has accepted the subscription. Ends on SIGTERM.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""The Java part of the benches (bench/java): compiled once into build/, run on a Pulsar's own jars.
-
-Pulsar's classes come from the distribution's ``lib`` folder, so that the bench measures a broker's own code.
+"""The Java part of the benches (bench/java), compiled once into build/, run on a Pulsar's own jars: its own
+code is measured.
 """
 
 from __future__ import annotations

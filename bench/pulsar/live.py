@@ -1,8 +1,8 @@
 """Live traffic: plain messages at a steady rate, from one process that sends and receives them.
 
-``python -m bench.pulsar.live URL TOPIC RATE FILE`` prints ``live`` when it begins, and on SIGTERM writes its
-measurements to the file: an int64 array of shape (n, 3) with the times when each message was sent, confirmed
-and received, in ns since the epoch; 0 for an event that did not happen.
+``python -m bench.pulsar.live URL TOPIC RATE FILE`` prints ``live`` when it begins, and on SIGTERM writes to
+the file an int64 array of shape (n, 3): when each message was sent, confirmed and received, in ns since the
+epoch; 0: never.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def main(argv: list[str]) -> None:
         send()
         number += 1
     producer.flush()
-    # The last ones are on their way to the consumer; a message that has not come then shows as missing.
+    # The last are on their way to the consumer; a message that has not come then is missing.
     deadline_s = time.monotonic() + 5.0
     while number and not times[:number, RECEIVED].all() and time.monotonic() < deadline_s:
         time.sleep(0.01)  # the listener fills an array, and notifies nobody

@@ -1,10 +1,9 @@
-"""One producer in a process of its own: ``python -m bench.pulsar.producer URL TOPIC SCHEDULE.npy``.
+"""One producer in its own process: ``python -m bench.pulsar.producer URL TOPIC SCHEDULE.npy``.
 
-The schedule is an int64 array of shape (n, 3): sequence number, sending time and deliver_at, both in ms since
-the epoch; a sending time in the past means at once. Delayed messages are never batched by Pulsar's clients,
-so each is an entry. Ends when the broker has confirmed every message; prints ``sent <n> <began>
-<confirmed>``, the wall clock in ns before the first send and at the last confirmation, or fails when one was
-refused.
+The schedule is an int64 array of shape (n, 3): sequence number, sending time and deliver_at, in ms since the
+epoch; a past sending time means at once. Pulsar's clients batch no delayed messages: each is an entry. Ends
+when the broker has confirmed all; prints ``sent <n> <began> <confirmed>``, the wall clock in ns before the
+first send and at the last confirmation, or fails at a refusal.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A consumer's receipts: a fixed-size record for each message, appended by one write each.
 
-The bench reads the file while it grows; it survives a kill of either process. A record is four little-endian
-int64: the message's sequence number and deliver_at (both from its payload), and the wall clock at its arrival
-and at its acknowledgement (0 without one).
+The bench reads the growing file; it survives either process's kill. A record is four little-endian int64:
+sequence number and deliver_at (from the payload), wall clock at arrival and at acknowledgement (0 without
+one).
 """
 
 from __future__ import annotations

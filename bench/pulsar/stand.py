@@ -1,7 +1,7 @@
 """A test stand: one real broker with one of the three trackers, its clients, and our daemon if needed.
 
-The three stands of a run differ in the tracker alone. All data are below the stand's folder, which is removed
-at the end. Signals go only to processes started here.
+The stands of a run differ in the tracker alone. All data are below the stand's folder, removed at the end.
+Signals go only to processes started here.
 """
 
 from __future__ import annotations

@@ -1,20 +1,19 @@
 """The time to index a backlog that no index has, and its effect on live traffic meanwhile.
 
 A topic has delayed messages due in hours, and at its end a hundred due already. A consumer comes with a new
-subscription (``first attach``); then the topic is unloaded, the tracker's data on it are deleted, and the
-consumer comes back (``moved, nothing left``). Both times count from the acceptance of the subscription until
-the first due message, and until the tracker, and our daemon behind it, holds all the others. The first
-round's broker is a JVM that still compiles. Each round has its own subscriptions on the same topic.
+subscription (``first attach``); then the topic is unloaded, the tracker's data on it deleted, and the
+consumer comes back (``moved, nothing left``). Both times count from the accepted subscription until the first
+due message, and until the tracker, and our daemon behind it, holds all the others. The first round's broker
+still compiles. Each round has its own subscriptions on the same topic.
 
-Ours runs with reading ahead, which is its default, and without, where the dispatcher finds each message by
-itself, as with Pulsar's trackers. There a million takes half a minute each time, so all but ours run one
-round, and move 100,000 only. The storage's limit is measured on the same stand: the topic's ledgers by batch
-reads of the bookie's wire protocol.
+Ours runs with reading ahead, its default, and without, where the dispatcher finds each message, as with
+Pulsar's trackers: half a minute for a million, so all but ours run one round, and move 100,000 only. The
+storage's limit is measured on the same stand: the topic's ledgers by batch reads of the bookie's protocol.
 
-Live traffic is a producer and a consumer of plain messages on another topic of the same broker
-(``bench.pulsar.live``), with the same polling of statistics with and without reading ahead. A large backlog
-is read so slowly that its publishers do not feel it. A small one is read at full speed, once in some minutes:
-its effect is measured at the time, and in a hundred seconds with one of them.
+Live traffic is a producer and a consumer of plain messages on another topic of the broker
+(``bench.pulsar.live``), with the same polling of statistics either way. A large backlog is read so slowly
+that publishers do not feel it; a small one at full speed, once in some minutes: its effect is measured then,
+and over a hundred seconds with one of them.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """The time until an index holds a backlog new to it: rebuilt in bulk, or read by the broker.
 
-One topic with delayed messages on one real broker, whose index is emptied before each turn. `rebuild` is the
-whole command; its stages are reported separately. The broker's turns begin when a consumer connects:
-`dispatcher` has the shim's reading ahead switched off, as with every other tracker, `reading ahead` has it
-on. Then slice files are packed from generated entries, by Spark's tasks (on one core, and on all) and by
-NumPy and Polars in one process: the figures show the size from which Spark is worth its start, and the gain
-of a second worker; NumPy in a process a core shows the machine's limit.
+One topic with delayed messages on a real broker, whose index is emptied before each turn. `rebuild` is the
+whole command, its stages reported separately. The broker's turns begin when a consumer connects: `dispatcher`
+without the shim's reading ahead, as every other tracker, `reading ahead` with it. Then slice files are packed
+from generated entries, by Spark's tasks (on one core, and on all) and by NumPy and Polars in one process: the
+size from which Spark is worth its start, and a second worker's gain; NumPy in a process a core is the
+machine's limit.
 
-The dispatcher alone would read 10 M messages for six minutes, at the same rate as 1 M: it reads up to 1 M. If
-all peers are of one kind (a topic's or generated entries), the other kind does not run.
+The dispatcher alone, at six minutes for 10 M messages, reads up to 1 M. If all peers are of one kind (a
+topic's or generated entries), the other does not run.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def medians(recorder: Recorder, where: str, title: str) -> dict[str, float]:
 
 
 def compared(recorder: Recorder, count: int) -> None:
-    """Note how much sooner a rebuild is done than the dispatcher, the only way of attaching without it."""
+    """Note how much sooner a rebuild is done than the dispatcher, the only way without it."""
     seconds = medians(recorder, of_messages(count), HOLDS)
     if BOOKIES in seconds and DISPATCHER in seconds:
         times = seconds[DISPATCHER] / seconds[BOOKIES]
@@ -150,7 +150,7 @@ def compared(recorder: Recorder, count: int) -> None:
 
 
 def judged(recorder: Recorder, sizes: tuple[int, ...]) -> None:
-    """Note the size from which Spark is faster than one process, and the gain of a second worker."""
+    """Note the size from which Spark is faster than one process, and a second worker's gain."""
     both = []
     for count in sizes:
         seconds, work = (medians(recorder, scenario(count), title) for title in ("seconds", WITHOUT_START))

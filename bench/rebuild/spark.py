@@ -1,7 +1,6 @@
 """Packs made parts with Spark, as a rebuild does: ``python -m bench.rebuild.spark FOLDER BINS MASTER``.
 
-Prints, as JSON, the number of entries, the time once Spark and its Python workers were up, and the peak
-memory of one of these workers.
+Prints as JSON the entries, the time once Spark and its Python workers were up, and a worker's peak memory.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The index at 100 million entries, with 1,000 subscriptions, and in bursts; in one process, durable.
 
-Every scenario is a process of its own that drives the index as the daemon does (``index_driver`` of the
-harness) with the daemon's defaults, and compares its output with its input. No peer takes part.
+Every scenario is a process that drives the index as the daemon does (the harness's ``index_driver``) with the
+daemon's defaults, and compares output with input. No peer takes part.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The tide and pages of a filled index, asked as a client asks the daemon: their times, the loop's pauses.
 
-The index is in this process, as it is in the daemon: the loop takes outlines, one thread reads and counts.
-Everything must be due later than the clock, so that each answer is known.
+As in the daemon, the loop takes outlines, one thread reads and counts. All is due later than the clock, so
+each answer is known.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Beat:
 def look(driver: IndexDriver, index: DelayIndex, source: Source, count: int) -> Figures:
     """The figures of ``TIDES`` tides and ``PAGES`` pages of an index that has ``count`` entries of a source.
 
-    Times in ms; ``tide_wrong``: messages that a tide misses or adds; ``page_short``: pages that are not full;
+    Times in ms; ``tide_wrong``: messages that a tide misses or adds; ``page_short``: pages not full;
     ``loop_ms``: the loop's longest pause meanwhile, ``loop_alone_ms``: in a second before.
     """
     with ThreadPoolExecutor(1) as executor:

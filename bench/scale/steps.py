@@ -1,8 +1,7 @@
 """The steps of the scenarios of ``scale``: filling, draining, and the files after them.
 
-Each drives an index through ``IndexDriver``, entry by entry number of a ``Source``, and returns figures by
-name. The input is generated batch by batch, so that memory is the index's; generating it is part of the time
-unless a figure's name says otherwise.
+Each drives an index through ``IndexDriver`` and returns figures by name. Input is generated batch by batch,
+so memory is the index's; the time includes it unless a figure's name says otherwise.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ Figures = dict[str, Any]
 def fill(driver: IndexDriver, indexes: Sequence[DelayIndex], source: Source, count: int) -> Figures:
     """Add ``count`` entries in batches, to the indexes in turn, until all are durable.
 
-    The clock follows the arrivals of the source's entries, or real time if they have none.
+    The clock follows the entries' arrivals, or real time without any.
     """
     memory, stopwatch = PeakMemory(), Stopwatch()
     marks = []
@@ -66,7 +65,7 @@ def fill(driver: IndexDriver, indexes: Sequence[DelayIndex], source: Source, cou
 class Stopwatch:
     """Wall time and processor time from its creation to ``end``, with and without parts of this thread.
 
-    ``wall_s`` is all of it; ``net_s`` and ``cpu_s`` exclude the work done while it was stopped.
+    ``wall_s`` is all of it; ``net_s`` and ``cpu_s`` exclude work while it was stopped.
     """
 
     def __init__(self) -> None:
@@ -127,8 +126,8 @@ def pauses(driver: IndexDriver) -> Figures:
 def sizes(driver: IndexDriver, index: DelayIndex, folder: Path, count: int) -> Figures:
     """Bytes an entry: of all files, by kind of file, and of their live data, by kind of value.
 
-    Written data are in RocksDB's WAL until they are in a table, and deleted or replaced data are in the
-    tables until they are compacted.
+    Written data are in RocksDB's WAL until in a table; deleted or replaced data are in tables until
+    compacted.
     """
     one = index.stats()
     packed = sum(part.entries for part in one.slices)

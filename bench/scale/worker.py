@@ -1,7 +1,7 @@
-"""One scenario of ``scale`` in a process of its own: ``python -m bench.scale.worker NAME DIR COUNT``.
+"""One scenario of ``scale`` in its own process: ``python -m bench.scale.worker NAME DIR COUNT``.
 
-It prints its figures as one line of JSON and waits for its kill, so that the next step finds the files as
-kill -9 leaves them. ``reopen-NAME`` continues with the files of the scenario NAME.
+It prints its figures as one line of JSON and waits for its kill, so the next step finds the files of a kill
+-9. ``reopen-NAME`` continues with NAME's files.
 """
 
 from __future__ import annotations
@@ -181,8 +181,8 @@ def mixed(name: str, folder: Path, count: int) -> Figures:
 def trickle(name: str, folder: Path, count: int) -> Figures:
     """Many subscriptions with ``RATE`` entries a second each, at ``SPEED`` times real time.
 
-    ``many``: batches of ``RATE``, in turns; ``one-small``: as many such batches for one subscription;
-    ``one``: all arrivals of a second as one batch for one subscription. All are due over 24 h.
+    ``many``: batches of ``RATE``, in turns; ``one-small``: as many for one subscription; ``one``: each
+    second's arrivals as one batch for one subscription. All are due over 24 h.
     """
     among = subscriptions_of(count)
     a_second = among * RATE
@@ -228,7 +228,7 @@ def trickle(name: str, folder: Path, count: int) -> Figures:
 
 
 def subscriptions_of(count: int) -> int:
-    """The number of subscriptions for so many entries; fewer in a quick run, so that each gets its share."""
+    """The number of subscriptions for so many entries; fewer in a quick run, for their share."""
     return SUBSCRIPTIONS if count >= 1_000_000 else SUBSCRIPTIONS // 10
 
 

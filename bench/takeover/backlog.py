@@ -1,7 +1,7 @@
 """The messages that wait while a topic moves: most are due tomorrow, a sample after the last move.
 
-The sample is spread over the topic, from its first message to its last: a defect in a part of an index shows.
-Pure functions; times are planned before the fill, since a message's cannot be changed later.
+The sample is spread over the topic, first message to last: a defect in a part of an index shows. Pure
+functions; times are planned before the fill.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Backlog:
 class Sample:
     """The fate of a sample's messages. ``lost`` has their numbers, the others count deliveries.
 
-    twice: after the first, except those that a reset of the cursor caused. before: first ones while the topic
-    was still being moved: such a message has not gone through all of it.
+    twice: after the first, except by a reset of the cursor. before: first ones while the topic was still
+    moving, so not through all of it.
     """
 
     lost: tuple[int, ...]
@@ -68,8 +68,8 @@ def make(count: int, now_ms: int, due_ms: int, seed: int) -> Backlog:
 def planned_s(count: int, rounds: int, faults_s: float, rereads: int, moves_s: float | None) -> float:
     """The approximate seconds from before the fill until the last move is done.
 
-    faults_s: the length of a round without repeated reads. rereads: the number of complete repeated reads in
-    it, apart from the moves, which take ``moves_s`` at most if each reads all, and next to nothing with None.
+    faults_s: a round without repeated reads. rereads: complete repeated reads in it, apart from the moves,
+    which take ``moves_s`` at most if each reads all, and next to nothing with None.
     """
     reread_s = count / READ_PER_S
     moving_s = 0.0 if moves_s is None else min(10 * reread_s, moves_s + reread_s)

@@ -1,11 +1,11 @@
 """The fate of the messages, and the cost, when a topic changes its owner on a cluster of two brokers.
 
-A subscription has many delayed messages, most of them due tomorrow; meanwhile twenty a second are published
-with a delay of some seconds, delivered and acknowledged. Then the owner is unloaded, killed with its daemon,
-restarted (followed by the other one), paused for longer than its session lasts, or its daemon loses its disk;
-then the topic moves ten times, and the cursor is reset twice meanwhile. After that a sample of the messages
-that have waited throughout falls due. With few messages the owner is also killed while more are published at
-full speed. The clock runs from the moment that the new owner has the topic and its consumer, by its own word.
+A subscription has many delayed messages, most due tomorrow; meanwhile twenty a second are published with a
+delay of some seconds, delivered and acknowledged. Then the owner is unloaded, killed with its daemon,
+restarted (followed by the other one), paused beyond its session, or its daemon loses its disk; then the topic
+moves ten times, with two resets of the cursor. After that a sample of the messages that have waited
+throughout falls due. With few messages the owner is also killed amid publishing at full speed. The clock runs
+from the new owner's word that it has topic and consumer.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ROUNDS = {
     IN_MEMORY_STRICT: Round(fault_rereads=5, move_rereads=True),
 }
 KILLED_ALONE = Round(faults=(KILL,), moves=False, fault_rereads=1)
-"""A round of ten million takes a tracker hours that reads them all at each fault, and at each move."""
+"""A tracker that reads ten million at each fault and each move takes hours a round."""
 
 
 def run(plan: Plan, recorder: Recorder) -> None:

@@ -32,7 +32,7 @@ TICK_MS = 2_000
 """Pulsar's trackers may hand out by a tick early."""
 COST_S, COST_QUICK_S = 15.0, 5.0
 FAULTS_S, KILL_S = 210.0, 60.0
-"""What a round of all faults and moves takes when nothing is read again, about, and what one fault does."""
+"""About: a round of all faults and moves when nothing is read again, and one fault."""
 FLOOD_MAX = 100_000
 FLOOD_S, FLOOD_SOON_S = 2.0, 25.0
 READS_A_SECOND = 2_000
@@ -43,8 +43,8 @@ READS_A_SECOND = 2_000
 class Round:
     """The faults for a tracker, and how often it reads everything again.
 
-    moves: true if the topic moves ten times after the faults. fault_rereads: at how many of the faults.
-    move_rereads: at each of the moves.
+    moves: the topic moves ten times after the faults. fault_rereads: at how many faults. move_rereads: at
+    each move.
     """
 
     faults: tuple[Fault, ...] = FAULTS
@@ -253,8 +253,8 @@ class Course:
     def _take_back(self) -> int:
         """Set the cursor back to the beginning; returns its end.
 
-        On return everything has come again, and the owner has the acknowledgements: those of many thousand in
-        a burst take longer than the client gathers them.
+        On return everything has come again, and the owner has the acknowledgements, which take longer than
+        the client gathers them in a burst of many thousand.
         """
         again = {one.number for one in self.traffic.arrivals}
         begun_ns = time.time_ns()

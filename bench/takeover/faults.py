@@ -1,7 +1,6 @@
-"""The faults of a topic's owner, in their order. Each fault returns its undoing.
+"""The faults of a topic's owner, in their order. Each returns its undoing.
 
-A rolling restart restarts the owner's machine and, when that is up again, the other one, which has the topic
-by then: each of the two, once.
+A rolling restart restarts the owner's machine and then the other one, which has the topic by then.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A fill at full speed in a process of its own, killed in its middle: ``python -m bench.takeover.flood``.
+"""A fill at full speed in its own process, killed in its middle: ``python -m bench.takeover.flood``.
 
-Every few ms it writes its confirmations to a file, which outlives it: pairs of int64, the wall clock in ns
-and the number of messages confirmed by then. One producer's confirmations come in order, so that these are
-the first ones. Every fiftieth message is due soon, the others tomorrow.
+Every few ms it writes its confirmations to a file that outlives it: pairs of int64, the wall clock in ns and
+the messages confirmed by then, the first ones, since one producer's confirmations come in order. Every
+fiftieth message is due soon, the others tomorrow.
 """
 
 from __future__ import annotations

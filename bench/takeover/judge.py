@@ -1,7 +1,6 @@
 """The consequences of a fault: pure functions of the sent messages and their arrivals.
 
-A number identifies a message, and its position in the topic as well a delivery: a message that a producer
-sent twice is not delivered twice.
+A number identifies a message, with its position a delivery: a message sent twice is not delivered twice.
 """
 
 from __future__ import annotations
@@ -37,10 +36,9 @@ class Outage(NamedTuple):
 class Outcome:
     """The effect of faults on the messages, and for repeats, on their acknowledgements.
 
-    repeated_in_flight: there was none. repeated_under_way: the client may not have sent it, since it was made
-    in its last 0.1 s before an outage, or during it. repeated_young: made 0.2 s before the fault or later.
-    repeated_old: made before that. oldest_ms: the age, at the fault, of the oldest acknowledgement of these
-    two kinds, 0 without any.
+    repeated_in_flight: there was none. repeated_under_way: made in the client's last 0.1 s before an outage,
+    or during it, and perhaps unsent. repeated_young: made 0.2 s before the fault or later. repeated_old:
+    earlier. oldest_ms: the oldest acknowledgement's age, at the fault, of these two kinds, 0 without any.
     """
 
     early: int
@@ -77,8 +75,8 @@ def quiet_ns(arrivals: Sequence[Arrival], moment_ns: int) -> int:
 def served_since(client_ns: int, owner_ns: int | None, first_ns: int) -> int:
     """The time since which the new owner has had the consumer, all in ns.
 
-    client_ns: when its client was connected, perhaps to a broker that was still loading the topic. owner_ns:
-    the owner's own value, None without one; it may be of a later connection than the first message.
+    client_ns: when its client was connected, perhaps to a broker that still loaded the topic. owner_ns: the
+    owner's own value, None without one; perhaps of a later connection than the first message.
     """
     return owner_ns if owner_ns is not None and client_ns <= owner_ns <= first_ns else client_ns
 

@@ -1,10 +1,9 @@
 """The part of a topic that its new owner has read again: arithmetic of its counters, pure functions.
 
-No counter shows it alone. Messages published or delivered meanwhile are read from BookKeeper, too, unless the
-broker still had them in its cache: subtracting them may hide entries that were read again. So they are
-subtracted from a reading soon after the first due message, when there are few, and from a second one when all
-has been read; the entries given to the daemon, which knows no cache, are a third count. The worst one is
-reported.
+No counter shows it alone. Messages published or delivered meanwhile are read from BookKeeper, too, unless
+still in the broker's cache: subtracting them may hide entries read again. So they are subtracted from a
+reading soon after the first due message, when there are few, and from a second one at the end; entries given
+to the daemon, which knows no cache, are a third count. The worst is reported.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from typing import NamedTuple
 class Reading(NamedTuple):
     """An owner's counters since it has had the topic, or since the fault, if it still has the topic.
 
-    read: entries from BookKeeper. added: entries given to its daemon, None without a daemon. stored: messages
-    published meanwhile. delivered: messages delivered meanwhile.
+    read: entries from BookKeeper. added: entries given to its daemon, None without one. stored, delivered:
+    messages published and delivered meanwhile.
     """
 
     read: int

@@ -31,7 +31,7 @@ UNSURE_MS = 250
 class Stage:
     """The observations of one fault.
 
-    Times in ns of the wall clock; ``readings``: soon after the first due message, and when all had been read.
+    Times in ns of the wall clock; ``readings``: soon after the first due message, and when all was read.
     """
 
     begun_ns: int
@@ -113,8 +113,7 @@ class Stages:
     def _first_past_horizon(self, due: Mapping[int, int], killed_ns: int, ready_ns: int) -> tuple[int, float]:
         """When the daemon was ready, and the lateness of the first message that only a daemon can have.
 
-        Among those published before it was killed: the shim itself has messages due within the horizon after
-        that.
+        Among those published before its kill: the shim itself has messages due within the horizon after that.
         """
         number = earliest_past(due, killed_ns // 1_000_000 + HORIZON_MS + UNSURE_MS)
         if number is None:

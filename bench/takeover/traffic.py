@@ -1,6 +1,6 @@
 """A steady producer and a consumer that follow their topic from broker to broker, and record events.
 
-Invariant: a message recorded as confirmed is stored in the topic; a delivery is recorded before the next is
+Invariant: a message recorded as confirmed is in the topic; a delivery is recorded before the next is
 received.
 """
 
@@ -52,9 +52,9 @@ class _Consumer:
 class Traffic:
     """Messages numbered from ``first``, ``PER_S`` a second, each delayed by some seconds, and their consumer.
 
-    due: deliver_at in ms of each message that a broker has confirmed. confirm_ns: the duration of each
-    confirmation. confirmed_at_ns: their times. Messages due in an hour are not for this consumer and are not
-    recorded. rests: nothing is acknowledged; changed and read with ``acknowledging``.
+    due: deliver_at in ms of each confirmed message. confirm_ns, confirmed_at_ns: durations and times of the
+    confirmations. Messages due in an hour are not for this consumer and not recorded. rests: nothing is
+    acknowledged; changed and read with ``acknowledging``.
     """
 
     def __init__(self, topic: str, log_path: Path, first: int) -> None:
@@ -96,7 +96,7 @@ class Traffic:
     def rest(self, quiet_s: float) -> None:
         """Stop acknowledging, as a client that is drained; returns after ``quiet_s`` of that.
 
-        Arrivals meanwhile are recorded as not acknowledged. It resumes by itself once it is reconnected.
+        Arrivals meanwhile are recorded as not acknowledged. A reconnection resumes.
         """
         with self.acknowledging:
             self.rests = True

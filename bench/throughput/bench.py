@@ -1,11 +1,10 @@
 """The speed of publishing delayed messages, and of delivering them once due, end to end.
 
 The same producer, consumer and broker with each tracker. One producer sends as fast as the broker confirms,
-with the consumer's subscription there; memory is read once the tracker holds everything; then the messages
-fall due: all at one instant, or evenly over some seconds and in random order of their place in the topic.
-Delivery ends when the broker has the acknowledgement of every message. The broker is warmed up with messages
-of another topic, twice; the second speed decides how far ahead the deliver_at of a scenario is. The quick run
-leaves out the warm-up and the second scenario.
+beside the consumer's subscription; memory is read once the tracker holds everything; then messages fall due:
+all at one instant, or evenly over some seconds and in random order of their place. Delivery ends when the
+broker has every acknowledgement. Messages of another topic warm the broker up, twice; the second speed
+decides a scenario's deliver_at. The quick run has neither warm-up nor second scenario.
 
 Pulsar's trackers may begin up to one tick (1 s) early: the rate counts from the first message, and early ones
 are counted.
@@ -34,7 +33,7 @@ WARM_UP_DELAY_MS = 4_000
 COLD_PER_S = 6_000.0
 """What a broker that has just started takes a second, at least."""
 SETTLE_MS, SETTLE_QUICK_MS = 5_000, 3_000
-"""From the last message sent until the first is due: the tracker gets the rest, and memory is read."""
+"""From the last message sent until the first is due: the tracker gets the rest, memory is read."""
 CAUTION = 1.25
 """A scenario may take this much longer to send than the rate before says."""
 PATIENCE_S = 90.0

@@ -1,8 +1,7 @@
 """A broker's memory: objects on its heap, buffers outside it, and its pages from the kernel.
 
-Garbage is collected first, so that the heap's figure covers only referenced objects. The kernel's figure is
-the proportional set size: Pulsar's start script chooses ZGC, which maps the heap at several addresses, and
-the plain resident size counts each of them.
+Garbage is collected first. The kernel's figure is the proportional set size: ZGC, the start script's choice,
+maps the heap at several addresses, and the resident size counts each.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """One workload with slices from a minute to the whole span, and with the automatic width.
 
-Entries are due evenly over 7 days. Staging has a small budget, so that a small backlog spills as often as a
-large one: the relevant numbers are the entries of a spill in a slice, and the spills. Each width is filled,
-killed -9, popped up to the middle of a slice, killed -9 and opened again. In one more fill, the peak of
-blocks is compared with the prediction of `tidegate tune` for such a rush.
+Entries are due evenly over 7 days. A small staging budget makes a small backlog spill as often as a large
+one: what counts is a spill's entries in a slice, and the spills. Each width is filled, killed -9, popped up
+to the middle of a slice, killed -9 and opened again. One more fill compares the peak of blocks with the
+prediction of `tidegate tune` for such a rush.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The index with one slice width, in a process of its own: filled, popped half, killed -9 and opened again.
+"""The index with one slice width, in its own process: filled, popped half, killed -9 and opened again.
 
 ``python -m bench.tuning.worker PHASE DIR SETTING`` with SETTING as JSON (``Setting``) does one phase on the
 same directory, prints its figures as JSON and waits to be killed:
 
-- ``crowd`` does the work of ``fill`` and looks at the blocks after each batch, which takes time of its own;
+- ``crowd`` does the work of ``fill`` and looks at the blocks after each batch, which takes time;
 - ``fill`` adds the entries in batches, each durable before the next, until all are in slices; like the daemon
   it accepts no more while staging is far over its budget;
 - ``pop`` pops and acknowledges up to the middle of a slice in the middle of the span. At some slices it

@@ -1,9 +1,9 @@
 """The three that answer questions about their waiting entries: Tidegate's daemon over its socket, Redis,
 PostgreSQL.
 
-Redis and PostgreSQL keep entries as in the bench ``peers``. Each answers the same questions: the counts by
-bucket (the tide), and a page of entries in due order. Favourable to Redis: all its answers come in one
-pipeline. Unfavourable: a page needs the first of all sixteen sets, so it reads sixteen pages.
+Redis and PostgreSQL keep entries as in `peers`. Each answers the same: counts by bucket (the tide), and a
+page of entries in due order. Favourable to Redis: all its answers come in one pipeline. Unfavourable: a page
+needs the first of all sixteen sets, so it reads sixteen pages.
 """
 
 from __future__ import annotations
