@@ -1,7 +1,7 @@
 """The audit's Prometheus gauges, beside production.
 
-Invariant: names and labels follow Prometheus' conventions (base units; `_total` for counts that only grow;
-not for lost messages, because some are found again).
+Invariant: names and labels follow Prometheus' conventions (base units; `_total` for counts that only grow, so
+not for lost messages, some of which are found again).
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """The fate of each message, from some messages with all of their receipts.
 
-Pure, on Arrow tables: Spark passes one group of messages after another, a test one table.
-`tidegate.plugin.checks` judges the deliveries, as in the demo and the drills.
+Pure, on Arrow tables: Spark passes group after group, a test one table. `tidegate.plugin.checks` judges, as
+in the demo and the drills.
 
-Invariants: each message has one row for each subscription that should receive it (delivered, lost or
-pending); each further receipt has its own row (repeated), as does each received message that was never sent
-(unknown).
+Invariants: a message has a row for each subscription that should receive it (delivered, lost or pending);
+each further receipt has its own (repeated), as has each received message never sent (unknown).
 """
 
 from __future__ import annotations
@@ -90,7 +89,7 @@ def judge(
     """A table as ``JUDGED`` from tables as ``SENT`` and ``RECEIVED``.
 
     subscriptions: those that should receive everything. until_ms: a missing message due or sent later is
-    pending; None: no message is pending.
+    pending; None: none is.
     """
     return judgement(sent, received, subscriptions, until_ms).table
 
@@ -135,8 +134,8 @@ def find_out_of_order(delivered: pa.Table) -> pa.Table:
 class _Matched(NamedTuple):
     """Messages and receipts, with a number for each message.
 
-    rows: the row of each message in the sent table. expected: true for messages that should have come.
-    message: number of each receipt's message, or none. received_at_ms: of each receipt.
+    rows: each message's row in the sent table. expected: it should have come. message: the number of each
+    receipt's message, or none. received_at_ms: of each receipt.
     """
 
     rows: Int64

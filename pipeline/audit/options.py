@@ -86,9 +86,8 @@ class AuditOptions(BaseModel):
     """An audit.
 
     subscriptions: those that should receive everything; empty: all with any receipt. until_ms: messages due
-    later are pending, not lost; None: no message is pending. slice_width_ms, gap_ms: the width of a slice,
-    and the shortest silence that is a gap. report: its directory, None for none. offending: the folder for
-    the offending messages.
+    later are pending, not lost; None: none is. slice_width_ms, gap_ms: a slice's width, and the shortest
+    silence that is a gap. report, offending: folders, None for none.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -117,8 +116,8 @@ class StreamOptions(BaseModel):
 
     checkpoint: where it continues after a restart. once: only the present records. trigger_s: seconds between
     two looks. watermark_ms: the largest delay of one record behind others. grace_ms: a message counts as lost
-    so long after it was due. forget_ms: how long after that repeats are noticed. metrics: host and port of
-    the Prometheus page, None for none.
+    so long after it was due. forget_ms: repeats are noticed so long after that. metrics: host and port of the
+    Prometheus page, None for none.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -1,8 +1,8 @@
 """The two records of an audit as Spark tables with fixed columns, checked before they are judged.
 
 Invariants: a missing column, a non-numeric value or a row without a required value is one error that names
-the record; the rows then have `judge`'s types. The data source reads a record that is a topic: the topic of
-the delayed messages itself as the sent record, and a topic of JSON rows as the received one.
+the record; rows then have `judge`'s types. The data source reads a record that is a topic: that of the
+delayed messages as the sent record, one of JSON rows as the received one.
 """
 
 from __future__ import annotations

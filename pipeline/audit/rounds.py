@@ -1,11 +1,11 @@
 """One round of an audit beside production: new records compared with open ones.
 
-Pure, on Arrow tables. A round leaves three tables to the next: *open* messages (undelivered somewhere, or
-still repeatable), the *receipts* of these and of messages not yet sent, and for each key the *furthest*
-delivered message. A round reports each fact once.
+Pure, on Arrow tables. A round leaves three to the next: *open* messages (undelivered somewhere, or still
+repeatable), the *receipts* of these and of messages not yet sent, and for each key the *furthest* delivered
+message. It reports each fact once.
 
 Its time is the watermark: no older record is expected. A message is lost ``grace_ms`` after it was ready; if
-it comes later, it is found again. ``forget_ms`` after its fate is complete, it is forgotten; a later repeat
+it comes later, it is found again. ``forget_ms`` after its fate is complete it is forgotten; a later repeat
 counts as unknown.
 """
 

@@ -4,9 +4,9 @@
     checkpoint/rounds/N     the rest of round N: open messages, receipts, the furthest of each key, totals
     offending/round=N       the offences of round N
 
-Invariants: a round depends only on the previous one and on one batch; it counts once its totals, the last
-file, are written. So a batch repeated after a crash gives the same round, and nothing is reported twice. The
-two newest rounds are kept.
+Invariants: a round depends only on the previous one and one batch, and counts once its totals, the last file,
+are written: a batch repeated after a crash gives the same round, and nothing is reported twice. The two
+newest rounds are kept.
 """
 
 from __future__ import annotations

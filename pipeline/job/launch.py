@@ -1,8 +1,8 @@
 """Starts a job as its own process, shows its progress, and always ends it.
 
 Invariants: Spark never runs in this process; when ``launch`` returns or raises, the job's process group is
-gone; if this process dies, the job notices and ends by itself. Spark logs to a file, kept only after an error
-that no line explains.
+gone; if this process dies, the job notices and ends. Spark logs to a file, kept only after an error that no
+line explains.
 """
 
 from __future__ import annotations

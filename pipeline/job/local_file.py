@@ -1,7 +1,7 @@
 """A record in files of this machine, small enough to read without Spark.
 
-Invariant: Spark would read the same values. In doubt, for an unusual file, type or value, this reads nothing:
-Spark then reads the record, or reports the fault.
+Invariant: Spark would read the same values. In doubt (an unusual file, type or value) this reads nothing:
+Spark then does, or reports the fault.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def read_local(
 ) -> LocalTable | None:
     """A record in the format ``parquet``, ``csv`` or ``json`` (a line a row); None if Spark has to read it.
 
-    texts, numbers: the names of the wanted columns; those of the record become strings, and int64.
+    texts, numbers: the wanted columns; the record's become strings, and int64.
     """
     try:
         files = _files(where)

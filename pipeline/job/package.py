@@ -3,8 +3,8 @@
     tidegate-spark.tar.gz     packages at its root, for --archives …#tidegate_env with PYTHONPATH=tidegate_env
     tidegate_submit.py        started by spark-submit
 
-Invariants: nothing is downloaded; Spark itself is not in it, since the cluster has its own; the same
-installation gives the same bytes; an archive is complete or absent.
+Invariants: nothing is downloaded; Spark, which the cluster has, is not in it; the same installation gives the
+same bytes; an archive is complete or absent.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Requirements of a job: Java and the extra ``spark``; and the version of Spark.
 
-A data source gets filters from 4.1 on; a stream gets a batch's beginning and its size limit from 4.2 on. A
-cluster's Spark, and the one in ``SPARK_HOME``, may be older than the installed one.
-
-Invariant: the checks before a job import none of these.
+A data source gets filters from 4.1 on, a stream a batch's beginning and size limit from 4.2 on. A cluster's
+Spark, or ``SPARK_HOME``'s, may be older than the installed one. Invariant: the checks before a job import
+none of these.
 """
 
 from __future__ import annotations

@@ -36,10 +36,10 @@ def phase(spark: SparkSession, name: str) -> Iterator[None]:
 
 
 class StageWatch(Repeated):
-    """Reports active stages, and each ended one once more, from a thread of its own.
+    """Reports active stages, and each ended one once more, from its own thread.
 
-    It looks every ``INTERVAL_S`` and misses a stage between two looks. Spark's own events would need a Java
-    listener, and with it a callback server in the driver.
+    It looks every ``INTERVAL_S`` and misses a stage in between. Spark's own events would need a Java listener
+    and a callback server in the driver.
     """
 
     def __init__(self, tell: Callable[[StageEvent], None]) -> None:

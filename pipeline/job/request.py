@@ -24,9 +24,9 @@ HERE, SPARK = "python", "spark"
 class SparkSettings(BaseModel):
     """Spark's place and settings.
 
-    master: in Spark's notation; ``local[*]`` is this machine. asked_for: the user has chosen Spark's place or
-    settings, and so wants Spark even for a small job. conf: Spark's own settings. package: the archive of
-    ``tidegate spark-package`` for workers on other machines. files: shipped to every worker.
+    master: in Spark's notation; ``local[*]`` is this machine. asked_for: the user has chosen place or
+    settings, so wants Spark even for a small job. conf: Spark's settings. package: ``tidegate
+    spark-package``'s archive for workers elsewhere. files: shipped to every worker.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -1,10 +1,10 @@
 """The job's process: ``python -m tidegate.pipeline.job.runner EVENTS_FD``, with the request on its input.
 
-Spark starts beside the job, which waits only where it needs Spark. On this machine Spark starts only for
-enough work, or at the user's wish.
+Spark starts beside the job, which waits only where it needs Spark; on this machine only for enough work, or
+at the user's wish.
 
-Invariants: it reports one result or one error, then ends; when its parent is gone (its input is closed), it
-and Spark end; a signal ends Spark before the process.
+Invariants: it reports one result or error, then ends; when its parent is gone (its input is closed), it and
+Spark end; a signal ends Spark before the process.
 """
 
 from __future__ import annotations
@@ -144,8 +144,8 @@ class RunningJob:
         if self._thread is None:
             if not self._submitted:
                 self.note("starting Spark")
-            # Here, not in the thread: of two threads that import PySpark at once, one finds it half-made. Not
-            # at the top of the file either: it is slow, and not every job needs it.
+            # Here, not in the thread: of two threads that import PySpark at once, one finds it half-made. Nor
+            # at the top of the file: it is slow, and not every job needs it.
             importlib.import_module("tidegate.pipeline.job.session")
             self._thread = threading.Thread(target=self._start, name="spark-start", daemon=True)
             self._thread.start()

@@ -1,10 +1,9 @@
 """Independent pieces of work, done by this process until Spark is up and by Spark's workers from then on.
 
-Spark's start takes seconds of processor and clock, in which a process reads a million entries: a smaller job
-does not start it, and a larger one does not wait for it. This process works on several pieces at a time, in
-threads. Invariants: each piece is done once, except for tasks that Spark retries; results come in rounds, so
-that the caller can record its progress; a worker reports a finished piece; no work remains at the end, unless
-the process ends.
+Spark's start takes seconds in which a process reads a million entries: a smaller job does not start it, a
+larger one does not wait for it. This process does several pieces at a time, in threads. Invariants: each
+piece is done once, except for tasks that Spark retries; results come in rounds, for the caller's record of
+progress; a worker reports a finished piece; no work remains at the end, unless the process ends.
 """
 
 from __future__ import annotations

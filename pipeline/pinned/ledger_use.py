@@ -1,7 +1,7 @@
 """The use of a topic's ledgers: the entries that wait in each, and the space that few of them keep.
 
-Pure. Pulsar deletes closed ledgers from the front, and stops at the first one with an unacknowledged entry:
-one message delayed by a month keeps all ledgers of that month.
+Pure. Pulsar deletes closed ledgers from the front, up to the first with an unacknowledged entry: one message
+delayed by a month keeps that month's.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Cursor:
 class LedgerUse:
     """One ledger.
 
-    waiting: its entries that an index holds, of all subscriptions together. other: the largest number of
-    entries unacknowledged by a subscription and not held by its index. subscriptions: they keep it.
+    waiting: its entries that an index holds, of all subscriptions. other: the largest number of entries
+    unacknowledged by a subscription and not held by its index. subscriptions: they keep it.
     """
 
     ledger_id: int

@@ -1,7 +1,7 @@
 """The positions of an index compared with those of its topic.
 
-Pure. A missing position costs a read, and its message is delivered all the same; an extra one costs a look at
-the cursor. Neither loses or repeats a message, but both are defects.
+Pure. A missing position costs a read, an extra one a look at the cursor; neither loses or repeats a message,
+but both are defects.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Files of a job in a directory or at an fsspec URL.
 
-Invariants: an existing file is whole: it is written under another name and renamed, so that a task that runs
-twice, or dies, does no harm; a file damaged all the same is removed and made anew.
+Invariants: an existing file is whole: it is renamed when written, so a task that runs twice, or dies, does no
+harm; a file damaged all the same is made anew.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     topic ─► parts ─► slice files ─► the daemon, block by block, the earliest first ─► the broker hears HELD
      plan      read      pack              take in                                      check
 
-Invariants: the daemon gives the subscriptions to this job before any read or write, so there is one job at a
-time, in its own folder; only files named in the manifest count; a job restarted after a kill reads the rest
-again. A job for all existing subscriptions leaves out one deleted meanwhile.
+Invariants: the daemon gives this job the subscriptions before any read or write, so there is one job at a
+time, in its own folder; only files in the manifest count; a job restarted after a kill reads the rest again.
+A job for all existing subscriptions leaves out one deleted meanwhile.
 """
 
 from __future__ import annotations

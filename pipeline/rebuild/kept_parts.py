@@ -1,7 +1,7 @@
-"""A check that a former job's parts match the topic: it reads some entries again and compares their times.
+"""A check that a former job's parts match the topic, by the times of some entries read again.
 
-Positions alone do not show it: a cluster recreated, or restored from a backup, reuses the ids of its ledgers
-for other messages, which the index would then hold back.
+Positions do not show it: a cluster recreated, or restored from a backup, reuses its ledgers' ids for other
+messages, which the index would then hold back.
 """
 
 from __future__ import annotations

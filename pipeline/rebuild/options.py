@@ -19,7 +19,7 @@ class RebuildOptions(BaseModel):
     """``topic`` and ``subscription`` may contain ``*``; ``work`` is a directory or an fsspec URL.
 
     work: may serve many jobs. service_url: None asks the admin API. keep: leave the files in ``work`` after
-    success. repair: a verification repairs the index. any_daemon: the daemon need not serve the topic.
+    success. repair: a verification repairs the index. any_daemon: whether or not the daemon serves the topic.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

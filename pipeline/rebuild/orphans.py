@@ -1,9 +1,9 @@
 """Ledgers no longer needed: their subscription is gone, or its pointer names others.
 
-Ledgers stay when a subscription is deleted while its daemon is away (index logs) or Pulsar asks no tracker
-(moved messages' times), and when a broker is killed while making one. Each names its owner. Invariant: a
-ledger counts as an orphan only after two such looks, a while apart, with the pointer read after the list: a
-new ledger is in no pointer for a moment.
+They stay when a subscription is deleted while its daemon is away (index logs) or Pulsar asks no tracker
+(moved messages' times), and when a broker is killed while making one. Each names its owner. Invariant: an
+orphan is one after two such looks, a while apart, with the pointer read after the list: a new ledger is in no
+pointer for a moment.
 """
 
 from __future__ import annotations
@@ -159,8 +159,8 @@ class BookieLedgers:
 def _custom_metadata(metadata: str) -> dict[str, str]:
     """A ledger's custom metadata.
 
-    A bookie serves its own encoding of a ledger's metadata, protobuf, as if it were text. Bytes that are not
-    UTF-8 are lost, and with them each length above 127: metadata with such a value count as unknown.
+    A bookie serves its encoding, protobuf, as text: bytes that are not UTF-8 are lost, and with them each
+    length above 127. Metadata with such a value count as unknown.
     """
     found = {}
     for at in re.finditer(r"\n(.)(?=([a-z/-]+)\x12(.))", metadata, re.DOTALL):
@@ -182,10 +182,10 @@ def _topic_of(managed_ledger: str) -> str | None:
 class Named:
     """The needed ledgers, as far as known.
 
-    Pulsar up to 4.2 reports a cursor's properties as of the loading of its topic. So the admin API tells the
-    existence of a subscription, and its serving daemon the pointer of its index log. No daemon knows the
-    pointer to moved messages' times. An old pointer is enough for ledgers older than its own: ids grow, and
-    the pointer never goes back.
+    Pulsar up to 4.2 reports a cursor's properties as of its topic's loading. So the admin API tells a
+    subscription's existence, and its serving daemon the pointer of its index log. No daemon knows the pointer
+    to moved messages' times. An old pointer is enough for ledgers older than its own: ids grow, and the
+    pointer never goes back.
 
     Example: an old pointer names ledger 50. Ledger 40 is an orphan; a newer pointer may name 60, which counts
     as needed.

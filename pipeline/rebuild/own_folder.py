@@ -1,8 +1,7 @@
 """The folder of one verification, removed at its end, or by the next one after a kill.
 
-In a directory, the working process locks a file; the system releases the lock at the end of the process,
-however it ends. Invariants: the lock file stays locked while a verification works in the folder; only a
-folder with the name, the lock file and the files of a verification is removed.
+In a directory the working process locks a file, until its end, however it ends. Invariants: the lock file
+stays locked during the work; only a folder with name, lock file and files of a verification is removed.
 """
 
 from __future__ import annotations

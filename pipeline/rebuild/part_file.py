@@ -3,11 +3,10 @@
     file      := block* directory
     directory := (first_deliver_at_ms:i64 offset:u64)* blocks:u32
 
-Little-endian. The blocks are small ones of the index's own packing (docs/format.md), in order; the directory
-has the due time of each block's first entry, and the block's offset. A slice file takes a little of each
-part, so many looks must be cheap: two reads, and no unpacking beyond the span.
-
-Invariant: content that breaks this grammar is a ``DamagedError``, and is not used.
+Little-endian. The blocks, small and of the index's own packing (docs/format.md), are in order; the directory
+has each one's first due time and offset. A slice file takes a little of each part, so looks are cheap: two
+reads, and no unpacking beyond the span. Invariant: anything against this grammar is a ``DamagedError``, and
+not used.
 """
 
 from __future__ import annotations

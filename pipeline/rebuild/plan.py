@@ -1,8 +1,8 @@
 """A job's input: targets, and ranges of ledgers cut into tasks; saved, so that a killed job can continue.
 
 A target is a topic or a partition with the subscriptions whose indexes will hold its messages. A resumed plan
-keeps its tasks, since some are done, and gets more for new entries. It is not resumed if it left out entries
-needed now, after a cursor's reset; nor if the parts do not match the topic.
+keeps its tasks, and gets more for new entries. It is not resumed if it left out entries needed now, after a
+cursor's reset, or if the parts do not match the topic.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
 Two signs, each known to both sides:
 
-- the *seal*: a random number that the shim puts into the cursor (`docs/decisions/acknowledgement-seal.md`);
-  the daemon has it from the last OPEN, the admin API shows it. Different seals mean two cursors, or a cursor
-  reset without this daemon's knowledge.
-- the broker's *name*: to its daemon a broker calls itself by its address, and a look-up gives the topic's
-  address. A name chosen by the user says nothing.
+- the *seal*: the shim's random number in the cursor (`docs/decisions/acknowledgement-seal.md`); the daemon
+  has it from the last OPEN, the admin API shows it. Different ones: two cursors, or a reset without this
+  daemon.
+- the broker's *name*: for its daemon its address, which a look-up of the topic also gives. A name chosen by
+  the user says nothing.
 
 Invariant: no question makes an index at the daemon. Doubt is no reason to refuse.
 """

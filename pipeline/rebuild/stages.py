@@ -3,8 +3,8 @@
     ranges of ledgers ─► read/TASK.entries (sorted by time) ─► slices/TARGET-NUMBER.blocks (a span of time)
 
 Files stand between the stages, not a shuffle: a restarted job finds its parts, and a task that runs twice
-rewrites the same file. A slice file is a row of blocks of the index's own packing in order of time, each
-after its length (u32, little-endian).
+rewrites its file. A slice file is a row of the index's blocks in order of time, each after its length (u32,
+little-endian).
 """
 
 from __future__ import annotations

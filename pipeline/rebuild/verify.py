@@ -1,9 +1,9 @@
 """The job of `tidegate verify`: every position and time of an index compared with the topic's.
 
 The topic is read as for a rebuild, while broker and daemon run. Positions are compared as bitmaps; times
-slice file by slice file: an entry of the topic without its exact match in the index, though its position is
-held, has another time there. (It is not early: the broker uses its own time.) The files serve this run alone,
-in a folder of their own, removed however the job ends.
+slice file by slice file: a held entry without its exact match in the index has another time there. (It is not
+early: the broker uses its own time.) The files serve this run alone, in a folder of its own, removed however
+it ends.
 """
 
 from __future__ import annotations

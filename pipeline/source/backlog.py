@@ -4,10 +4,10 @@
     register(spark)
     spark.read.format("tidegate-backlog").options(service_url=…, admin_url=…, topic=…, subscription=…).load()
 
-A Spark partition is a group of ledger ranges, all groups of about the same size. Planning the query fixes the
-entries to read: later entries and acknowledgements do not count. A stream's offsets are positions; it reads a
-topic regardless of acknowledgements. With ``trigger(availableNow=True)`` it reads what was there when the
-query began, in as many batches as that takes.
+A Spark partition is a group of ledger ranges, all of about the same size. Planning fixes the entries to read:
+later entries and acknowledgements do not count. A stream's offsets are positions, regardless of
+acknowledgements. With ``trigger(availableNow=True)`` it reads what was there at the query's beginning, in as
+many batches as that takes.
 """
 
 from __future__ import annotations

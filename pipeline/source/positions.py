@@ -1,8 +1,8 @@
 """Offsets of a stream over a topic: the first unread position of each partition.
 
-Pure. An offset is ``{"0": "12:340", "1": "15:0"}``; a topic without partitions is "-1". Partitions added
-later begin at their earliest position. Entries deleted before they were read are an error unless allowed: a
-stream has no cursor to keep them.
+Pure. An offset is ``{"0": "12:340", "1": "15:0"}``; a topic without partitions is "-1". Later partitions
+begin at their earliest position. Entries deleted unread are an error unless allowed: a stream has no cursor
+to keep them.
 """
 
 from __future__ import annotations

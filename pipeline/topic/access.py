@@ -28,9 +28,9 @@ def check_no_password(what: str, url: str) -> None:
 class Access:
     """Paths of files; None where there is none.
 
-    token_file: the token for broker and admin API; without it the variable ``TIDEGATE_PULSAR_TOKEN``.
-    tls_ca_file: trusted certificates, instead of the system's. tls_cert_file, tls_key_file: the client's own,
-    for mutual TLS.
+    token_file: for broker and admin API; without it the variable ``TIDEGATE_PULSAR_TOKEN``. tls_ca_file:
+    trusted certificates, instead of the system's. tls_cert_file, tls_key_file: the client's own, for mutual
+    TLS.
     """
 
     token_file: str | None = None

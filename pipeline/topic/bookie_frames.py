@@ -1,16 +1,16 @@
 """The part of BookKeeper's wire protocol, version 2, that reading needs: bytes only, no sockets.
 
-A request asks for one entry, or for as many successive ones as fit into a number of bytes; the bookie answers
-with those that it has, so the reader must know a ledger's end. Frames are big-endian:
+A request asks for one entry, or for as many successive ones as fit into a number of bytes; the answer has
+those that the bookie has, so the reader must know a ledger's end. Frames are big-endian:
 
     request  := size:u32 header:u32 ledger_id:i64 entry_id:i64 [request_id:i64 count:i32 bytes:i64]
     response := size:u32 header:u32 status:i32 ledger_id:i64 entry_id:i64 [request_id:i64 (size:i32 entry)*]
     header   := version:u8 operation:u8 flags:u16
     entry    := ledger_id:i64 entry_id:i64 last_confirmed:i64 length:i64 digest payload
 
-Pure. Invariants: a frame is bounded before it is read; an entry is passed on only with the right digest, and
-only the requested one; everything else is a ``WireError``. Entries stay in their frame: an object for each of
-millions would dominate the cost of reading.
+Pure. Invariants: a frame is bounded before it is read; only a requested entry with the right digest passes;
+everything else is a ``WireError``. Entries stay in their frame: an object for each of millions would dominate
+the cost.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Invariants: every entry from first to last is passed on once, in order, its digest checked; the next bookie
 that should have an entry is asked for one that the last lacks or has damaged; the reader fences, opens and
-writes nothing. While it handles one answer, the next request is under way.
+writes nothing. While it handles an answer, the next request is under way.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ class Bookies:
     def entries(self, ledger: Ledger, first: int, last: int) -> Iterator[Batch]:
         """The entries first … last of a ledger, in batches.
 
-        Raises ``UnreachableError`` if none of the bookies that should have an entry answers, ``MissingError``
-        if they answer that they lack it, ``WireError`` if all of them have it damaged.
+        Raises ``UnreachableError`` if no bookie that should have an entry answers, ``MissingError`` if all
+        lack it, ``WireError`` if all have it damaged.
         """
         for segment, begin, end in _segments(ledger, first, last):
             # Each bookie has every entry only if there are as many copies as bookies.

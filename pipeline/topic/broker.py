@@ -1,10 +1,10 @@
 """Entries of a topic through a broker: a reader without a cursor, on Pulsar's binary protocol.
 
-The broker omits entries that no consumer gets: markers, messages of aborted transactions, and everything from
-the first open transaction on. It sends such a reader, no Shared subscription, delayed messages at once.
+The broker omits entries that no consumer gets: markers, messages of aborted transactions, everything from the
+first open transaction on. A reader, no Shared subscription, gets delayed messages at once.
 
-Invariants: entries come in the topic's order, each once, whatever reconnects happen in between; the start is
-inclusive; a reader requests no more than it has room for.
+Invariants: entries come in the topic's order, each once, whatever reconnects happen; the start is inclusive;
+a reader requests no more than it has room for.
 """
 
 from __future__ import annotations

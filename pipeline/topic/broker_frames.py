@@ -2,8 +2,8 @@
 
     frame   := size:u32 command_size:u32 command [magic checksum metadata payload]
 
-Commands are protobuf messages (`schema.py`); the bytes after one are an entry as it is stored (`entry.py`).
-Pure. Invariant: a frame is bounded before it is read; every other input is a ``WireError``.
+Commands are protobuf messages (`schema.py`); the bytes after one are a stored entry (`entry.py`). Pure.
+Invariant: a frame is bounded before it is read; other input is a ``WireError``.
 """
 
 from __future__ import annotations

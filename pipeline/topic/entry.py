@@ -79,9 +79,9 @@ def parse_entry(entry_id: int, data: bytes, *, checked: bool = False) -> Entry:
 class Single(NamedTuple):
     """One message of an entry.
 
-    batch_index: -1 if the entry is no batch. size_bytes: of the payload as the producer passed it; for a
-    chunk as it is stored. None if unknown. payload: None unless requested and available, so never for an
-    encrypted message or a chunk.
+    batch_index: -1 if the entry is no batch. size_bytes: of the payload as the producer passed it, of a chunk
+    as stored; None if unknown. payload: None unless requested and available, so never for an encrypted
+    message or a chunk.
     """
 
     batch_index: int

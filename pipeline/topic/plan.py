@@ -1,7 +1,7 @@
 """The entries of a topic to read, fixed once, before the reading.
 
-The end is the last entry that a consumer could get at this moment: confirmed as stored, and before the first
-open transaction. Both ways of reading share this bound, and so give the same entries.
+The end is the last entry that a consumer could get now: confirmed as stored, and before the first open
+transaction. Both ways of reading share it, and so give the same entries.
 """
 
 from __future__ import annotations

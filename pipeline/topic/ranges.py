@@ -1,7 +1,7 @@
 """The entries of a topic to read: ranges of ledgers, less a cursor's acknowledgements.
 
-Pure: from the admin API's answers to ranges of entries. Invariants: both ends of a range are inclusive; an
-acknowledged entry may be inside a range (it is then in ``acknowledged``), but long stretches of them may not.
+Pure: from the admin API's answers to ranges. Invariants: both ends of a range are inclusive; single
+acknowledged entries may be inside (then in ``acknowledged``), long stretches not.
 """
 
 from __future__ import annotations
@@ -63,8 +63,7 @@ class Ledger:
     """A ledger of a topic with its present entries.
 
     entries: how many are readable, in the open ledger too. digest: their checksum, None if unknown.
-    write_quorum: the number of a segment's bookies that have each entry. size_bytes: of one copy; 0 if
-    unknown.
+    write_quorum: a segment's bookies that have each entry. size_bytes: of one copy; 0 if unknown.
     """
 
     ledger_id: int

@@ -1,8 +1,7 @@
-"""One reader for a range of entries, for both ways.
+"""One reader for a range of entries, straight from reachable bookies, else through the broker.
 
-Straight from reachable bookies, else through the broker; the entries are the same. Invariants: markers,
-acknowledged entries and messages of aborted transactions never appear; after a failure in the middle, the
-other way continues at that entry, if allowed.
+Both give the same entries. Invariants: markers, acknowledged entries and messages of aborted transactions
+never appear; after a failure in the middle the other way continues at that entry, if allowed.
 """
 
 from __future__ import annotations

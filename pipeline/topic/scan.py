@@ -1,9 +1,8 @@
 """The due times of many entries, and other facts that decide their reading, without an object for each.
 
 It walks all entries at once: each step decodes one field of every entry that has fields left, as arrays, in a
-tenth of the time of parsing each message. Pure. Invariant: it agrees with `parse_entry` about an entry's
-metadata; an entry with doubtful bytes goes to that function (``odd``), which raises any error. The content of
-nested messages is not examined.
+tenth of the time of parsing each message. Pure. Invariant: it agrees with `parse_entry` about metadata; an
+entry with doubtful bytes goes there (``odd``), for any error. Nested messages' contents are not examined.
 """
 
 from __future__ import annotations
@@ -63,8 +62,8 @@ def scan(first: int, payloads: Payloads) -> Scanned:
 class _Walk:
     """A place in each entry, moved field by field.
 
-    Places never leave an entry: one that would is odd, and walks no further. The padding after the last entry
-    permits reading a few bytes before that is known.
+    One that would leave its entry is odd, and walks no further. The padding after the last entry permits
+    reading a few bytes before that is known.
     """
 
     def __init__(self, data: _Bytes, begins: Int64Array, ends: Int64Array) -> None:

@@ -1,8 +1,7 @@
 """The messages of Pulsar's binary protocol that a reader needs, for the protobuf library.
 
-Described here, not generated: protoc's code runs only with its own protobuf version or a newer one, and the
-workers of a Spark cluster have their own. Numbers and types are those of Pulsar 4.0.8; the library skips
-fields that no code here reads.
+Described here, not generated: protoc's code needs its own protobuf version or a newer one, and a Spark
+cluster's workers have theirs. Numbers and types are those of Pulsar 4.0.8; unread fields are skipped.
 """
 
 from __future__ import annotations

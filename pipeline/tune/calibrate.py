@@ -1,7 +1,7 @@
 """The costs on this machine, and the model's accuracy, from short runs of the real index.
 
 Generated traces show the cost of blocks, slices, entries and journal records; a part of the user's trace
-shows how its entries pack. Three further runs of that part, at widths unknown to the model, give the error.
+shows how its entries pack. Three more runs of it, at widths unknown to the model, give the error.
 """
 
 from __future__ import annotations
@@ -322,9 +322,9 @@ def _widths_around(width_ms: int) -> list[int]:
 class Shape(NamedTuple):
     """A generated trace: entries arrive in ``bulks``, each spilled, and are due evenly in random order.
 
-    hours: the span of due times, which begins after the last arrival.
-    half: time then passes until the first hour is half over. seconds: then each of so many seconds brings
-    some more, one of which is due before the next second. staged: then so many arrive that no spill takes.
+    hours: the span of due times, after the last arrival. half: time then passes until the first hour is half
+    over. seconds: each of so many then brings some more, one of them due before the next second. staged: then
+    so many arrive that no spill takes.
     """
 
     entries: int

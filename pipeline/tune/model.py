@@ -25,9 +25,9 @@ TIDY_BYTES = 4 << 20
 class Activity(NamedTuple):
     """An index's work on a trace at one width.
 
-    slices_max, blocks_max, stored_max: the peak number of slices, and of blocks and entries in them.
-    records_max: the approximate peak of journal records. pairs: blocks written by spills, at least one for
-    each slice and spill. spilled: entries that reach slices.
+    slices_max, blocks_max, stored_max: the peak of slices, and of blocks and entries in them. records_max:
+    the approximate peak of journal records. pairs: blocks written by spills, at least one a slice and spill.
+    spilled: entries that reach slices.
     """
 
     width_ms: int
@@ -66,8 +66,8 @@ class Activity(NamedTuple):
 class Opening(NamedTuple):
     """The work of a pop before its first entry.
 
-    queued: blocks of slices that begin, which become items of the heap. loaded: those of them read, because
-    they may have a due entry, and their ``entries``. passed: due entries no longer held.
+    queued: blocks of slices that begin, items of the heap from then on. loaded: those read, because they may
+    have a due entry, and their ``entries``. passed: due entries no longer held.
     """
 
     queued: float
@@ -99,7 +99,7 @@ class Costs(NamedTuple):
     """Costs on this machine, from runs of the real index: seconds and bytes.
 
     write_*: for spills, merges included. pop_s: for a pop, then for each block queued, each block loaded,
-    each entry in these, and each entry passed. open_*: for opening a killed index, as in `Restart`. logged_*:
+    each entry in these, each entry passed. open_*: for opening a killed index, as in `Restart`. logged_*:
     growth of the store's WAL in bytes, for each entry that arrives and each block written.
     """
 
@@ -154,9 +154,9 @@ class Costs(NamedTuple):
 
 
 def begins(runs: Sequence[float], width_ms: int, block_entries: int) -> Opening:
-    """A slice with these runs begins: the first block of most runs is not due with the very first entry.
+    """A slice with these runs begins: most runs' first block is not due with the very first entry.
 
-    Entries count as due evenly over the slice. A run shares a millisecond with another run's entry with the
+    Entries count as due evenly over the slice. A run shares a millisecond with another's entry with the
     probability that it has an entry in any millisecond.
     """
     sizes = np.asarray(runs, np.float64)
@@ -187,8 +187,8 @@ class Prediction(NamedTuple):
     """The predicted figures of a width.
 
     memory_bytes: the peak for entries, descriptors and sets. bytes: the peak in slices. work_s: all spills
-    and merges together. boundary_ms: the pop with which a slice begins, without read-ahead. recovery_ms: from
-    the start after a kill -9 to the first due entry. cost: the index's measure.
+    and merges. boundary_ms: the pop with which a slice begins, without read-ahead. recovery_ms: from the
+    start after a kill -9 to the first due entry. cost: the index's measure.
     """
 
     width_ms: int
