@@ -1,11 +1,11 @@
 """Serves ``/tidegate/v1`` for the reader of a request: asks the daemon's queries, answers.
 
-The daemon's HTTP side calls it (``over_http``), and for the broker's web service the daemon's socket. Both
-have checked the client. Invariants:
+Called by the daemon's HTTP side (``over_http``) and, for the broker's web service, by its socket, which have
+checked the client. Invariants:
 
 - a request is read and checked in full before any change;
 - every error is a problem document, a bug one without its details, and without others' names over the broker;
-- at most ``AT_ONCE`` requests run at a time, the others wait, and are refused after ``REQUEST_SECONDS``;
+- at most ``AT_ONCE`` requests run, others wait, and are refused after ``REQUEST_SECONDS``;
 - a change begins no query after ``REQUEST_SECONDS``, and answers before the servlet's 40 s: a query takes 10
   s if no broker decides.
 """

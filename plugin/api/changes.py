@@ -1,7 +1,7 @@
 """The course of a change of many messages, as queries one after the other.
 
-A course is a generator: it yields a QUERY (``docs/waiting.md``), takes the answer, and returns the sum. The
-daemon's HTTP side, the commands and the clients share it, over any transport. Invariants:
+A course is a generator: it yields a QUERY (``docs/waiting.md``), takes the answer, and returns the sum, over
+any transport: for the daemon's HTTP side, the commands and the clients. Invariants:
 
 - every id is read and checked before the first query;
 - a query has at most ``POSITIONS_MAX`` positions and fits into a frame;
@@ -135,8 +135,8 @@ def check_span(query: Query, positions: Positions) -> None:
 def change_of(query: Query, positions: Positions, total: Total, *, over: Over = _never) -> Course:
     """Ask `query` of all positions. `total` has the sum so far, also if it ends early.
 
-    The first query names all partitions: one outside the topic is refused before a change. Once `over`, or if
-    a query fails after a change, the rest is undecided.
+    The first query names all partitions, so one outside the topic is refused before a change. Once `over`, or
+    if a query fails after a change, the rest is undecided.
     """
     check_span(query, positions)
     if query["what"] != "cancel" and all(len(some) <= WHOLE_MAX for some in positions.values()):
@@ -201,10 +201,10 @@ def change_of_due(
 ) -> Course:
     """Ask `query` of all waiting messages due in [from_ms, to_ms), a page at a time.
 
-    A release skips due messages, and a change to a time those that have it: so neither meets its own. The
-    answer's `next` is the cursor for a further course, null at the end: there is one once `entries_max`
-    entries were read, or it was `over`. If nobody can decide about a page and no other partition has more, or
-    a query fails after a change, the course is `stopped`, and `next` is before that page.
+    A release skips due messages, a change to a time those that have it: neither meets its own. The answer's
+    `next` is the cursor for a further course, once `entries_max` entries were read or it was `over`; null at
+    the end. If nobody can decide about a page and no other partition has more, or a query fails after a
+    change, the course is `stopped`, and `next` is before that page.
     """
     left = entries_max
     kept = {name: query[name] for name in FILTERS if query.get(name) is not None}

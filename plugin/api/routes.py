@@ -1,8 +1,8 @@
 """The operations of ``/tidegate/v1``: one table of paths, parameters and bodies.
 
-The broker's web service and the daemon's HTTP side serve the same paths. A name is one segment of the path,
-percent-encoded, and data: a slash in a topic is ``%2F``, and a star is a star. Invariant: anything outside
-the table is refused, so a misspelt ``dry_run`` changes nothing.
+The broker's web service and the daemon's HTTP side serve the same paths. A name is one percent-encoded
+segment, and data: a slash in a topic is ``%2F``, a star a star. Invariant: anything outside the table is
+refused, so a misspelt ``dry_run`` changes nothing.
 """
 
 from __future__ import annotations

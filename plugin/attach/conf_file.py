@@ -33,7 +33,7 @@ _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 @dataclass(frozen=True)
 class Line:
-    """A logical line: ``raw`` is the whole of it, with its end; ``key`` is None for a comment or blank line.
+    """A logical line: ``raw`` is all of it, with its end; ``key`` is None for a comment or blank line.
 
     ``head`` is the raw text before the value, ``ending`` the line ending after it ("" at the end of a file).
     """
@@ -121,7 +121,7 @@ def values(text: str) -> dict[str, str]:
 def apply(text: str, settings: Mapping[str, str]) -> tuple[str, Edit]:
     """``text`` with ``settings``: existing keys change in place, others go into a block at the end.
 
-    The settings' keys must be plain words. A key that already has its value stays as it is.
+    The settings' keys must be plain words. A key with its value stays as it is.
     """
     lines = list(parse(text))
     last = {line.key: number for number, line in enumerate(lines) if line.key is not None}

@@ -3,8 +3,7 @@
 Root attaches homes of other users, who may replace a file by a link at any instant. Invariants:
 
 - below the home no link is followed, in reading or in writing;
-- only files of the home's owner are read, replaced or removed, so that no hard link opens another user's
-  file;
+- only files of the home's owner are read, replaced or removed: no hard link opens another user's file;
 - the checked file is the used one: one look-up for each name, in an open directory;
 - a file is replaced whole: a new one beside it, then a rename.
 """
@@ -43,7 +42,7 @@ class Folder:
 
     @classmethod
     def home(cls, path: Path) -> Self:
-        """The home itself, through any links on the way: the user of the command chose this name.
+        """The home itself, through any links on the way, as the command's user named it.
 
         Raises ``AttachError`` if it is not a directory.
         """

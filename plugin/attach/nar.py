@@ -1,7 +1,7 @@
 """The archive by which a broker finds Tidegate's servlet: a NAR, as ``additionalServlets`` wants it.
 
-It has no classes: Pulsar's loader of NARs looks first into the broker's own class path, with the shim, so
-that both are of one Tidegate. Invariant: the same Tidegate makes the same bytes.
+It has no classes: Pulsar's loader looks first into the broker's class path, with the shim: both are of one
+Tidegate. Invariant: the same Tidegate makes the same bytes.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
 """Attaching and detaching a Pulsar home: first decide the changes, then carry them out.
 
-``plan_attach`` and ``plan_detach`` only read; a ``Plan`` lists files with their bytes before and after, so
-that ``--dry-run`` shows exactly the changes. Invariants:
+``plan_attach`` and ``plan_detach`` only read; a ``Plan`` lists files with their bytes before and after, for
+``--dry-run`` to show. Invariants:
 
 - attach, then detach: every conf file is byte for byte as before, and none of our files remains. Edits in
   between stay, and only our keys go;
 - attaching again with the same settings changes nothing; with others, it starts from the original file;
-- a file is replaced whole (temporary file, then rename) and keeps its mode and owner; the copy of a conf
-  file, which may hold a password, has that file's mode and owner;
-- no link is followed and no other user's file is touched, even if the home's owner interferes: see
-  ``folder``;
+- a file is replaced whole (temporary file, then rename) and keeps its mode and owner; so does the copy of a
+  conf file, which may hold a password;
+- no link is followed and no other user's file is touched, even if the home's owner interferes: ``folder``;
 - the copies of the originals and the record of the changes are written before the first conf file, with the
   present conf file in the record until then: whenever attach is interrupted, the original is found;
 - temporary files of a killed attach or detach, which may contain passwords, go with the next one.

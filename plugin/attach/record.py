@@ -1,7 +1,7 @@
 """The changes of ``attach``, in ``conf/tidegate/attach.json``, for ``detach`` to revert.
 
-Invariants: the same attachment gives the same bytes (so that a second ``attach`` has nothing to do); a record
-of a newer format is refused, never guessed at.
+Invariants: the same attachment gives the same bytes (a second ``attach`` has nothing to do); a record of a
+newer format is refused.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The machines of a cluster's brokers, reached by ssh, or by the user's command.
 
-Invariants: no shell of this machine sees an argument, and the other machine's gets every one quoted; a
-started command may end, whatever this process must do meanwhile.
+Invariants: no shell of this machine sees an argument, the other's gets every one quoted; a started command
+may end, whatever this process must do meanwhile.
 """
 
 from __future__ import annotations

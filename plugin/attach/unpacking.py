@@ -20,8 +20,8 @@ WAYS = f"let root delete it, or set {KEY} to a folder of its own"
 def closed_folder(values: Mapping[str, str], owner: int) -> Path | None:
     """The folder in which a broker of ``owner`` cannot unpack the servlet; None if it may, as root always.
 
-    values: of its conf file. Pulsar makes the folders that are missing, so the innermost one that exists
-    decides. One that its group may write counts as open: the owner may be of the group.
+    values: of its conf file. Pulsar makes missing folders, so the innermost existing one decides. One that
+    its group may write counts as open: the owner may be of the group.
     """
     parent = Path(values.get(KEY, "").strip() or JAVAS_FOLDER)
     for path in (parent / "pulsar-nar" / f"{NAME}-unpacked", parent / "pulsar-nar", parent):

@@ -4,9 +4,9 @@ This module chooses the order, checks each broker before and after, and stops at
 ``Machines`` detaches and restarts. Invariants:
 
 - every machine is checked before any change;
-- at most one broker is away at a time, and the next one's turn comes when that one is healthy again;
+- at most one broker is away, and the next one's turn comes when that one is healthy again;
 - conf files change before the restart, so the cluster works at whatever point this ends;
-- nothing is remembered: brokers tell their tracker themselves, so the same command again does the rest.
+- nothing is remembered: brokers tell their tracker, so the same command again does the rest.
 """
 
 from __future__ import annotations

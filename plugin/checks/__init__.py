@@ -1,8 +1,8 @@
 """Checks of deliveries: early, lost, repeated, out of order, lateness, and gaps.
 
-The demo, the drills and the audit on Spark all judge by these functions, so that each word has one meaning.
-Pure functions over arrays: no clock, no broker, no files. Times are integers of any one unit since the epoch;
-`NEVER` stands for an event that did not happen or is unknown.
+Demo, drills and the audit on Spark all judge by them, so each word has one meaning. Pure functions over
+arrays: no clock, no broker, no files. Times are integers of any one unit since the epoch; `NEVER` stands for
+an event that did not happen or is unknown.
 """
 
 from tidegate.plugin.checks.deliveries import (

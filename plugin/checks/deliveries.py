@@ -23,9 +23,9 @@ NEVER = -1
 class RepeatCause(IntEnum):
     """The cause of a repeated receipt, as far as the broker's redelivery count shows it.
 
-    REDELIVERED: the broker counted it as a redelivery; a consumer rejected it, kept it too long or
-    disconnected. FORGOTTEN: the broker counted a first delivery; the acknowledgement was lost, or the cursor
-    was reset. UNKNOWN: no redelivery count was recorded.
+    REDELIVERED: counted as a redelivery; a consumer rejected it, kept it too long or disconnected. FORGOTTEN:
+    counted as a first delivery; the acknowledgement was lost, or the cursor was reset. UNKNOWN: no count was
+    recorded.
     """
 
     REDELIVERED = 0

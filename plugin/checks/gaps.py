@@ -24,10 +24,10 @@ class Gaps(NamedTuple):
 def gaps(first: Int64, last: Int64, earliest_due: Int64, at_least: int) -> Gaps:
     """The gaps of at least ``at_least``, in the unit of the times, between groups of receipts.
 
-    The arrays have one element a group: the times of its first and its last receipt, and the earliest due
-    time of its messages (``first`` = ``last``: a group of one receipt). A gap begins when an unreceived
-    message becomes due, or at the receipt before if that is later, and ends with the next receipt. Gaps
-    inside a group stay unseen, so groups must be shorter than ``at_least``. O(n log n).
+    The arrays have one element a group: the times of its first and last receipt, and its messages' earliest
+    due time (``first`` = ``last``: one receipt). A gap begins when an unreceived message becomes due, or at
+    the receipt before if that is later, and ends with the next receipt. Groups must be shorter than
+    ``at_least``: gaps inside stay unseen. O(n log n).
     """
     order = np.argsort(first, kind="stable")
     first, last, due = first[order], last[order], earliest_due[order]

@@ -10,9 +10,9 @@ from tidegate.plugin.checks.deliveries import Bools, Int64, Ints
 def out_of_order(key: Ints, due: Int64, sent: Int64, received: Int64) -> Bools:
     """A mask of the messages received after a later one of their key.
 
-    A message is ready when it is both due and sent; of messages ready at the same time, the one sent first
-    comes first. Each column has one element a message: its first receipt. Receipts at the same instant have
-    no order. A straggler counts once, however many messages overtook it. O(n log n).
+    A message is ready when both due and sent; of those ready at the same time the one sent first comes first.
+    Each column has one element a message: its first receipt. Receipts at the same instant have no order. A
+    straggler counts once, however many overtook it. O(n log n).
     """
     late = np.zeros(len(key), np.bool_)
     if not len(key):

@@ -299,7 +299,7 @@ def change_of_due(query: Query, due: str | None, total: Total) -> Course:
     """Ask `query` of all messages due in `due`, None for all waiting ones.
 
     due: with times that mean the same in each request. The server goes through them, except for a change by a
-    span, which takes ids. Ends when the server does, because nothing can be decided now.
+    span, which takes ids. Ends when the server does: nothing can be decided now.
     """
     if query.get("by_ms") is not None:
         return (yield from _change_of_listed(query, due, total))

@@ -1,8 +1,7 @@
 """Environment variables other than the daemon's settings: the default socket, and misspelt names.
 
-Invariants: the default socket does not depend on the current directory, so that the daemon and its clients
-agree, and no other user can write to its directory; a near miss of one of our variables is refused, because
-ignoring it would run with an unwanted default.
+Invariants: the default socket does not depend on the current directory, so daemon and clients agree, and no
+other user can write to its directory; a near miss of one of our variables is refused, not ignored.
 """
 
 from __future__ import annotations

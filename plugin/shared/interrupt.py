@@ -1,8 +1,8 @@
 """Ctrl-C while there is nothing to clean up: the process ends silently.
 
-Python raises KeyboardInterrupt anywhere, even amid an import: the user then gets a meaningless traceback, or
-a callback swallows the exception and the process stays. Invariants: SIGINT that the parent process ignores
-(``nohup``, a script's ``&``) stays ignored; this module imports next to nothing.
+Python raises KeyboardInterrupt anywhere, even amid an import: a meaningless traceback, or a callback swallows
+it and the process stays. Invariants: SIGINT that the parent process ignores (``nohup``, a script's ``&``)
+stays ignored; this module imports next to nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Requests to a Pulsar's admin interface: redirects are followed with the token, and answers are bounded.
 
-With the standard library: loading an HTTP library takes as long as all calls of a small job. Invariants: the
+By the standard library: loading an HTTP library takes as long as all calls of a small job. Invariants: the
 token goes to the given URL, and to redirects within one scheme; a request that changes something is sent once
-to each of these places.
+to each of these.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Names and messages in the form people see: on a terminal, in a log line, as a metric's label.
 
-Clients choose their names, perhaps with escape codes, line ends and characters that turn the writing
-direction. Invariants: the result is one line of printable characters; two different names never look alike.
+Clients choose names, perhaps with escape codes, line ends and characters that turn the writing direction.
+Invariants: the result is one line of printable characters; two different names never look alike.
 """
 
 from __future__ import annotations

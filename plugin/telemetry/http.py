@@ -6,11 +6,11 @@ Invariants:
 - a request that could change the daemon (any method but GET and HEAD) needs the bearer token, and is always
   refused without a configured token, or when another site's page in a browser sends it;
 - with a configured token, a request without it learns only whether the daemon lives and is ready: probes of a
-  container's host have no secret, and yes or no is none;
-- a request gets an answer only if it names an address, ``localhost`` or one of ``hosts``: otherwise a page in
-  a browser of this machine could point its own name here (DNS rebinding) and read the answer;
-- an expensive answer is made once for all callers of about the same time: with a thousand subscriptions it is
-  a megabyte, and a client in an endless loop would make the brokers wait;
+  container's host have no secret;
+- a request must name an address, ``localhost`` or one of ``hosts``: otherwise a page in a browser of this
+  machine could point its own name here (DNS rebinding) and read the answer;
+- an expensive answer, a megabyte with a thousand subscriptions, is made once for all callers of about the
+  same time: a client in an endless loop would make the brokers wait;
 - no log has the bytes of a request: a malformed header may be the one with the token.
 """
 

@@ -2,10 +2,10 @@
 
 Any process of this machine may connect. Invariants:
 
-- there are at most ``connections_max``: one more ends the connection that has waited longest for its next
-  request, so that a flood of idle connections locks nobody out;
-- a connection has ``request_s`` for a whole request, from its start or its last answer, and as long to take
-  its answer; then it is aborted;
+- there are at most ``connections_max``: one more ends the one that has waited longest for its next request,
+  so a flood of idle connections locks nobody out;
+- a connection has ``request_s`` for a whole request, from its start or last answer, and as long to take its
+  answer; then it is aborted;
 - a body cut short is an error for its reader, who can still answer.
 """
 

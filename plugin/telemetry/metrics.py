@@ -1,8 +1,8 @@
 """Prometheus metrics of the daemon, in a registry of their own.
 
-Names are ``tidegate_*``, units those of Prometheus (seconds, bytes), label names those of Pulsar
-(``namespace``, ``topic``, ``subscription``). Invariants: nothing here is global; a scrape asks the index for
-its figures, without a copy; the settings, not the subscriptions, bound the number of series.
+Names are ``tidegate_*``, units Prometheus' (seconds, bytes), label names Pulsar's (``namespace``, ``topic``,
+``subscription``). Invariants: nothing here is global; a scrape asks the index for its figures, without a
+copy; the settings, not the subscriptions, bound the number of series.
 """
 
 from __future__ import annotations

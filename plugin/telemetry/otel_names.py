@@ -1,8 +1,8 @@
 """The names of OpenTelemetry for the metrics of Prometheus.
 
-A figure that Pulsar also has gets Pulsar's name and attributes (``OpenTelemetryTopicStats`` of 4.0 and
-newer); others are below ``tidegate.``, in the same style: dots between nouns, ``count`` for numbers, units in
-UCUM. Invariant: each metric of ``metrics`` has a name here, or is among ``LEFT_OUT``.
+A figure that Pulsar also has gets its name and attributes (``OpenTelemetryTopicStats`` of 4.0 and newer);
+others are below ``tidegate.``, in the same style: dots between nouns, ``count`` for numbers, units in UCUM.
+Invariant: each metric of ``metrics`` has a name here, or is among ``LEFT_OUT``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Pushes the metrics to a collector of OpenTelemetry, by OTLP over HTTP. Needs the extra ``otel``.
 
-Invariants: a push has the same state and series as a scrape; one push runs at a time, in its own thread, so
-that a slow collector holds up nothing; a failing collector is counted, and logged at the begin and the end of
-its failure.
+Invariants: a push has a scrape's state and series; one runs at a time, in its own thread: a slow collector
+holds up nothing; a failing one is counted, and logged at the begin and the end of its failure.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """The sums over all subscriptions, collected a few subscriptions at a time.
 
-With thousands of subscriptions the walk takes most of a second, on the loop that serves the brokers.
-Invariants:
+With thousands of them the walk takes most of a second, on the loop that serves the brokers. Invariants:
 
-- one turn of the loop gives it ``TURN_S`` and one subscription more; another thread looks at the files on
-  disk;
+- one turn of the loop gives it ``TURN_S`` and one subscription more; another thread looks at files on disk;
 - a caller during a walk, or soon after it (``lately``), gets its result;
 - the result omits a subscription removed meanwhile, and counts none twice.
 """

@@ -1,7 +1,7 @@
 """Asks a running daemon a question over its socket: QUERY and REPLY.
 
-Invariant: a daemon that fails to answer within the time limit, in whatever way, is a ``DaemonAwayError``; a
-refusal is a ``UserError``; both messages name the socket.
+Invariant: no answer within the time limit, for whatever reason, is a ``DaemonAwayError``, a refusal a
+``UserError``; both messages name the socket.
 """
 
 from __future__ import annotations

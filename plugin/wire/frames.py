@@ -1,12 +1,10 @@
 """Frames: cut from a byte stream and put together, without any I/O.
 
-``docs/protocol.md`` has the rules. ``messages`` describes the payloads; this module knows only the header.
-Invariants:
+``docs/protocol.md`` has the rules, ``messages`` the payloads; this module knows only the header. Invariants:
 
 - a ``FrameDecoder`` yields a frame only when its length, CRC, reserved field and type are right;
-- it yields the frames before a broken one, then raises ``ProtocolError``: bytes after a correct frame do not
-  lose it;
-- once it has raised, a decoder refuses everything: it cannot find the next frame's beginning;
+- it yields the frames before a broken one, then raises ``ProtocolError``, and from then on refuses
+  everything: it cannot find the next frame's beginning;
 - it buffers at most the greatest length of one frame beyond its last input.
 """
 

@@ -84,10 +84,9 @@ class Pong:
 class Open:
     """A stream for a subscription begins.
 
-    log_home: the home of its index log from now on, empty for none. log_pointer: the log's present place.
-    claims: random numbers of 32 bits, one for each of the last owners' epochs, that of `epoch` last; none if
-        the cursor has none.
-    end: the topic's last position when `epoch` was claimed, -1:-1 if unknown.
+    log_home: its index log's home from now on, empty for none. log_pointer: the log's present place. claims:
+    random numbers of 32 bits, one for each of the last owners' epochs, that of `epoch` last; none if the
+    cursor has none. end: the topic's last position when `epoch` was claimed, -1:-1 if unknown.
     """
 
     type: ClassVar[FrameType] = FrameType.OPEN

@@ -23,8 +23,8 @@ def split_positions(
 ) -> Iterator[PositionSet]:
     """Cut a set at ledger borders into sets of ``cut_ledgers``, and about ``cut_bytes`` each on the wire.
 
-    The parts are made lazily. A ledger whose own bitmap is larger (over 8 M entries) splits at entry ids: the
-    union of the parts is the set.
+    Made lazily. A ledger whose own bitmap is larger (over 8 M entries) splits at entry ids: the union of the
+    parts is the set.
     """
     part: list[tuple[int, bytes]] = []
     size = 0

@@ -1,8 +1,8 @@
 """A lasting conversation with a running daemon: questions, and entries for it to take in.
 
-A separate thread reads the answers and answers PING, so that the connection, and the subscriptions taken with
-it, stay while the owner is busy elsewhere. Invariants: an answer goes to the question with its number; the
-end of the connection wakes everyone who waits; at most ``WINDOW`` blocks are unanswered.
+A separate thread reads answers and answers PING, so the connection, and the subscriptions taken with it, stay
+while the owner is busy. Invariants: an answer goes to the question with its number; the end of the connection
+wakes everyone who waits; at most ``WINDOW`` blocks are unanswered.
 """
 
 from __future__ import annotations
