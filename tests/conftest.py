@@ -29,12 +29,12 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     config.addinivalue_line("markers", "browser: needs Chromium; left out where there is none")
     config.addinivalue_line("markers", "prometheus: needs Prometheus; left out where there is none")
-    # A shell that starts a job in the background makes it ignore SIGINT, and every process that we start
-    # would inherit that: then Ctrl-C could not be tested.
+    # A shell makes a background job ignore SIGINT, and the processes started here would inherit that: no
+    # Ctrl-C to test.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    # For every standalone that a test, or a demo or a drill of a test, starts: they live for minutes, and
-    # compiling less halves the processor time of a start.
+    # For every standalone of the tests, their demos and drills: they live for minutes, and compiling less
+    # halves a start's processor time.
     os.environ.setdefault("PULSAR_GC", class_archives.QUICK_JAVA)
     os.environ.update(class_archives.pulsar_environment())
 

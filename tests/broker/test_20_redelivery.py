@@ -115,8 +115,8 @@ def test_all_consumers_gone_and_back(lane: Lane, kind: pulsar.ConsumerType) -> N
     lane.wait_stats(lambda stats: stats.backlog == 300, "the acknowledgements of the even ones are known")
     unacknowledged = [one for one in due if int(one.uid) % 2]
     consumers[0].close()
-    # The other one gets what the first had. Pulsar's Key_Shared dispatcher (4.0.8) forgets to rewind when
-    # the last consumer leaves while it reads that, whichever tracker it has, so the test waits here.
+    # The other one gets the first one's. Pulsar's Key_Shared dispatcher (4.0.8) forgets to rewind if the last
+    # consumer leaves during that read, with any tracker, so the test waits here.
     lane.wait_stats(lambda stats: stats.unacknowledged == len(unacknowledged), "one consumer has them all")
     consumers[1].close()
     lane.subscribe(after, kind=kind)

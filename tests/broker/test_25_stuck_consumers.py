@@ -1,8 +1,8 @@
-"""A consumer that takes nothing stops none of the others: their due messages come before it moves.
+"""A stuck consumer stops no other: their due messages come before it moves.
 
 Pulsar 4.0's Key_Shared dispatcher looks ahead after a replay that nobody could take, and waits at the topic's
-end while more is due (apache/pulsar#26236). Here 15 of 16 messages are for the stuck consumer, so a batch of
-ten mostly has none for the free one: with a second's pause for each, the bound below is far away.
+end while more is due (apache/pulsar#26236). 15 of 16 messages are for the stuck consumer, so most batches of
+ten have none for the free one: with a second's pause for each, the bound below is far away.
 """
 
 from __future__ import annotations

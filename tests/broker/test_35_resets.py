@@ -62,8 +62,9 @@ def test_two_resets_in_a_row(one: ResetLane) -> None:
 def test_a_reset_right_before_the_broker_is_killed(
     one: ResetLane, cluster: Cluster, loaded_anew: bool
 ) -> None:
-    """Pulsar stores a reset with the acknowledgements that it takes back, and without them at its next write:
-    the next owner loads them. With Pulsar alone one of the 500 comes."""
+    """Pulsar stores a reset with the acknowledgements that it takes back, and drops them at the next write:
+    the next owner loads them. With Pulsar alone one of the 500 comes.
+    """
     one.acknowledge_all_but_the_first()
     time.sleep(_STORED_AFTER_S)
     if loaded_anew:

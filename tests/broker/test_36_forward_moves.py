@@ -1,6 +1,6 @@
-"""Whatever moves a cursor forward, what is acknowledged beyond stays so: unloaded, and after a kill.
+"""Acknowledgements beyond a cursor's move forward stay: over an unload, and a kill.
 
-Pulsar stores some of these moves as it stores a reset, without the cursor's properties; the resets of
+Pulsar stores some moves as it stores a reset, without the cursor's properties; the resets of
 test_35_resets.py must be noticed all the same. The table of the ways: docs/failover.md.
 """
 

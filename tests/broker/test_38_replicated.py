@@ -1,8 +1,8 @@
 """A subscription with a replicated state, in two clusters with geo-replication.
 
-Snapshots travel as markers in the topic. News of an acknowledgement in one cluster moves the cursor of the
-other forward, with a tracker there or without; acknowledgements beyond it stay. The same against Pulsar's
-own trackers: ``TIDEGATE_TEST_TRACKER=pulsar``.
+Snapshots travel as markers in the topic. An acknowledgement in one cluster moves the other's cursor forward,
+with or without a tracker there; acknowledgements beyond it stay. Against Pulsar's own trackers:
+``TIDEGATE_TEST_TRACKER=pulsar``.
 """
 
 from __future__ import annotations

@@ -88,8 +88,8 @@ def test_what_is_skipped_and_trimmed(lane: Lane) -> None:
     # Not before: while the tracker claims the subscription, Pulsar may refuse to write the cursor once.
     lane.wait_claimed()
     lane.admin.skip(lane.topic, "sub", skipped)
-    # Pulsar writes a cursor at most once in ten seconds. A skip that is sooner after the claim is written,
-    # and counts for trimming, when Pulsar next flushes its cursors: once a minute.
+    # Pulsar writes a cursor at most once in ten seconds. A skip sooner after the claim is written, and counts
+    # for trimming, at Pulsar's next flush of its cursors: once a minute.
     lane.admin.trim(lane.topic)
     wait_until(
         lambda: lane.admin.internal_stats(lane.topic)["ledgers"][0]["ledgerId"] > first_ledger,

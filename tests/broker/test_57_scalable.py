@@ -51,8 +51,8 @@ def split_and_merge(cluster: Cluster, name: str, old: int) -> dict[str, Any]:
     log, found = run_client(cluster, CLIENT, name, MESSAGES, old)
     assert [found["missing"], found["early"]] == [0, 0], f"{log[-3000:]}{found}"
     assert found["received"] == found["expected"], found
-    # The client drops its connection when it closes a sealed segment's producer that is about to connect. It
-    # then sends unanswered messages again, and its latest acknowledgements are lost: docs/pulsar-versions.md.
+    # The client drops its connection when it closes a sealed segment's connecting producer. It then repeats
+    # unanswered messages, and loses its latest acknowledgements: docs/pulsar-versions.md.
     if CONNECTION_LOST not in log:
         again = "".join(line for line in log.splitlines(keepends=True) if line.startswith("again"))
         assert [found["repeated"], found["twice"]] == [0, 0], again[:3000]

@@ -1,6 +1,6 @@
 """The broker stops or is killed: acknowledged messages stay so, delayed ones come in time and once.
 
-Each test starts the broker again, in some ten seconds, so that each tests several things.
+Each test restarts the broker, in some ten seconds, so it tests several things.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def test_a_lost_ledger_holds_nothing_else_up(
 def _known_acknowledged(lane: Lane, cluster: Cluster) -> int:
     """Acknowledgements on the daemon's disk: some of the consumer's, at least.
 
-    Their time is measured elsewhere (`python -m bench run acks`): here they only have to arrive.
+    `python -m bench run acks` measures their time: here they only have to arrive.
     """
 
     def told(name: str) -> float:

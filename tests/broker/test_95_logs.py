@@ -38,8 +38,8 @@ def test_a_broker_that_starts_loads_the_classes_of_the_shim(cluster: Cluster) ->
 
 
 def test_the_bookie_never_takes_its_own_registration_for_lost(cluster: Cluster) -> None:
-    # docs/decisions/stale-bookie.md: it would then do so thousands of times a second, and no topic be loaded.
-    # The notice of its own release, at a graceful stop, may also be logged; only a valid lock is taken again.
+    # docs/decisions/stale-bookie.md: that comes thousands of times a second, and no topic is loaded. A
+    # graceful stop may also log its own release; only a valid lock is taken again.
     text = cluster.broker.log_path.read_text(encoding="utf-8", errors="replace")
     lost = re.findall(r"Lock on resource /ledgers/available/\S+ was invalidated\. state Valid", text)
     assert not lost, f"{len(lost)} times"

@@ -1,7 +1,7 @@
 """Pulsar returns to an earlier state, as by a restored backup, beside an index that went on.
 
-Ledgers are made again with the ids of those that were made since the backup, and have other messages in them:
-what the index says of such a position would delay a message for as long as another one, or delete it.
+New ledgers reuse the ids of those made since the backup, for other messages: by the index's word such a
+message would wait as long as another one, or be deleted.
 """
 
 from __future__ import annotations

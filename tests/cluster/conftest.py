@@ -28,8 +28,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def two(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoBrokers]:
     """ZooKeeper, a bookie, two brokers and two daemons.
 
-    A module may set the home of index logs (``INDEX_LOG``), the daemons' settings (``DAEMON_SETTINGS``), the
-    brokers' (``CONF``), the bookie's (``BOOKIE_CONF``), and a program in the place of ``tidegate``
+    A module may set the index logs' home (``INDEX_LOG``), the settings of daemons (``DAEMON_SETTINGS``),
+    brokers (``CONF``) and bookie (``BOOKIE_CONF``), and a program in place of ``tidegate``
     (``DAEMON_PROGRAM``). With ``ON_OXIA`` the metadata are there from the beginning.
     """
     try:

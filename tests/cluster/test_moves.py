@@ -202,10 +202,9 @@ def test_a_new_owner_reads_ahead_what_is_not_in_tiered_storage(two: TwoBrokers, 
 
 
 def test_a_paused_owner_does_not_write_over_what_its_successor_knows(two: TwoBrokers, lane: Lane) -> None:
-    """It hangs, loses its session, and comes back with acknowledgements that it wants to write down.
+    """It hangs, loses its session, and comes back with acknowledgements to write.
 
-    They come before its successor has written anything of its own: there is only the claim of the successor's
-    tracker to stop them.
+    They come before its successor has written anything but its tracker's claim, which alone stops them.
     """
     # So few that the client sends their acknowledgements together: one write of the cursor for all.
     count = 800

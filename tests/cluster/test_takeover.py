@@ -169,9 +169,9 @@ def test_a_log_that_cannot_be_read_costs_reading_the_topic(two: TwoBrokers, lane
 
 
 def test_who_is_locked_out_of_the_cursors_metadata_loads_the_topic_anew(two: TwoBrokers, lane: Lane) -> None:
-    """Somebody writes them between the new owner's reading and its claim, as a paused owner may.
+    """Another writer changes them between the new owner's reading and its claim, as a paused owner may.
 
-    Pulsar never learns their version from a refusal: all that this owner asks for would be refused for ever.
+    Pulsar never learns their version from a refusal: it would refuse this owner's requests for ever.
     """
     inbox = Inbox()
     two.move(lane.topic, two.a)

@@ -1,6 +1,6 @@
 """The image: built twice, the same bytes, with a true SBOM; run as Kubernetes would, on a read-only root.
 
-Outside CI, because a Debian is fetched as its base: ``make test-image`` (root, mmdebstrap, buildah).
+Outside CI, since its base is a fetched Debian: ``make test-image`` (root, mmdebstrap, buildah).
 """
 
 from __future__ import annotations

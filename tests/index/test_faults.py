@@ -1,7 +1,6 @@
-"""A disk that does not let the store write: what it says is true, says what to do, and then it goes on.
+"""A disk that refuses the store's writes: the store's words are true and say what to do, and then it goes on.
 
-The full disk and the read-only one are real: mounted in a mount namespace, for which root or a user namespace
-is needed.
+The full and the read-only disk are real, in a mount namespace: root or a user namespace is needed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Damage in RocksDB's WAL: a loss of durable data is noticed, and an honest power cut is none.
+"""Damage in RocksDB's WAL: a loss of durable data is noticed, an honest power cut is none.
 
 A directory copied while open is a killed process's remains: the page cache outlives it.
 """

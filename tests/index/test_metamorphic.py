@@ -85,9 +85,9 @@ def play(
     clock: ManualClock | None = None,
     executor: LaterExecutor | None = None,
 ) -> list[list[EntryKey]]:
-    """The results of the pops of `script`; `restart` is a rewind unless `reopen` says how to restart.
+    """The results of `script`'s pops; `restart` is a rewind unless `reopen` says how to restart.
 
-    With an executor, `work` is when it runs what it was given.
+    With an executor, `work` is when it runs its jobs.
     """
     clock = clock or ManualClock(START_MS)
     catalog = Catalog.open(store, clock, options, executor)

@@ -20,8 +20,8 @@ from tidegate.index.store import Batch, MemoryStore
 class Past(NamedTuple):
     """The fate of a subscription before the store is opened.
 
-    before, after: journal records of before its persist, if it had one, and of after it.
-    left: its superfluous records are still there. named: its identity is there.
+    before, after: journal records before its persist, if it had one, and after. left: superfluous records are
+    still there. named: its identity is.
     """
 
     before: int

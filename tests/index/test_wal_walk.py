@@ -147,8 +147,9 @@ def test_a_manifest_that_was_being_made_when_the_power_went_does_not_count(tmp_p
 
 
 def killed(directory: Path, live: Path) -> int:
-    """Left by a store whose manifest tells of WALs and tables that came and went, and which has committed
-    since; how many positions it holds."""
+    """The positions held by a store whose manifest tells of past WALs and tables, and which has committed
+    since.
+    """
     store = RocksStore.open(live)
     catalog, index = opened(store, OPTIONS)
     for at in range(14):
@@ -167,8 +168,9 @@ def killed(directory: Path, live: Path) -> int:
 
 
 def test_what_a_manifest_had_synced_is_not_passed_over(tmp_path: Path) -> None:
-    """Whichever record loses its beginning: RocksDB alone would pass over the rest of the manifest, and open
-    without a word with a part of what was synced, as the last commit is in a later WAL."""
+    """Any record loses its beginning: RocksDB alone would skip the manifest's rest, and silently open with a
+    part of the synced data, as the last commit is in a later WAL.
+    """
     held = killed(tmp_path / "killed", tmp_path / "live")
     (manifest,) = (tmp_path / "killed").glob("MANIFEST-*")
     content = manifest.read_bytes()

@@ -1,13 +1,14 @@
-"""`make mutation`: small faults in `index/` and `plugin/daemon/`, one after the other, and who finds them.
+"""`make mutation`: small faults in `index/` and `plugin/daemon/`, one at a time, and the judges that find
+them.
 
-    python -m tests.mutation run --count 100            # goes on where it was ended
+    python -m tests.mutation run --count 100            # continues where it ended
     python -m tests.mutation run --only 17              # one of them again
     python -m tests.mutation run --by either            # the simulator only where the tests find nothing
-    python -m tests.mutation run --of f0225ec7          # the sample of that commit, in today's text
+    python -m tests.mutation run --of f0225ec7          # that commit's sample, in today's text
     python -m tests.mutation list                       # the sample
-    python -m tests.mutation report                     # the table of what is in results.jsonl
+    python -m tests.mutation report                     # the table of results.jsonl
 
-Exit codes: 0 done, 2 the command line makes no sense.
+Exit codes: 0 done, 2 a senseless command line.
 """
 
 from __future__ import annotations

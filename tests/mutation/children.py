@@ -1,6 +1,6 @@
-"""Calls in a process of their own, which has the libraries loaded but nothing of Tidegate.
+"""Calls in processes that have the libraries loaded but nothing of Tidegate.
 
-Forked for each call: importing numpy, pydantic and the others again would take longer than most mutants live.
+Forked for each call: importing numpy, pydantic and others again takes longer than most mutants live.
 """
 
 from __future__ import annotations
@@ -40,10 +40,9 @@ def load_libraries() -> None:
 def call(
     copy: Copy, function: str, arguments: tuple[Any, ...], *, processor_s: float, elapsed_s: float, log: Path
 ) -> Any:
-    """Call `module:name` of the copy's with these arguments, and answer what it does.
+    """Call `module:name` of the copy's with these arguments, and return its answer.
 
-    Raises ChildError if there is no answer within so much processor time of the process itself, and so much
-    of the clock.
+    Raises ChildError without one within so much processor time of the process, and so much of the clock.
     """
     reader, writer = os.pipe()
     child = os.fork()

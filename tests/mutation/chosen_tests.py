@@ -11,8 +11,9 @@ _FOLDERS = ("tests/index", "tests/plugin/daemon")
 
 
 def stages(root: Path, mutant: Mutant) -> list[list[str]]:
-    """Four times files of tests, perhaps none: those named as the module or alike, those that import it, the
-    others of its part of the product, the others of both."""
+    """Four groups of test files, perhaps empty: named as the module or alike, importing it, the others of its
+    part of the product, the others of both.
+    """
     module = Path(mutant.path)
     dotted = "tidegate." + ".".join(module.with_suffix("").parts)
     every = [path for folder in _FOLDERS for path in sorted((root / folder).rglob("test_*.py"))]

@@ -1,7 +1,7 @@
-"""A copy of the source tree, in which one module at a time is another one.
+"""A copy of the source tree, in which one module at a time is replaced.
 
-Bytecode is copied with its source, times and all, so that only what is mutated is compiled anew. Nothing
-writes bytecode there: a mutant of the same size and second would pass for what was compiled.
+Bytecode is copied with its source and times, so that only the mutant is compiled. Nothing writes bytecode
+there: a mutant of the same size and second would pass for the compiled one.
 """
 
 from __future__ import annotations

@@ -27,8 +27,7 @@ def former_source(root: Path, commit: str, path: Path | str) -> bytes:
 
 
 def moved(mutant: Mutant, former: bytes, today: bytes) -> Mutant | None:
-    """The same change of today's text: of the same lines, or of the only text that reads as it did. None if
-    there is neither."""
+    """The same change of today's text: of the same lines, or of the only equal text. None without either."""
     first = former.count(b"\n", 0, mutant.start)
     last = former.count(b"\n", 0, mutant.stop)
     lines, others = former.splitlines(keepends=True), today.splitlines(keepends=True)

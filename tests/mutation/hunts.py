@@ -1,8 +1,8 @@
 """The simulator as a judge, in rounds: few histories for each mutant, then more for those that passed.
 
-A hunt's answer, as it is kept: `failure` and the `seed` that found it, both None if nothing did; `histories`,
-how many of the first ones were asked about; `played`, those of them that come to the mutant; `steps` and
-`processor_s` of these; `stands_for_s`, the processor time that all of them take without the mutant.
+A hunt's answer: `failure` and its `seed`, both None if nothing found it; `histories`, how many of the first
+were asked about; `played`, those that come to the mutant; `steps` and `processor_s` of these; `stands_for_s`,
+the processor time of all of them without the mutant.
 """
 
 from __future__ import annotations

@@ -80,7 +80,8 @@ def reached_by(seeds: list[int]) -> list[dict[str, Any]]:
 
 def run_tests(folder: str, tests: list[str], left_out: list[str], hang_s: int) -> str | None:
     """The first of these tests that fails, None if all pass. `tests`: files or tests, without those left out;
-    `hang_s`: seconds of the clock after which a test has failed."""
+    `hang_s`: by the clock, after which a test has failed.
+    """
     import pytest  # noqa: PLC0415 not for the simulator
 
     first = _FirstFailure()

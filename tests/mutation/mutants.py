@@ -1,8 +1,8 @@
-"""Small faults that somebody could have made in a module: each one change of its text.
+"""Small faults in a module, each one change of its text.
 
-Changes of text and not of the syntax tree, so that lines stay where they are and a mutant reads as a diff
-does. Left out is what cannot be a fault of the product's: annotations, log lines, messages of errors, doc
-strings, what only type checkers run, and the invariants that tests walk (`check`).
+Of the text, not of the syntax tree: lines stay in place, and a mutant reads as a diff. Left out are
+annotations, log lines, error messages, doc strings, code for type checkers alone, and the invariants that
+tests walk (`check`): no faults of the product.
 """
 
 from __future__ import annotations
@@ -84,8 +84,7 @@ def every_mutant(root: Path) -> list[Mutant]:
 
 
 def sample(mutants: list[Mutant], count: int, seed: int) -> list[Mutant]:
-    """So many of them, from each module in proportion to what it has, in an order of luck: the first few are
-    a fair part."""
+    """So many of them, from each module in proportion, shuffled: the first few are a fair part."""
     luck = random.Random(seed)  # noqa: S311 a sample
     step = len(mutants) / min(count, len(mutants))
     start = luck.random() * step

@@ -1,7 +1,7 @@
 """Marks in a module that count how often a history comes to each mutant's statement.
 
-A history without it runs as it would without the mutant, since a seed gives the same history each time: the
-simulator need not play it. Example, of a mutant numbered 7 at the second line:
+The simulator need not play a history that does not come there: a seed gives the same history each time.
+Example, of a mutant numbered 7 at the second line:
 
     if a:                  if a:
         b(c + 1)     →         _tidegate_probes[7] += 1
@@ -21,8 +21,9 @@ _NAME = "_tidegate_probes"
 
 
 def probed(source: bytes, mutants: Iterable[tuple[int, Mutant]]) -> bytes:
-    """The module with a mark before the innermost statement of each of its mutants that is in a function; of
-    another form, but of the same meaning."""
+    """The module with a mark before the innermost statement of each of its mutants in a function; another
+    form, the same meaning.
+    """
     tree = ast.parse(source)
     starts = _starts(source)
     for number, mutant in mutants:

@@ -1,7 +1,6 @@
-"""The reach of histories: each one's mutants, kept in a file, a line of JSON a history.
+"""The reach of histories: each one's mutants, in a file, a line of JSON a history.
 
-A later run goes on where a former one was ended, as long as the simulator, the product and the sample are the
-same: the file's name has a hash of them.
+A later run continues if simulator, product and sample are the same: the file's name has a hash of them.
 """
 
 from __future__ import annotations
@@ -60,8 +59,9 @@ class Reach:
                 self._histories[history["seed"]] = History.from_json(line)
 
     def missing(self, count: int, at: int, of: int) -> list[int]:
-        """The next few seeds of the first so many that nobody has played: this process's own, every `of`-th
-        few; then the others', from the end. Empty if all were played."""
+        """The next few unplayed seeds of the first so many: this process's own, every `of`-th few; then the
+        others', from the end. Empty if all were played.
+        """
         seeds = [seed for seed in range(self._first, self._first + count) if seed not in self._histories]
         own = [seed for seed in seeds if (seed - self._first) // _AT_ONCE % of == at]
         return own[:_AT_ONCE] or seeds[-_AT_ONCE:]
@@ -72,8 +72,9 @@ class Reach:
 
 
 def ranked(histories: Iterable[History], number: int | None) -> list[History]:
-    """Those that come to the mutant of that number, None for all; first those that come to it most often in a
-    second. None that fails without the mutant: it tells nothing."""
+    """Histories that come to that mutant, None for all; first those that come to it most often in a second.
+    None that fails without the mutant: it tells nothing.
+    """
     passing = [each for each in histories if each.failure is None]
     if number is None:
         return passing

@@ -16,9 +16,10 @@ REASONS = Path(__file__).parent / "unchanged.json"
 
 @dataclass
 class Result:
-    """`number`: its place in the sample. `simulator`: see `hunts`; None if it was not asked. `test`: the one
-    that failed first, None if none did. `tested`: how many files or tests were asked, 0 if none; `tests_s`:
-    their processor time in seconds."""
+    """`number`: its place in the sample. `simulator`: see `hunts`; None if not asked. `test`: the first that
+    failed, None if none did. `tested`: files or tests asked, 0 if none; `tests_s`: their processor time in
+    seconds.
+    """
 
     number: int
     mutant: Mutant

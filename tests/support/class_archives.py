@@ -1,9 +1,9 @@
 """Archives of classes for the tests' JVMs: each start costs 30 to 50 % less processor time.
 
-``python -m tests.support.class_archives`` makes them, one for Pulsar's programs and one for Spark's, by
-running each once (JDK 17's ``-XX:ArchiveClassesAtExit``). A JVM maps one only if its class path begins with
-that of the archive and has empty directories only, so Pulsar's programs get the path of their logging
-configuration instead of a directory on the class path. Without an archive everything runs as well.
+``python -m tests.support.class_archives`` makes one for Pulsar's programs and one for Spark's, by running
+each once (JDK 17's ``-XX:ArchiveClassesAtExit``). A JVM maps one only if its class path begins with the
+archive's and has empty directories only, so Pulsar's programs get their logging configuration by its path.
+Without an archive everything runs as well.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """One daemon and one real Pulsar broker on loopback, started once a test session.
 
-``TIDEGATE_TEST_TRACKER`` chooses the tracker: ``tidegate`` (default) starts daemon and shim; ``pulsar`` and
-``bucket`` run the same tests with Pulsar's own trackers, which separates Pulsar's behaviour from ours.
-``TIDEGATE_TEST_SHIM_JAR`` and ``TIDEGATE_TEST_PULSAR_HOME`` name another jar or distribution. Only processes
-started here are signalled, by their pid.
+``TIDEGATE_TEST_TRACKER``: ``tidegate`` (default) starts daemon and shim; ``pulsar`` and ``bucket`` run the
+same tests with Pulsar's own trackers, which separates Pulsar's behaviour from ours.
+``TIDEGATE_TEST_SHIM_JAR`` and ``TIDEGATE_TEST_PULSAR_HOME`` name another jar or distribution. Signals go only
+to processes started here, by their pid.
 """
 
 from __future__ import annotations
@@ -203,10 +203,9 @@ class Cluster:
     def start_broker(self) -> None:
         """Start the broker, again if need be.
 
-        After a kill -9 the bookie's former registration is still in the metadata. Pulsar removes it and
-        registers anew; if the notice of the removal comes late, Pulsar takes it for a loss, removes and
-        registers again, and so on for ever (4.0.8, ``ResourceLockImpl``): the bookie comes and goes many
-        times a second. A graceful restart ends that.
+        After a kill -9 Pulsar removes the bookie's former registration and registers anew; if the notice of
+        the removal comes late, it repeats both for ever (4.0.8, ``ResourceLockImpl``): the bookie comes and
+        goes many times a second. A graceful restart ends that.
         """
         log_path = self.broker.log_path
         seen_bytes = log_path.stat().st_size if log_path.exists() else 0

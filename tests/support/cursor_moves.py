@@ -1,8 +1,8 @@
 """Changes of a cursor that are no reset: a subscription for each way, its type, and with or without a
 consumer.
 
-Every other message is acknowledged, one by one. Then something moves the cursor, or changes it. After the
-topic's end the acknowledged messages must not come again, and the others beyond must.
+Every other message is acknowledged. Then something moves or changes the cursor. After the topic's end the
+acknowledged messages must not come again, and the others beyond must.
 """
 
 from __future__ import annotations

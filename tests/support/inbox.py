@@ -2,10 +2,10 @@
 
 Invariants:
 
-- an arrival is stamped in the client's listener thread, before anything else happens to it;
+- an arrival is stamped in the client's listener thread, before anything else;
 - nothing is acknowledged before ``subscribe`` has returned: until then the client (pulsar-client 3.13.0) may
-  refuse it as if the consumer were closed, and the message would never be acknowledged. The first may come so
-  early when subscription and connection are there already;
+  refuse it as if the consumer were closed, for good. The first may come so early when subscription and
+  connection exist;
 - ``deliver_at_ms`` travels in the message's properties: the Python client does not show the real field;
 - nothing is compared with another machine's time: broker and consumer share one clock.
 """

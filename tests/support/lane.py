@@ -37,8 +37,8 @@ SHARED = pulsar.ConsumerType.Shared
 KEY_SHARED = pulsar.ConsumerType.KeyShared
 TICK_MS = 1000
 LATER_MS = 7_000
-"""The delay of messages that must not be due before the test has done something else, on a machine that is
-late by seconds; the test waits for it in the end, so it is no longer.
+"""The delay of messages not due before the test has done something else, even on a machine late by seconds;
+the test waits for it in the end.
 """
 MINUTES_10_MS = 600_000
 YEARS_10_MS = 10 * 365 * 24 * 3_600_000
@@ -270,8 +270,8 @@ class Lane:
     def wait_drained(self, *, name: str = "sub") -> None:
         """Wait until the subscription is empty: no backlog, nothing delayed or unacknowledged.
 
-        The client silently drops a repeat of a message just acknowledged; the broker still counts it as
-        unacknowledged. Pulsar's own in-memory tracker does repeat some, so this does not hold for it.
+        The client silently drops a repeat of a message just acknowledged, which the broker counts as
+        unacknowledged. Pulsar's in-memory tracker does repeat some: not for it.
         """
         strict = self.cluster.kind.strict
         self.wait_stats(

@@ -1,5 +1,6 @@
-"""Machines with a broker each, as ``tidegate detach-all`` meets them: HTTP on loopback, and programs in the
-place of ssh, sudo and systemctl, which do to folders what those do to machines."""
+"""Machines with a broker each, as ``tidegate detach-all`` meets them: HTTP on loopback, and programs in place
+of ssh, sudo and systemctl that work on folders.
+"""
 
 from __future__ import annotations
 

@@ -61,8 +61,7 @@ class _Program:
 class MetadataWriter(_Program):
     """Writes one cursor's metadata unchanged, so that only their version changes.
 
-    zookeeper: host:port; topic: ``tenant/namespace/name``. It is ready on entry, so that writing begins at
-    once.
+    zookeeper: host:port; topic: ``tenant/namespace/name``. Writing begins on entry.
     """
 
     def __init__(self, zookeeper: str, topic: str, subscription: str, work_dir: Path) -> None:

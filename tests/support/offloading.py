@@ -1,6 +1,6 @@
 """Ledgers in tiered storage: Pulsar's own offloader for file systems, from its distribution.
 
-It is fetched once, as the server is, and not a part of what `tidegate setup` fetches: nobody else needs it.
+Fetched once, as the server is, and not by `tidegate setup`: only tests need it.
 """
 
 from __future__ import annotations

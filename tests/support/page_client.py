@@ -1,6 +1,6 @@
-"""A client of the daemon that knows only docs/protocol.md: no module of the project is in it.
+"""A client of the daemon that knows only docs/protocol.md, and no module of the project.
 
-It writes every frame by hand and keeps all answers. Where it would have to guess, the page is wrong.
+It writes every frame by hand and keeps all answers. A guess in it would be a fault of the page.
 """
 
 from __future__ import annotations

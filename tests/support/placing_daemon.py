@@ -1,7 +1,7 @@
-"""``tidegate`` whose index logs have their blocks in ledgers of their own, as those of large backlogs do.
+"""``tidegate`` with the blocks of index logs in ledgers of their own, as of large backlogs.
 
-Run in the place of ``tidegate``. An index is also persisted when its journal has 8 KiB, so that there are
-blocks after some thousand messages.
+Run in place of ``tidegate``. It also persists an index at 8 KiB of journal: blocks after some thousand
+messages.
 """
 
 from __future__ import annotations

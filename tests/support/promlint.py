@@ -1,7 +1,6 @@
 """The faults of an exposition that `promtool check metrics` finds, in Python.
 
-The rules are those of promlint in prometheus/client_golang 1.20 (testutil/promlint/validations): the real one
-is written in Go, which a test of this project cannot ask for.
+The rules are promlint's in prometheus/client_golang 1.20 (testutil/promlint/validations), which is Go.
 """
 
 from __future__ import annotations

@@ -56,8 +56,8 @@ class ResetLane:
     def check(self, *, unloaded_since: bool = False) -> None:
         """Everything has come again, and once; the first one may have come before the reset, too.
 
-        unloaded_since: a consumer was connected when the topic was unloaded after the reset: messages on
-        their way to it, or with their acknowledgements, come again.
+        unloaded_since: a consumer was connected at an unload after the reset: messages on their way to it, or
+        with their acknowledgements, come again.
         """
         self.after.wait_for(self.sent)
         self.lane.wait_drained()
@@ -70,7 +70,7 @@ class ResetLane:
 def seek(consumer: pulsar.Consumer, to: pulsar.MessageId | int) -> None:
     """Again where Pulsar refuses it, as it meets an owner's first write of the cursor: docs/failover.md.
 
-    The refusal lasts a moment: so no more than twice. The consumer connects anew after that.
+    A refusal lasts a moment: twice at most. The consumer connects anew after that.
     """
     refused = 0
 

@@ -108,7 +108,7 @@ class RefusingStore:
 class FailingStore(RefusingStore):
     """A store in memory that refuses writes after `writes_left` more of them (None: never).
 
-    applies_refused: refused data is written nevertheless, as when only the sync fails.
+    applies_refused: refused data is written all the same, as when only the sync fails.
     """
 
     def __init__(self) -> None:
@@ -150,8 +150,8 @@ def corrupt_blocks(store: MemoryStore) -> None:
 
 
 def copied_live(path: Path, to: Path) -> Path:
-    """The files of an open store as a kill would leave them at one moment: RocksDB's threads flush, compact
-    and delete meanwhile, so they are copied again until none has changed.
+    """The files of an open store as a kill would leave them: RocksDB's threads flush, compact and delete
+    meanwhile, so they are copied until none changes.
     """
     while True:
         with contextlib.suppress(shutil.Error, FileNotFoundError):

@@ -31,10 +31,10 @@ class Transaction:
 
 @contextmanager
 def transactions_enabled(cluster: Cluster) -> Iterator[None]:
-    """A broker with transactions, which the others are without, as Pulsar is by default.
+    """A broker with transactions, which Pulsar's default and the others lack.
 
-    With them every topic reads its namespace's snapshots before it is open, all one after the other, and a
-    read that was under way while these are compacted comes to nothing after 30 s (4.0.8, ``TableView``).
+    With them every topic reads its namespace's snapshots before it opens, in turn, and a read amid their
+    compaction ends in vain after 30 s (4.0.8, ``TableView``).
     """
     _start_again(cluster, with_transactions="true")
     try:
@@ -50,7 +50,7 @@ def _start_again(cluster: Cluster, *, with_transactions: str) -> None:
 
 
 def send_in_transactions(lane: Lane, *transactions: Transaction) -> list[Sent]:
-    """Publish with the Java client of the distribution; the messages of those that were committed.
+    """Publish with the distribution's Java client; the messages of committed transactions.
 
     A delay counts from one common now, before the Java client starts.
     """

@@ -114,10 +114,10 @@ class TwoBrokers:
         return ""
 
     def move(self, topic: str, to: Node) -> None:
-        """Have ``to`` own the topic, whether or not there is one yet; returns once it does.
+        """Have ``to`` own the topic, owned or not; returns once it does.
 
-        Asked again if need be: Pulsar gives the topic back to its former owner when a client's lookup comes
-        there before the news of its destination.
+        Asked again if need be: Pulsar gives it back to its former owner if a client's lookup comes there
+        before the news of its destination.
         """
 
         def there() -> bool:
@@ -134,7 +134,7 @@ class TwoBrokers:
     def wait_for_news(self, node: Node, topic: str, owner: Node) -> None:
         """Give ``node``, which was paused, time to learn that it has lost the topic.
 
-        Mostly a second. Pulsar 4.0.8 may also hold on to it for minutes, which must do no harm either.
+        Mostly a second. Pulsar 4.0.8 may also keep it for minutes, which must do no harm.
         """
         with contextlib.suppress(AssertionError):
             wait_until(
@@ -163,7 +163,7 @@ class TwoBrokers:
     def wait_logged(self, node: Node, topic: str, held: int, *, or_more: bool = False) -> None:
         """Wait until the daemon of ``node`` holds so many, and the index log has all its knowledge.
 
-        or_more: the broker may have left it some messages due soon, or in a consumer's hands.
+        or_more: the broker may have left some messages due soon, or in a consumer's hands.
         """
 
         def logged() -> bool:

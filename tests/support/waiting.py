@@ -29,8 +29,8 @@ def wait_until(
 ) -> None:
     """Return once ``condition()`` is true; fail with ``what`` and its last value after ``timeout_s``.
 
-    during: what brings it about in the background. An exception of the condition ends the wait at once, and
-    so does the end of ``during``, with its exception if it has one.
+    during: the cause, in the background. An exception of the condition ends the wait at once, as does the end
+    of ``during``, with its exception if any.
     """
     if during is not None:
         condition = _while_it_runs(condition, during, what)

@@ -1,8 +1,8 @@
 """A directory after a power cut, from the record of a process's calls (see recorder.c).
 
-The model is as strict as POSIX: a file's bytes are on disk once synced, and its name once its directory was.
-Of a file's unsynced data a cut leaves nothing, or the first so many writes, or any of its sectors, or all; of
-a directory's changes the first so many.
+As strict as POSIX: a file's bytes are on disk once synced, its name once its directory was. A cut leaves of a
+file's unsynced data nothing, the first so many writes, any of its sectors, or all; of a directory's changes
+the first so many.
 """
 
 from __future__ import annotations
@@ -239,9 +239,9 @@ class Disk:
     def cut(self, to: Path, rng: random.Random, how: str) -> None:
         """Write the remains of `root` after a power cut now into the new directory `to`.
 
-        how: `none`, `prefix`, `torn`, `scattered` or `all` of the unsynced data, each file for itself; `any`
-        takes one of these for each file; `behind` leaves none of it in one file or directory, mostly one
-        being synced, and all in the others: this finds early reports.
+        how: `none`, `prefix`, `torn`, `scattered` or `all` of the unsynced data, each file for itself; `any`:
+        one of these for each file; `behind`: none of it in one file or directory, mostly one being synced,
+        and all in the others, which finds early reports.
         """
         behind = self._behind(rng) if how == "behind" else None
         for name, directory in self.directories.items():

@@ -1,10 +1,10 @@
 """A real daemon, its power cut again and again: nothing that it answered DURABLE may be gone.
 
-One *life*: the daemon runs with recorder.c preloaded, a client sends it frames and notes the record's length
-at each DURABLE; then the daemon is killed. Its record yields any number of *cuts*, each at any moment of the
-life. The remains are opened; every subscription must be as after some sent frame, and not before the last one
-durable at that moment. The whole record must make exactly the existing files, and no entry that the broker
-had as near may have been handed out. The next life goes on from one of the cuts.
+One *life*: the daemon runs with recorder.c preloaded, a client sends frames and notes the record's length at
+each DURABLE; then the daemon is killed. Its record yields any number of *cuts*, each at any moment of the
+life. The remains are opened; every subscription must be as after some sent frame, no earlier than the last
+durable one. The whole record must make exactly the existing files, and no near entry may have been handed
+out. The next life starts from one of the cuts.
 """
 
 from __future__ import annotations
@@ -75,10 +75,9 @@ def compiled(directory: Path, source: str = "recorder.c") -> Path:
 class Life:
     """The calls of one life of the daemon.
 
-    base: the daemon's knowledge at its begin, by subscription.
-    frames: those sent after that.
-    notes: at so many bytes of the record, so many frames of each subscription were durable.
-    may_come: entries that could be handed out at some time; without those that are near throughout.
+    base: the daemon's knowledge at its begin, by subscription. frames: those sent after that. notes: at so
+    many bytes of the record, so many frames of each subscription were durable. may_come: entries ever due,
+    without those near throughout.
     """
 
     root: Path

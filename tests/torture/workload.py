@@ -21,7 +21,7 @@ Frame = Add | Ack | Unack | MarkDelete | Clear
 class Believed:
     """One subscription as docs/protocol.md has it: what is held, known acknowledged, and marked deleted.
 
-    near: of what is held what the broker has already. That is of this life alone, and on no disk.
+    near: held entries that the broker has already, in this life alone, on no disk.
     """
 
     held: PositionSet = field(default_factory=PositionSet)

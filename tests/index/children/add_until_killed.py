@@ -1,7 +1,7 @@
 """Adds, acknowledges, persists and compacts for ever; says after each commit what is durable.
 
-Arguments: data directory, number of entries that are there already.
-Output: number of entries durable, number of the first of them that are acknowledged, slices compacted.
+Arguments: data directory, entries already there. Output: durable entries, how many of the first are
+acknowledged, slices compacted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Writes to a store while its disk does not let it, then while it does again.
+"""Writes to a store while its disk refuses, then while it does not.
 
-Arguments: how (`full`, `read-only`, `read-only-start`, `permission`), an empty directory. Runs in mounts of
-its own. Output: what the store said, then `goes on` if it does.
+Arguments: how (`full`, `read-only`, `read-only-start`, `permission`), an empty directory. Runs in its own
+mounts. Output: the store's words, then `goes on` if it does.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Whatever happens to an index, and wherever its log ends: a restored index holds nothing that it cannot hand
-out, and knows nothing acknowledged that was not. A log shipped to its end has all the index's knowledge.
+"""A restored index holds nothing that it cannot hand out, and knows nothing acknowledged that was not,
+whatever happened to the index and wherever its log ends. A log shipped to its end has all the index's
+knowledge.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def test_a_small_backlog_does_not_wait_for_spark(cluster: Cluster, lane: Lane, t
 def killing(read_task: ReadTask, killed: Path, driver: int) -> ReadTask:
     """Reads as usual, but two tasks' Python workers are killed after their reading.
 
-    Made in here, so that it travels to the workers as it is: this module is not there.
+    Made here, to travel to workers that lack this module.
     """
 
     def task(cluster: PulsarCluster, files: Files, one: Task) -> Part:

@@ -1,6 +1,6 @@
-"""A broker that was attached by the command delays with Tidegate; detached, it has nothing of it left.
+"""A broker attached by the command delays with Tidegate; detached, it has nothing of it left.
 
-The broker chooses its port, then listens with TLS alone: either way it is named by where that is.
+The broker chooses its port, then listens with TLS alone: both name it.
 """
 
 from __future__ import annotations

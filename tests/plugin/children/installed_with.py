@@ -1,7 +1,7 @@
 """Runs a module as if only Tidegate with some extras were installed.
 
-Arguments: EXTRAS MODULE [ARGUMENT...]. EXTRAS is a list with commas, or ``-`` for none. Modules that pip
-would not have installed cannot be imported.
+Arguments: EXTRAS MODULE [ARGUMENT...]. EXTRAS is a list with commas, or ``-``. Modules that pip would not
+have installed cannot be imported.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ SMALL_SPARK = [
 class Notes:
     """A job's tools, without a process around it.
 
-    spark_is_up: whether the job leaves what it can to Spark's workers. wants_spark: whether it has to.
+    spark_is_up: the job leaves what it can to Spark's workers. wants_spark: it has to.
     """
 
     spark: SparkSession

@@ -25,8 +25,8 @@ def message(entry_id: int, payload: bytes | None = None, ledger_id: int = LEDGER
 class FakeBroker(LoopbackServer):
     """Answers every connection; a context manager.
 
-    answers: command -> frames, or a function of (broker, command, number of that command so far) that gives
-    them; what is not there is answered as a sound broker of the entries 0 … 9 would.
+    answers: command -> frames, or a function of (broker, command, number of that command so far); others are
+    answered as by a sound broker of the entries 0 … 9.
     """
 
     def __init__(self, **answers: Any) -> None:

@@ -1,6 +1,6 @@
-"""Hands out entries of which a sector cannot be read. Arguments: data directory, where to say which sector.
+"""Hands out entries from an unreadable sector. Arguments: data directory, where to say which sector.
 
-Says what came of each entry (handed out, or to be read again), and of the blocks in a snapshot of it all.
+Says the fate of each entry (handed out, or to be read again), and of the blocks in a snapshot.
 """
 
 from __future__ import annotations

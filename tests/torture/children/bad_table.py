@@ -1,7 +1,7 @@
-"""Goes on while RocksDB's own compaction meets a sector that cannot be read.
+"""Goes on while RocksDB's own compaction meets an unreadable sector.
 
 Arguments: data directory, where to say which sector. Says how many commits failed, how many entries were
-handed out, are to be read again, and were added, and whether compactions were disabled before and are now.
+handed out, are to be read again, and were added, and whether compactions were and are disabled.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`tidegate serve` with small buffers, so that seconds of work bring flushes, new WALs and compactions.
 
-TORTURE_BROKEN breaks it in a way that the torture is to find: with `unsynced` its store syncs nothing, with
-`witness-first` the witness tells of a commit before that is synced.
+TORTURE_BROKEN plants a fault to be found: with `unsynced` its store syncs nothing, with `witness-first` the
+witness names a commit before its sync.
 """
 
 from __future__ import annotations

@@ -173,8 +173,9 @@ async def test_the_next_owner_goes_on_with_the_ledgers_of_blocks_that_are_there(
 async def test_a_log_names_no_places_in_ledgers_that_another_owner_has_deleted(
     start: StartDaemon, socket_path: Path, log: io.StringIO, *, still_named: bool
 ) -> None:
-    """The other one's log cannot be read, so that the index here counts again, with what is known of it. The
-    other one's pointer names what it has deleted until its next change."""
+    """The other owner's log cannot be read, so the index here counts again, with its knowledge. The other's
+    pointer names deleted ledgers until its next change.
+    """
     world = World()
     async with start(**MANY_SLICES) as daemon, await ShimClient.connect(socket_path) as client:
         stream = await fill(client, daemon, world, now_ms() + HOUR_MS)

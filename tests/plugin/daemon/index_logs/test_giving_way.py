@@ -276,8 +276,8 @@ class Trace:
 async def test_the_log_of_an_index_that_gave_way_is_not_begun_anew(
     start: StartDaemon, socket_path: Path
 ) -> None:
-    """Its broker has a newer tracker, and the former one is still there: its log would be empty, be pointed
-    to, and the good one deleted.
+    """Its broker has a newer tracker beside the former one: an empty log would get the pointer, and the good
+    one be deleted.
     """
     world = World()
     async with start() as daemon, await ShimClient.connect(socket_path) as client:
