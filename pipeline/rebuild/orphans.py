@@ -1,9 +1,9 @@
 """Ledgers no longer needed: their subscription is gone, or its pointer names others.
 
 They stay when a subscription is deleted while its daemon is away (index logs) or Pulsar asks no tracker
-(moved messages' times), and when a broker is killed while making one. Each names its owner. Invariant: an
-orphan is one after two such looks, a while apart, with the pointer read after the list: a new ledger is in no
-pointer for a moment.
+(moved messages' times), and when a broker is killed while making one. Each names its owner. Invariant: a
+ledger counts as an orphan after two such looks, a while apart, with the pointer read after the list: a new
+ledger is in no pointer for a moment.
 """
 
 from __future__ import annotations
