@@ -90,7 +90,7 @@ class StreamOpener:
             # The broker may be gone before the stream begins.
             self._retention.unserved(index)
 
-        return self._logs.restoring(
+        return self._logs.restorer.restoring(
             RestoreRequest(connection.log_requests, stream_id, request, is_wanted, came)
         )
 

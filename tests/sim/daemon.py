@@ -36,6 +36,7 @@ from tidegate.plugin.daemon.engine import DaemonEngine
 from tidegate.plugin.daemon.half_frames import HalfFrames
 from tidegate.plugin.daemon.histories import Break
 from tidegate.plugin.daemon.index_logs.index_logs import IndexLogs
+from tidegate.plugin.daemon.index_logs.log_failures import LogFailures
 from tidegate.plugin.daemon.index_logs.restorer import Restored
 from tidegate.plugin.daemon.index_logs.stream_log import StreamLog
 from tidegate.plugin.daemon.settings import Settings
@@ -119,6 +120,17 @@ class _Store(TappedStore):
         return bool(self._noted)
 
 
+class _Failures(LogFailures):
+    """Tells of each log that is abandoned."""
+
+    on_given_up: Callable[[SubscriptionName, str], None]
+
+    def report(self, name: SubscriptionName, what: str, error: Exception) -> None:
+        super().report(name, what, error)
+        if what.startswith(GIVEN_UP):
+            self.on_given_up(name, str(error))
+
+
 class _Logs(IndexLogs):
     """Reports each stream's log when it is abandoned, and checks each log's queue."""
 
@@ -144,12 +156,10 @@ class _Logs(IndexLogs):
                 f"{sum(sizes)} bytes wait for an index log, and {self.queue_bytes} and one write are allowed"
             )
 
-    def said(self, name: SubscriptionName, what: str, error: Exception) -> None:
-        super().said(name, what, error)
-        if what.startswith(GIVEN_UP):
-            # Exactly that stream's name, not of another one of the subscription.
-            for log in [each for each in self._by_id.values() if each.stream.name is name]:
-                self.on_given_up(log, str(error))
+    def given_up(self, name: SubscriptionName, why: str) -> None:
+        # Exactly that stream's name, not of another one of the subscription.
+        for log in [each for each in self._by_id.values() if each.stream.name is name]:
+            self.on_given_up(log, why)
 
     def _on_restored(self, restored: Restored) -> None:
         self.on_restored(restored)
@@ -213,6 +223,7 @@ class Life:
         settings = settings_of(host.options.settings)
         log = cast("Logger", _Log(host.kernel, lambda text: host.on_bug(Violation(text)), self._on_log))
         self.metrics = Metrics(lambda: "simulated")
+        failures = _Failures(host.clock, self.metrics, log)
         self.logs = _Logs(
             self.catalog,
             self.store,
@@ -225,7 +236,9 @@ class Life:
                 host.objects, self.process, self.loop, host.options.tail_entries, host.promises.log_began
             ),
             options=host.options.log,
+            failures=failures,
         )
+        failures.on_given_up = self.logs.given_up
         self.logs.on_end = self._log_ended
         self.logs.on_given_up = self._log_given_up
         self.logs.on_restored = self._check_own_log

@@ -19,7 +19,7 @@ from tidegate.index.state import position_batch, positions, roaring
 from tidegate.index.subscription import replay
 from tidegate.index.timeline import exhausted, in_flight, merge, staging
 from tidegate.plugin.daemon import handing_out, ingestion, outgoing, small_adds, streams
-from tidegate.plugin.daemon.index_logs import index_logs, restorer
+from tidegate.plugin.daemon.index_logs import restorer, stream_log
 
 _SMALL: dict[tuple[ModuleType, str], int] = {
     (distinct, "FEW"): 1,
@@ -59,7 +59,7 @@ def limited(config: Config) -> Iterator[None]:
         (restorer, "AT_ONCE_MAX"): config.logs_at_once,
         (restorer, "LONG_AT_ONCE_MAX"): config.long_logs_at_once,
         (restorer, "LONG_BYTES"): config.long_log_bytes,
-        (index_logs, "BEGINNINGS_MAX"): config.log_beginnings,
+        (stream_log, "BEGINNINGS_MAX"): config.log_beginnings,
         **(_SMALL if config.small_limits else {}),
     }
     former = {where: getattr(*where) for where in wanted}

@@ -25,7 +25,8 @@ from tidegate.index.store import Batch, Store
 from tidegate.index.subscription.delay_index import DelayIndex
 from tidegate.plugin.daemon.homes.broker_home import LogRequests
 from tidegate.plugin.daemon.index_logs import restorer
-from tidegate.plugin.daemon.index_logs.fetching import BlockFetch, Fetches
+from tidegate.plugin.daemon.index_logs.block_fetch import BlockFetch
+from tidegate.plugin.daemon.index_logs.fetches import Fetches
 from tidegate.plugin.daemon.index_logs.index_logs import IndexLogs
 from tidegate.plugin.daemon.index_logs.last_words import LastWords
 from tidegate.plugin.daemon.index_logs.stream_log import StreamLog

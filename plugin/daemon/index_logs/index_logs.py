@@ -14,8 +14,9 @@ import asyncio
 import contextlib
 import secrets
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -26,14 +27,12 @@ from tidegate.index import (
     DelayIndex,
     Identity,
     StorageError,
-    SubscriptionName,
     TappedStore,
     UnreadableLogError,
 )
 from tidegate.index.log import (
     NO_LEDGER,
     Home,
-    HomeError,
     LogOptions,
     LogWriter,
     ObjectHome,
@@ -43,21 +42,20 @@ from tidegate.index.log import (
 )
 from tidegate.plugin.daemon.homes.broker_home import LogRequests
 from tidegate.plugin.daemon.homes.homes import Homes
-from tidegate.plugin.daemon.index_logs.fetching import Fetches
+from tidegate.plugin.daemon.index_logs.deletions import Deletions
+from tidegate.plugin.daemon.index_logs.fetches import Fetches
 from tidegate.plugin.daemon.index_logs.in_doubt import InDoubt
-from tidegate.plugin.daemon.index_logs.restorer import Restored, Restorer, RestoreRequest
-from tidegate.plugin.daemon.index_logs.stream_log import Former, LogState, StreamLog
+from tidegate.plugin.daemon.index_logs.journal_limit import JournalLimit
+from tidegate.plugin.daemon.index_logs.log_failures import LogFailures
+from tidegate.plugin.daemon.index_logs.restorer import Restored, Restorer
+from tidegate.plugin.daemon.index_logs.stream_log import Former, LogState, Shipping, StreamLog
 from tidegate.plugin.daemon.stream import Stream
-from tidegate.plugin.shared.seldom import Seldom, kind_of
+from tidegate.plugin.daemon.told import told
 from tidegate.plugin.telemetry.metrics import Metrics
 from tidegate.plugin.wire.messages import Open
 
 if TYPE_CHECKING:
     from tidegate.plugin.daemon.logs import Logger
-
-LOOK_AGAIN_SECONDS = 0.2
-BEGINNINGS_MAX = 4  # snapshots at a time: each costs the home more than its size suggests
-CLEARED_MAX = 10_000
 
 ResultT = TypeVar("ResultT")
 WhenDurable = Callable[[int, Callable[[StorageError | None], None]], None]
@@ -67,6 +65,8 @@ class IndexLogs:
     """All index logs of the daemon.
 
     executor: reads snapshots and writes restored data. homes: of the logs; closed when they stop.
+
+    restorer: reads a log before its stream opens. shipping: the parts that the logs share.
     """
 
     def __init__(
@@ -81,24 +81,21 @@ class IndexLogs:
         log: Logger,
         homes: Homes | None = None,
         options: LogOptions | None = None,
+        failures: LogFailures | None = None,
     ) -> None:
-        self.loop = loop
-        self.metrics = metrics
-        self.options = options or LogOptions()
-        self.beginnings = asyncio.Semaphore(BEGINNINGS_MAX)
-        self.written: set[StreamLog] = set()
+        self._loop = loop
+        self._failures = failures = failures or LogFailures(clock, metrics, log)
+        self.shipping = Shipping(loop, options or LogOptions(), failures=failures, metrics=metrics)
         self._catalog = catalog
         self._store = store
         self._clock = clock
         self._executor = executor
-        self._log = log
-        self._seldom = Seldom(clock.monotonic_ns)
         self._homes = homes or Homes()
         self._shipped: WeakKeyDictionary[DelayIndex, int] = WeakKeyDictionary()
         """The ledger that has all of an index's stored data."""
         self._behind: WeakSet[DelayIndex] = WeakSet()
         """Indexes whose log has not been written since its write failed at the end of their stream."""
-        self._restorer = Restorer(
+        self.restorer = Restorer(
             catalog,
             store,
             clock,
@@ -115,10 +112,9 @@ class IndexLogs:
             clock,
             self._homes,
             executor=executor,
-            do=self._do,
+            spawn=self._spawn,
             whole=self._all_here,
-            said=self.said,
-            met_bug=self.met_bug,
+            failures=failures,
             log=log,
         )
         self._by_id: dict[int, StreamLog] = {}
@@ -130,12 +126,9 @@ class IndexLogs:
         secret.
         """
         self._in_doubt = InDoubt()
-        self._cleared: set[Identity] = set()
-        """Identities whose log was deleted, and not served by a stream since."""
-        self._deleting: dict[Identity, asyncio.Task[None]] = {}
+        self._deletions = Deletions(self._spawn, failures)
+        self._journal_limit = JournalLimit(catalog, self.shipping)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._too_long: set[StreamLog] = set()
-        """Logs to check again when a persist may be done."""
         self._commit_soon: Callable[[], None] = lambda: None
         self._when_durable: WhenDurable = lambda _, tell: tell(None)  # where nobody commits
         self._pointer_may_come: Callable[[DelayIndex], None] = lambda _: None
@@ -174,10 +167,6 @@ class IndexLogs:
 
     # ---- before a stream
 
-    def restoring(self, request: RestoreRequest) -> Awaitable[None] | None:
-        """See ``Restorer.restoring``."""
-        return self._restorer.restoring(request)
-
     def _on_restored(self, restored: Restored) -> None:
         index, chain = restored.index, restored.chain
         if restored.former is not None:
@@ -208,14 +197,12 @@ class IndexLogs:
         self._catalog.chains.believe(index)
         fetching = self._fetches.begin(stream, requests, stream_id, request)
         identity = Identity(index.name, index.incarnation)
-        if identity in self._cleared:
-            # A last word about a cleared index must not revive it.
-            self._cleared.discard(identity)
-            stream.session.cleared = True
+        if self._deletions.pop_cleared(identity):
+            stream.session.cleared = True  # a last word about a cleared index must not revive it
         try:
             home = self._homes.offered(requests, stream_id, request)
         except RefusedError as error:
-            self.said(stream.name, "no index log is written", error)
+            self._failures.report(stream.name, "no index log is written", error)
             self._shipped.pop(index, None)
             self._refused[stream] = LogState("", NO_LEDGER, "", 0, 0, 0.0, str(error))
             return
@@ -230,10 +217,10 @@ class IndexLogs:
             home,
             self._store,
             request.log_pointer,
-            options=self.options,
+            options=self.shipping.options,
             dirty_ns=None if clean or index.state.empty else self._clock.monotonic_ns(),
             random=lambda: secrets.randbits(64),
-            offload=self.offload,
+            offload=self._offload,
             catch_up=self._pump,
             may_count=lambda ledger_id: self._may_count(index, ledger_id, home.kind),
             chained=lambda ledger_id: self._set_chain(index, Chain(ledger_id, home.kind)),
@@ -243,11 +230,12 @@ class IndexLogs:
             complete=lambda: not index.upkeep.absent_blocks,
             in_doubt=self._in_doubt.pop(identity, request.log_pointer, home.kind),
         )
-        after = [each for each in (self._deleting.get(identity),) if each is not None]
+        deletion = self._deletions.running(identity)
+        after = [] if deletion is None else [deletion]
         if fetching is not None and self._fetches.is_elsewhere(home, index):
             after.append(fetching)  # this log would miss the absent blocks
         former = self._former(home, requests, stream_id, request)
-        self._by_id[subscription_id] = StreamLog(self, stream, home, writer, former, after=after)
+        self._by_id[subscription_id] = StreamLog(self.shipping, stream, home, writer, former, after=after)
         self._by_stream[stream] = subscription_id
         self._streams[subscription_id] += 1
         self._store.watch(subscription_id)
@@ -287,14 +275,8 @@ class IndexLogs:
             chain = Chain(ledger_id, home)  # it may lack parts of a former log
         else:
             chain = chain.may_become(ledger_id)
-        done: asyncio.Future[StorageError | None] = self.loop.create_future()
-
-        def tell(error: StorageError | None) -> None:
-            if not done.done():
-                done.set_result(error)
-
-        self._when_durable(self._catalog.chains.set(index, chain), tell)
-        error = await done
+        token = self._catalog.chains.set(index, chain)
+        error = await told(partial(self._when_durable, token))
         if error is not None:
             raise error
 
@@ -319,7 +301,7 @@ class IndexLogs:
             await log.ship_last()
             then()
 
-        self._do(wait())
+        self._spawn(wait())
 
     def is_logged(self, stream: Stream, at_ns: int) -> bool:
         """True if the stream's log has everything written up to then, or no log continues."""
@@ -330,8 +312,8 @@ class IndexLogs:
         since_ns = log.writer.since_ns
         return since_ns is None or since_ns > at_ns
 
-    def _do(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        task = self.loop.create_task(work)
+    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
@@ -345,24 +327,7 @@ class IndexLogs:
         if log is None or log.stream is not stream or not isinstance(log.home, ObjectHome):
             return
         log.end()
-        home = log.home
-        identity = Identity(stream.name, stream.incarnation)
-        if len(self._cleared) >= CLEARED_MAX:
-            self._cleared.clear()
-        self._cleared.add(identity)
-
-        async def delete() -> None:
-            try:
-                await home.delete_all()
-            except HomeError as error:
-                self.said(stream.name, "the index log of a deleted subscription is left behind", error)
-
-        def deleted(task: asyncio.Task[None]) -> None:
-            if self._deleting.get(identity) is task:
-                del self._deleting[identity]
-
-        self._deleting[identity] = task = self._do(delete())
-        task.add_done_callback(deleted)
+        self._deletions.begin(Identity(stream.name, stream.incarnation), log.home)
 
     def end(self, stream: Stream) -> None:
         """End the log of a stream that is over."""
@@ -437,31 +402,9 @@ class IndexLogs:
 
     # ---- helpers of the logs
 
-    async def offload(self, work: Callable[[], ResultT]) -> ResultT:
+    async def _offload(self, work: Callable[[], ResultT]) -> ResultT:
         """See ``Offload``."""
-        return await self.loop.run_in_executor(self._executor, work)
-
-    def said(self, name: SubscriptionName, what: str, error: Exception) -> None:
-        """Log a failure: one line, but not for each time and subscription."""
-        self.metrics.index_log_failures.inc()
-        more = self._seldom.more(what)
-        if more is not None:
-            self._log.warning(
-                what, topic=name.topic, subscription=name.subscription, error=str(error), **more
-            )
-
-    def met_bug(self, name: SubscriptionName, error: Exception) -> None:
-        """Log an impossible failure: a traceback, as seldom as a line."""
-        self.metrics.index_log_failures.inc()
-        more = self._seldom.more(kind_of(error))
-        if more is not None:
-            self._log.error(
-                "writing an index log failed unexpectedly, trying again; report it with the log",
-                topic=name.topic,
-                subscription=name.subscription,
-                exc_info=error,
-                **more,
-            )
+        return await self._loop.run_in_executor(self._executor, work)
 
     def _of(self, stream: Stream) -> StreamLog | None:
         subscription_id = self._by_stream.get(stream)
@@ -470,7 +413,7 @@ class IndexLogs:
     def _noted(self) -> None:
         """Schedule a pump. Called in any thread."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: shipping has ended
-            self.loop.call_soon_threadsafe(self._pump)
+            self._loop.call_soon_threadsafe(self._pump)
 
     def _pump(self) -> None:
         """Pass the noted writes to the writers."""
@@ -481,21 +424,5 @@ class IndexLogs:
                 log.writer.note(noted)
                 touched[log] = None
         for log in touched:
-            self._keep_short(log)
+            self._journal_limit.check(log)
             log.wake()
-
-    def _keep_short(self, log: StreamLog) -> None:
-        """Have an index persisted if a new owner would have to replay too much."""
-        journal = log.index.own_journal
-        too_long = (
-            journal.records > self.options.journal_records or journal.size_bytes > self.options.journal_bytes
-        )
-        if too_long and not self._catalog.want_persist(log.index) and log not in self._too_long:
-            # A persist is running, and the changes since its beginning may be too many, too.
-            self._too_long.add(log)
-            self.loop.call_later(LOOK_AGAIN_SECONDS, self._look_again, log)
-
-    def _look_again(self, log: StreamLog) -> None:
-        self._too_long.discard(log)
-        if self._by_id.get(log.index.own_journal.subscription_id) is log:
-            self._keep_short(log)

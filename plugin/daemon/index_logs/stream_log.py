@@ -12,14 +12,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from tidegate.index import SubscriptionName, TidegateIndexError
+from tidegate.index import TidegateIndexError
 from tidegate.index.log import Home, HomeError, LogOptions, LogWriter, RefusedError, StalePointerError
+from tidegate.plugin.daemon.index_logs.log_failures import LogFailures
 from tidegate.plugin.daemon.stream import Stream
 from tidegate.plugin.telemetry.metrics import Metrics
 
 LAST_WORDS_SECONDS = 1.0
+BEGINNINGS_MAX = 4  # snapshots at a time: each costs the home more than its size suggests
 RETRY_FIRST_S, RETRY_MAX_S = 0.5, 30.0
 NS_PER_SECOND = 1_000_000_000
 
@@ -46,25 +48,27 @@ class Former(NamedTuple):
     ledgers: tuple[int, ...]
 
 
-class Logs(Protocol):
-    """All logs, for one log.
+class Shipping:
+    """The parts that all logs of a daemon share.
 
-    beginnings: how many may begin at a time. written: those with something to ship.
+    options: of the logs that begin from now on. beginnings: turns for logs that begin. written: logs with
+    something to ship.
     """
 
-    loop: asyncio.AbstractEventLoop
-    metrics: Metrics
-    options: LogOptions
-    beginnings: asyncio.Semaphore
-    written: set[StreamLog]
-
-    def said(self, name: SubscriptionName, what: str, error: Exception) -> None:
-        """Log a failure."""
-        ...
-
-    def met_bug(self, name: SubscriptionName, error: Exception) -> None:
-        """Log an impossible failure."""
-        ...
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        options: LogOptions,
+        *,
+        failures: LogFailures,
+        metrics: Metrics,
+    ) -> None:
+        self.loop = loop
+        self.options = options
+        self.failures = failures
+        self.metrics = metrics
+        self.beginnings = asyncio.Semaphore(BEGINNINGS_MAX)
+        self.written: set[StreamLog] = set()
 
 
 class StreamLog:
@@ -76,7 +80,7 @@ class StreamLog:
 
     def __init__(
         self,
-        logs: Logs,
+        shipping: Shipping,
         stream: Stream,
         home: Home,
         writer: LogWriter,
@@ -92,7 +96,7 @@ class StreamLog:
         self._after = list(after)
         self.failure = ""
         self.over = False
-        self._logs = logs
+        self._shipping = shipping
         self._task: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
         self._idle = asyncio.Event()
@@ -110,15 +114,15 @@ class StreamLog:
         self._changed.set()
         if self._task is None and not self.over and self.writer.wants_to_ship:
             self._idle.clear()
-            self._logs.written.add(self)
-            self._task = self._logs.loop.create_task(self._run())
+            self._shipping.written.add(self)
+            self._task = self._shipping.loop.create_task(self._run())
 
     def end(self) -> None:
         """Ship nothing more."""
         self.over = True
         if self._task is not None:
             self._task.cancel()
-            self._logs.written.discard(self)  # a task that has not begun cannot do it
+            self._shipping.written.discard(self)  # a task that has not begun cannot do it
         self._idle.set()
 
     async def ship_last(self) -> None:
@@ -137,19 +141,20 @@ class StreamLog:
                 pause_s = self._pause_s
                 if self._failures:
                     pause_s = min(RETRY_FIRST_S * 2 ** (self._failures - 1), RETRY_MAX_S)
-                await self._follow_until(self._logs.loop.create_task(self._rest(pause_s)))
+                await self._follow_until(self._shipping.loop.create_task(self._rest(pause_s)))
                 self._hurry.clear()
                 await self._ship()
                 if self._failures and self._hurry.is_set():
                     break
         finally:
             self._task = None
-            self._logs.written.discard(self)
+            self._shipping.written.discard(self)
             self._idle.set()
 
     @property
     def _pause_s(self) -> float:
-        return max(self._logs.options.pause_ms(len(self._logs.written)), self.home.interval_ms) / 1_000
+        shipping = self._shipping
+        return max(shipping.options.pause_ms(len(shipping.written)), self.home.interval_ms) / 1_000
 
     async def _rest(self, pause_s: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -159,7 +164,7 @@ class StreamLog:
         """Wait for `done`; meanwhile continue a log that counts until there is a next one."""
         try:
             while not done.done() and self.writer.begins and self.writer.ledger_bytes:
-                changed = self._logs.loop.create_task(self._changed.wait())
+                changed = self._shipping.loop.create_task(self._changed.wait())
                 try:
                     await asyncio.wait({done, changed}, return_when=asyncio.FIRST_COMPLETED)
                 finally:
@@ -182,7 +187,7 @@ class StreamLog:
         await self._guarded(self._ship_in_turn if self.writer.begins else self._ship_now)
 
     async def _ship_in_turn(self) -> None:
-        turn = self._logs.loop.create_task(self._logs.beginnings.acquire())
+        turn = self._shipping.loop.create_task(self._shipping.beginnings.acquire())
         try:
             self._in_queue = True
             await self._follow_until(turn)
@@ -191,7 +196,7 @@ class StreamLog:
         finally:
             self._in_queue = False
             if turn.done() and not turn.cancelled():
-                self._logs.beginnings.release()
+                self._shipping.beginnings.release()
             else:
                 turn.cancel()
 
@@ -207,19 +212,22 @@ class StreamLog:
         except (StalePointerError, RefusedError) as error:
             self.over = True
             self.failure = str(error)
-            self._logs.said(self.stream.name, "the index log is another owner's now, writing ends", error)
+            self._report("the index log is another owner's now, writing ends", error)
         except (HomeError, TidegateIndexError) as error:
             self._failures += 1
             self.failure = str(error)
-            self._logs.said(self.stream.name, "the index log cannot be written, trying again", error)
+            self._report("the index log cannot be written, trying again", error)
         except Exception as error:
             # It would end the task, and nothing would show that writing has stopped.
             self._failures += 1
             self.failure = f"a bug in the daemon: {error!r}"
-            self._logs.met_bug(self.stream.name, error)
+            self._shipping.failures.report_bug(self.stream.name, error)
         finally:
-            self._logs.metrics.index_log_bytes.inc(self.writer.written_bytes - self._counted_bytes)
+            self._shipping.metrics.index_log_bytes.inc(self.writer.written_bytes - self._counted_bytes)
             self._counted_bytes = self.writer.written_bytes
+
+    def _report(self, what: str, error: Exception) -> None:
+        self._shipping.failures.report(self.stream.name, what, error)
 
     async def _delete_former(self) -> None:
         former, self._former = self._former, None
@@ -229,7 +237,7 @@ class StreamLog:
             try:
                 await former.home.delete(ledger_id)
             except HomeError as error:
-                self._logs.said(self.stream.name, "a ledger of a former index log is left behind", error)
+                self._report("a ledger of a former index log is left behind", error)
 
     def state(self, now_ns: int) -> LogState:
         """For status and metrics."""

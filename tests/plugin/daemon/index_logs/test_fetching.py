@@ -33,7 +33,7 @@ from tidegate.index.log.pointer import Pointer
 from tidegate.index.log.records import EntryKind
 from tidegate.index.state.positions import PositionSet
 from tidegate.index.subscription.delay_index import DelayIndex
-from tidegate.plugin.daemon.index_logs import fetching
+from tidegate.plugin.daemon.index_logs import block_fetch
 from tidegate.plugin.daemon.serve import RunningDaemon
 
 COUNT = 3_000
@@ -59,7 +59,7 @@ class SlowHome(MemoryHome):
 
 def place_blocks(daemon: RunningDaemon) -> None:
     assert daemon.engine._logs is not None
-    daemon.engine._logs.options = PLACED
+    daemon.engine._logs.shipping.options = PLACED
 
 
 async def fill(client: ShimClient, daemon: RunningDaemon, world: World, due_ms: int) -> ClientStream:
@@ -249,8 +249,8 @@ class AwayHome(MemoryHome):
 async def test_a_home_that_stays_away_is_given_up_once_and_not_for_each_record(
     start: StartDaemon, socket_path: Path, log: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetching, "RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(fetching, "GIVE_UP_SECONDS", 0.05)
+    monkeypatch.setattr(block_fetch, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(block_fetch, "GIVE_UP_SECONDS", 0.05)
     world = World()
     async with start(**MANY_SLICES) as daemon, await ShimClient.connect(socket_path) as client:
         await fill(client, daemon, world, now_ms() + HOUR_MS)
@@ -267,7 +267,7 @@ async def test_a_home_that_stays_away_is_given_up_once_and_not_for_each_record(
         assert len(records) > 1
         await stream.until(lambda: len(stream.unheld) == COUNT * 9 // 10)
         assert index.stats().blocks_absent == 0
-        assert log.getvalue().count(f"not within {fetching.GIVE_UP_SECONDS:g} s") == 1
+        assert log.getvalue().count(f"not within {block_fetch.GIVE_UP_SECONDS:g} s") == 1
 
 
 async def test_a_start_amid_it_reads_the_log_again(start: StartDaemon, socket_path: Path) -> None:

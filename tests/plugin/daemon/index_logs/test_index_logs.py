@@ -152,10 +152,10 @@ async def test_a_log_counts_as_written_to_while_there_is_something_to_ship(
         assert logs is not None
         async with await ShimClient.connect(socket_path) as client:
             await fill(client, daemon, world)
-            await until(lambda: not logs.written)
+            await until(lambda: not logs.shipping.written)
             client.streams[1].add(entries(5, now_ms() + HOUR_MS, ledger_id=2))
         await until(lambda: not daemon.engine.brokers)
-        await until(lambda: not logs.written)
+        await until(lambda: not logs.shipping.written)
 
 
 async def test_what_was_put_in_while_no_broker_was_there_is_in_the_log(
@@ -367,11 +367,11 @@ async def test_a_former_owner_writes_nothing_more(start: StartDaemon, socket_pat
         assert list(world.ledgers.values()) == [ledger], "what it has made for nothing is deleted"
         logs = daemon.engine._logs
         assert logs is not None
-        await until(lambda: not logs.written)
+        await until(lambda: not logs.shipping.written)
         made = world.next_ledger_id
         stream.add(entries(5, now_ms() + HOUR_MS, ledger_id=3))
         await stream.durable()
-        assert not logs.written
+        assert not logs.shipping.written
         assert world.next_ledger_id == made, "it does not try again and again"
 
 
@@ -517,7 +517,7 @@ async def test_what_a_new_owner_would_replay_one_by_one_is_kept_short(
 ) -> None:
     async with start() as daemon, await ShimClient.connect(socket_path) as client:
         assert daemon.engine._logs is not None
-        daemon.engine._logs.options = LogOptions(journal_records=10)
+        daemon.engine._logs.shipping.options = LogOptions(journal_records=10)
         await fill(client, daemon, World())
         index = daemon.engine.catalog.get(NAME)
         assert index is not None
@@ -562,7 +562,7 @@ async def test_close_waits_for_no_next_log_that_cannot_be_begun(
     world = World()
     async with start() as daemon, await ShimClient.connect(socket_path) as client:
         assert daemon.engine._logs is not None
-        daemon.engine._logs.options = LogOptions(tail_bytes=1, tail_snapshots=0)
+        daemon.engine._logs.shipping.options = LogOptions(tail_bytes=1, tail_snapshots=0)
         await fill(client, daemon, world)
         monkeypatch.setattr(MemoryHome, "create", no_bookie)
         stream = client.streams[1]

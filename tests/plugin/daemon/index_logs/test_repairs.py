@@ -55,7 +55,7 @@ async def test_a_block_that_is_damaged_is_made_good_from_the_log(
     async with start(store=store, prefetch_ms=0) as daemon, await ShimClient.connect(socket_path) as client:
         if placed:
             assert daemon.engine._logs is not None
-            daemon.engine._logs.options = LogOptions(inline_bytes=0)
+            daemon.engine._logs.shipping.options = LogOptions(inline_bytes=0)
         await fill(client, daemon, world)
         assert bool(ledgers_of_blocks(world)) == placed
         corrupt_blocks(store)

@@ -18,7 +18,7 @@ from tidegate.index.log import AwayError, LogOptions, Pointer, RefusedError
 from tidegate.index.log.memory_home import MemoryHome, World
 from tidegate.index.state.positions import PositionSet
 from tidegate.plugin.daemon import retention
-from tidegate.plugin.daemon.index_logs import index_logs, stream_log
+from tidegate.plugin.daemon.index_logs import stream_log
 from tidegate.plugin.daemon.serve import RunningDaemon
 from tidegate.plugin.wire.log_messages import LogOp, LogRequest
 
@@ -62,7 +62,7 @@ async def test_who_has_not_heard_that_its_log_counts_takes_it_for_nobody_elses(
     world, store = World(), CrashStore()
     async with start(store=store) as daemon, await ShimClient.connect(socket_path) as client:
         assert daemon.engine._logs is not None
-        daemon.engine._logs.options = LogOptions(tail_bytes=1, tail_snapshots=0)
+        daemon.engine._logs.shipping.options = LogOptions(tail_bytes=1, tail_snapshots=0)
         client.logs = world.owner = home = Unheard(world)
         stream = await client.open(TOPIC)
         stream.add(entries(10, later_ms()))
@@ -243,7 +243,7 @@ async def test_a_log_that_counts_is_followed_in_the_pauses_between_failing_begin
     world = World()
     async with start() as daemon, await ShimClient.connect(socket_path) as client:
         assert daemon.engine._logs is not None
-        daemon.engine._logs.options = LogOptions(tail_bytes=1, tail_snapshots=0)
+        daemon.engine._logs.shipping.options = LogOptions(tail_bytes=1, tail_snapshots=0)
         client.logs = world.owner = home = NoMoreLedgers(world)
         stream = await client.open(TOPIC)
         stream.add(entries(10, later_ms()))
@@ -297,7 +297,7 @@ async def test_logs_that_have_grown_too_long_are_begun_anew_in_turn_and_followed
     """Few beginnings at a time: each costs the home more than its size suggests. A waiting one loses
     nothing.
     """
-    monkeypatch.setattr(index_logs, "BEGINNINGS_MAX", 2)
+    monkeypatch.setattr(stream_log, "BEGINNINGS_MAX", 2)
     worlds = [World() for _ in range(4)]
     async with start() as daemon, await OneHomeEach.connect(socket_path) as client:
         assert daemon.engine._logs is not None
@@ -312,7 +312,7 @@ async def test_logs_that_have_grown_too_long_are_begun_anew_in_turn_and_followed
         client.makers_max = 0
         client.may_make.clear()
         counting = [ledger_of(world.pointer) for world in worlds]
-        daemon.engine._logs.options = options = LogOptions(tail_bytes=1, tail_snapshots=0)
+        daemon.engine._logs.shipping.options = options = LogOptions(tail_bytes=1, tail_snapshots=0)
         for log in daemon.engine._logs._by_id.values():
             log.writer._options = options
         for stream in client.streams.values():
