@@ -23,7 +23,14 @@ from tidegate.plugin.telemetry.metrics import Metrics
 LAST_WORDS_SECONDS = 1.0
 BEGINNINGS_MAX = 4  # snapshots at a time: each costs the home more than its size suggests
 RETRY_FIRST_S, RETRY_MAX_S = 0.5, 30.0
+RETRY_DOUBLINGS_MAX = 16
 NS_PER_SECOND = 1_000_000_000
+
+
+def retry_pause_s(failures: int) -> float:
+    """The pause after so many failures in a row, at least one: twice the one before, up to a maximum."""
+    doublings = min(failures - 1, RETRY_DOUBLINGS_MAX)  # a home may be away for days: no number may overflow
+    return min(RETRY_FIRST_S * 2**doublings, RETRY_MAX_S)
 
 
 class LogState(NamedTuple):
@@ -138,9 +145,7 @@ class StreamLog:
     async def _run(self) -> None:
         try:
             while self.writer.wants_to_ship and not self.over:
-                pause_s = self._pause_s
-                if self._failures:
-                    pause_s = min(RETRY_FIRST_S * 2 ** (self._failures - 1), RETRY_MAX_S)
+                pause_s = retry_pause_s(self._failures) if self._failures else self._pause_s
                 await self._follow_until(self._shipping.loop.create_task(self._rest(pause_s)))
                 self._hurry.clear()
                 await self._ship()
