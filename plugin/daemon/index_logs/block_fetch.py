@@ -108,7 +108,7 @@ class BlockFetch:
             try:
                 if record is None:
                     raise UnreadableLogError("their place is unknown")
-                await self._bring(record, planned)
+                lost += await self._bring(record, planned)
             except (UnreadableLogError, NoLedgerError) as error:
                 if not self._is_current:
                     return lost
@@ -140,17 +140,17 @@ class BlockFetch:
     def _still_absent(self, blocks: list[StoredBlock]) -> list[StoredBlock]:
         return [each for each in blocks if self._index.upkeep.is_absent(each[1].block_id)]
 
-    async def _bring(self, record: BlockRecord, planned: list[StoredBlock]) -> None:
-        """Read a record and write its blocks that are still absent.
+    async def _bring(self, record: BlockRecord, planned: list[StoredBlock]) -> int:
+        """Read a record and write its blocks that are still absent; returns the number of lost ones.
 
         Raises UnreadableLogError, HomeError.
         """
         while blocks := self._still_absent(planned):
             try:
                 async with self._at_once:
-                    await self._read_and_write(record, blocks)
+                    lost = await self._read_and_write(record, blocks)
                 self._away_ns = None
-                return
+                return lost
             except AwayError as error:
                 now_ns = self._clock.monotonic_ns()
                 self._away_ns = now_ns if self._away_ns is None else self._away_ns
@@ -161,8 +161,9 @@ class BlockFetch:
             except StorageError as error:
                 self._say("blocks of an index cannot be written, trying again", error)
             await asyncio.sleep(RETRY_SECONDS)
+        return 0
 
-    async def _read_and_write(self, record: BlockRecord, blocks: list[StoredBlock]) -> None:
+    async def _read_and_write(self, record: BlockRecord, blocks: list[StoredBlock]) -> int:
         last = self._last_entries.get(record.ledger_id)
         if last is None:
             last = self._last_entries[record.ledger_id] = await self._home.open(record.ledger_id)
@@ -173,6 +174,7 @@ class BlockFetch:
         if missing and self._is_current:
             self._index.upkeep.lose_absent(missing, "is not where the index log says")
             self._landed(self._index)
+        return len(missing)
 
     async def _write(self, batch: Batch) -> None:
         if not len(batch):

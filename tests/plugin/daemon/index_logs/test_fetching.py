@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 from functools import partial
 from pathlib import Path
 
@@ -268,6 +269,38 @@ async def test_a_home_that_stays_away_is_given_up_once_and_not_for_each_record(
         await stream.until(lambda: len(stream.unheld) == COUNT * 9 // 10)
         assert index.stats().blocks_absent == 0
         assert log.getvalue().count(f"not within {block_fetch.GIVE_UP_SECONDS:g} s") == 1
+
+
+class StuckHome(MemoryHome):
+    """A home that gives its first record of blocks for each other one, too."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._first: list[bytes] = []
+
+    async def read(self, ledger_id: int, first: int, last: int) -> list[bytes]:
+        found = await super().read(ledger_id, first, last)
+        if found[0][3:4] != EntryKind.BLOCKS.value:
+            return found
+        self._first = self._first or found[:1]
+        return self._first
+
+
+async def test_blocks_that_their_record_lacks_count_as_lost(
+    start: StartDaemon, socket_path: Path, log: io.StringIO
+) -> None:
+    """Else a start would believe the blocks here, and read the log no more."""
+    world = World()
+    async with start(**MANY_SLICES) as daemon, await ShimClient.connect(socket_path) as client:
+        await fill(client, daemon, world, now_ms() + HOUR_MS)
+    async with start(**MANY_SLICES) as daemon, await ShimClient.connect(socket_path) as client:
+        world.owner = client.logs = StuckHome(world)
+        await client.open(TOPIC, epoch=2)
+        await until(lambda: HERE in log.getvalue())
+        (here,) = [line for line in map(json.loads, log.getvalue().splitlines()) if line["event"] == HERE]
+        index = daemon.engine.catalog.get(NAME)
+        assert index is not None
+        assert here["lost"] == index.upkeep._quarantine.blocks_total > 0
 
 
 async def test_a_start_amid_it_reads_the_log_again(start: StartDaemon, socket_path: Path) -> None:
