@@ -21,8 +21,8 @@ from tidegate.plugin.daemon.index_logs.index_logs import IndexLogs
 from tidegate.plugin.daemon.ownership import Ownership
 from tidegate.plugin.daemon.peeking import Chunk
 from tidegate.plugin.daemon.selection import message_id, name_of, named, partition_of, whole_topic
+from tidegate.plugin.daemon.span_turns import SpanTurns
 from tidegate.plugin.daemon.stream import Stream
-from tidegate.plugin.daemon.turns import Turns
 from tidegate.plugin.errors import NotNowError, UserError
 from tidegate.plugin.shared.moments import AT_MS_MAX, AT_ONCE_MS, checked_ms
 from tidegate.plugin.wire.messages import RESCHEDULE_VERSION, Reschedule
@@ -64,7 +64,7 @@ class Rescheduling(BrokerChanges[Entries]):
         super().__init__(catalog, clock, ownership, owner, committer=committer, logs=logs)
         self._find = find
         self._chunks = chunks
-        self._turns: WeakValueDictionary[tuple[str, str], Turns] = WeakValueDictionary()
+        self._turns: WeakValueDictionary[tuple[str, str], SpanTurns] = WeakValueDictionary()
 
     async def reschedule(self, request: dict[str, object]) -> dict[str, Any]:
         """The query `reschedule`, with `at_ms` or `by_ms`. Raises ``UserError``."""
@@ -90,16 +90,16 @@ class Rescheduling(BrokerChanges[Entries]):
     async def change(self, request: dict[str, object]) -> dict[str, Any]:
         """See ``BrokerChanges``. A span waits for the changes before it, and others wait for it."""
         first = named(self._catalog, *name_of(request))[0].name
-        turns = self._turns.setdefault((whole_topic(first.topic), first.subscription), Turns())
+        turns = self._turns.setdefault((whole_topic(first.topic), first.subscription), SpanTurns())
         try:
             async with asyncio.timeout(PATIENCE_S):
-                await turns.take(alone=request.get("by_ms") is not None and not request.get("dry_run"))
+                await turns.begin(alone=request.get("by_ms") is not None and not request.get("dry_run"))
         except TimeoutError:
             raise NotNowError(WHY_OTHERS) from None
         try:
             return await super().change(request)
         finally:
-            turns.give()
+            turns.end()
 
     async def _prepare(
         self, indexes: list[DelayIndex], request: dict[str, object], positions: PositionSet

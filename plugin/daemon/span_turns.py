@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 
-class Turns:
+class SpanTurns:
     """The changes of one subscription that are under way."""
 
     def __init__(self) -> None:
@@ -17,16 +17,16 @@ class Turns:
         self._is_alone = False
         self._over = asyncio.Event()
 
-    async def take(self, *, alone: bool) -> None:
-        """Return when this change may begin; ``give`` ends it."""
+    async def begin(self, *, alone: bool) -> None:
+        """Return when this change may begin; ``end`` must follow."""
         while self._is_alone or (alone and self._under_way):
             self._over.clear()
             await self._over.wait()
         self._under_way += 1
         self._is_alone = alone
 
-    def give(self) -> None:
-        """A change is over."""
+    def end(self) -> None:
+        """Note that a change is over."""
         self._under_way -= 1
         self._is_alone = False
         self._over.set()
