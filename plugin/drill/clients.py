@@ -108,6 +108,7 @@ class Clients:
             self._client = client
         try:
             if self._workers.closed.is_set():
+                self.drop()  # `close` may have come before this client
                 raise ClientError("the drill is ending")
             consumers = [self._subscribe(client) for _ in range(self._wanted)]
             producer = client.create_producer(self._topic, **PRODUCER)

@@ -7,14 +7,18 @@ stand can be used again.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from tidegate.plugin.drill.ledger import Forgets
 from tidegate.plugin.errors import UserError
+
+_POLL_S = 0.1
+FoundT = TypeVar("FoundT")
 
 
 class FaultError(UserError):
@@ -213,7 +217,10 @@ class Stand(Protocol):
 
 @dataclass(frozen=True)
 class Scene:
-    """Place and time of a fault. ``event`` writes into the ledger; ``pause`` waits and may raise."""
+    """Place and time of a fault. ``event`` writes into the ledger; ``pause`` waits and may raise.
+
+    ``monotonic_s``: the clock of its time-outs.
+    """
 
     stand: Stand
     topic: str
@@ -222,6 +229,7 @@ class Scene:
     pause: Callable[[float], None]
     event: Callable[..., int]
     work_dir: Path
+    monotonic_s: Callable[[], float] = time.monotonic
     parts: dict[str, Part] = field(default_factory=dict)
 
     def part(self, name: str) -> Part:
@@ -229,6 +237,13 @@ class Scene:
         if name not in self.parts:
             self.parts[name] = self.stand.part(name)
         return self.parts[name]
+
+    def poll(self, look: Callable[[], FoundT], timeout_s: float) -> FoundT:
+        """The first true result of ``look``, or the last one when the time is up."""
+        deadline_s = self.monotonic_s() + timeout_s
+        while not (found := look()) and self.monotonic_s() <= deadline_s:
+            self.pause(_POLL_S)
+        return found
 
     def bring_back(self, name: str) -> None:
         """Start the named part if it is gone, resume it if it is paused, and wait until it runs."""

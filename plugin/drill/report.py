@@ -38,7 +38,7 @@ def as_json(result: Result) -> dict[str, Any]:
         "reasons": reasons_of(result),
         **_counts(verdicts),
         "repeated_by_cause": dict(causes),
-        "earliest_ms": _rounded(max((one.earliest_ms for one in verdicts), default=None)),
+        "earliest_ms": _rounded(worst(verdicts, lambda one: one.earliest_ms)),
         "oldest_ack_repeated_ms": _rounded(worst(verdicts, lambda one: one.oldest_ack_repeated_ms)),
         "first_due_s": _rounded(worst(verdicts, lambda one: one.first_due_s)),
         "first_due_after_usable_s": _rounded(worst(verdicts, lambda one: one.first_due_after_usable_s)),
@@ -171,12 +171,10 @@ def _split(lateness: Lateness) -> dict[str, float]:
 
 
 def _worst_lateness(verdicts: Sequence[Verdict]) -> dict[str, float] | None:
-    known = [_lateness(one.lateness_ms) for one in verdicts if one.lateness_ms is not None]
+    known = [vars(one.lateness_ms) for one in verdicts if one.lateness_ms is not None]
     if not known:
         return None
-    return {
-        name: max(one[name] for one in known if one is not None) for name in ("p50", "p99", "p99_9", "max")
-    }
+    return {name: max(one[name] for one in known) for name in ("p50", "p99", "p99_9", "max")}
 
 
 def _lateness(lateness: LatenessMs | None) -> dict[str, float] | None:

@@ -83,7 +83,7 @@ class Recovery:
 
 @dataclass(frozen=True)
 class LatenessMs:
-    """Percentiles of lateness in milliseconds; None without receipts."""
+    """Percentiles of lateness, in milliseconds."""
 
     p50: float
     p99: float
@@ -391,7 +391,7 @@ def _entries_read(record: Record) -> int | None:
 
 
 def _read_again(record: Record, receipts: npt.NDArray[np.void]) -> int | None:
-    """Of these, the entries beyond one for each entry stored since, and one for each delivered since."""
+    """The entries of ``_entries_read`` beyond one for each entry stored since, and one for each delivered."""
     read = _entries_read(record)
     if read is None:
         return None

@@ -98,7 +98,12 @@ class Restless:
 
 
 def scene_of(stand: Untouched, directory: Path, events: list[str] | None = None) -> Scene:
-    """A scene on the stand; the kinds of its events go to ``events``."""
+    """A scene on the stand, with a clock that only pauses move; the kinds of its events go to ``events``."""
+    paused_s = 0.0
+
+    def pause(seconds: float) -> None:
+        nonlocal paused_s
+        paused_s += seconds
 
     def event(kind: str, **fields: object) -> int:
         if events is not None:
@@ -110,7 +115,8 @@ def scene_of(stand: Untouched, directory: Path, events: list[str] | None = None)
         topic=TOPIC,
         subscription="drill",
         drivers=Restless(),
-        pause=lambda seconds: None,
+        pause=pause,
+        monotonic_s=lambda: paused_s,
         event=event,
         work_dir=directory,
     )

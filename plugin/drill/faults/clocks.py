@@ -8,7 +8,6 @@ from tidegate.plugin.drill.fault import FaultError, Scene
 from tidegate.plugin.drill.ledger import Forgets
 
 _SEEN_TIMEOUT_S = 60.0
-_POLL_S = 0.1
 _NEAR_S = 1.9
 
 
@@ -30,12 +29,11 @@ class StepClock:
     def do(self, scene: Scene) -> str:
         """Step it."""
         self._set(scene, self.ahead_s, forward=self.ahead_s > 0)
-        waited_s = 0.0
-        while not _is_near(seen_s := scene.stand.clock_ahead_s(self.name), self.ahead_s):
-            if waited_s > _SEEN_TIMEOUT_S:
-                raise FaultError(f"the {self.name} does not show the other time: the fault was not done")
-            scene.pause(_POLL_S)
-            waited_s += _POLL_S
+        seen_s = scene.poll(
+            lambda: _near(scene.stand.clock_ahead_s(self.name), self.ahead_s), _SEEN_TIMEOUT_S
+        )
+        if seen_s is None:
+            raise FaultError(f"the {self.name} does not show the other time: the fault was not done")
         return f"the {self.name} shows a time {seen_s:+.1f} s from this machine's"
 
     def undo(self, scene: Scene) -> None:
@@ -56,5 +54,6 @@ class StepClock:
             scene.event("clock", ahead_us=round(ahead_s * 1e6))
 
 
-def _is_near(seen_s: float | None, wanted_s: float) -> bool:
-    return seen_s is not None and abs(seen_s - wanted_s) < _NEAR_S
+def _near(seen_s: float | None, wanted_s: float) -> float | None:
+    """The lead if it is near the wanted one."""
+    return seen_s if seen_s is not None and abs(seen_s - wanted_s) < _NEAR_S else None

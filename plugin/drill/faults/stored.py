@@ -15,7 +15,6 @@ from tidegate.plugin.drill.plan import FAR_MS
 from tidegate.plugin.errors import UserError
 
 _NOTICE_TIMEOUT_S = 60.0
-_POLL_S = 0.1
 _SPILL_TIMEOUT_S = 60.0
 # Messages due soon fill several slices, and those due tomorrow many more.
 _SLICES_SOON_MIN, _SLICES_LATER_MIN = 2, 12
@@ -94,12 +93,9 @@ class DamageBlocks:
         if not count:
             raise FaultError(f"there is no block in {directory} to be damaged: the fault was not done")
         part.start()
-        waited_s = 0.0
-        while not (noticed := _noticed(scene.stand.status())):
-            if waited_s > _NOTICE_TIMEOUT_S:
-                raise FaultError("the daemon has not noticed the damage: the fault was not done")
-            scene.pause(_POLL_S)
-            waited_s += _POLL_S
+        noticed = scene.poll(lambda: _noticed(scene.stand.status()), _NOTICE_TIMEOUT_S)
+        if not noticed:
+            raise FaultError("the daemon has not noticed the damage: the fault was not done")
         return f"{count} blocks were damaged, and the daemon has noticed {noticed} so far"
 
     def undo(self, scene: Scene) -> None:
@@ -143,31 +139,30 @@ class DiskFillsUp:
     def do(self, scene: Scene) -> str:
         """Fill it until the running daemon says that it is not ready."""
         part = scene.part("daemon")
-        written, waited_s = 0, 0.0
-        while True:
+        written = 0
+
+        def fill() -> list[str] | None:
+            nonlocal written
             # Repeatedly: the daemon may still delete its own files, and have room for a while.
             written += scene.stand.fill_disk(full=True)
             if part.state() is not State.RUNNING:
                 raise FaultError(f"the {part.name} has ended on its full disk: it should run on")
-            if reasons := _not_ready(scene.stand.status()):
-                told = "; ".join(reasons)
-                return f"{written:,} bytes filled the disk, and the {part.name} is not ready: {told}"
-            if waited_s > _NOTICE_TIMEOUT_S:
-                raise FaultError("the daemon is ready although its disk is full: the fault was not done")
-            scene.pause(_POLL_S)
-            waited_s += _POLL_S
+            return _not_ready(scene.stand.status())
+
+        reasons = scene.poll(fill, _NOTICE_TIMEOUT_S)
+        if not reasons:
+            raise FaultError("the daemon is ready although its disk is full: the fault was not done")
+        told = "; ".join(reasons)
+        return f"{written:,} bytes filled the disk, and the {part.name} is not ready: {told}"
 
     def undo(self, scene: Scene) -> None:
         """Make room, and check that the daemon becomes ready."""
         scene.stand.fill_disk(full=False)
         scene.bring_back("daemon")
-        waited_s = 0.0
-        while (reasons := _not_ready(scene.stand.status())) != []:
-            if waited_s > _NOTICE_TIMEOUT_S:
-                told = "it does not answer" if reasons is None else "; ".join(reasons)
-                raise FaultError(f"the daemon is not ready again although there is room: {told}")
-            scene.pause(_POLL_S)
-            waited_s += _POLL_S
+        if not scene.poll(lambda: _not_ready(scene.stand.status()) == [], _NOTICE_TIMEOUT_S):
+            reasons = _not_ready(scene.stand.status())
+            told = "it does not answer" if reasons is None else "; ".join(reasons)
+            raise FaultError(f"the daemon is not ready again although there is room: {told}")
 
 
 @dataclass(frozen=True)
@@ -200,14 +195,8 @@ class PreviousFormat:
 
 def _wait_for_blocks(scene: Scene) -> None:
     """Return when slices are on the disk, today's included; spilling them takes a busy machine a while."""
-    waited_s = 0.0
-    while True:
-        if has_spilled(scene.stand.status(), scene.topic):
-            return
-        if waited_s > _SPILL_TIMEOUT_S:
-            raise FaultError("the daemon has spilled nothing yet: the fault was not done; send more messages")
-        scene.pause(_POLL_S)
-        waited_s += _POLL_S
+    if not scene.poll(lambda: has_spilled(scene.stand.status(), scene.topic), _SPILL_TIMEOUT_S):
+        raise FaultError("the daemon has spilled nothing yet: the fault was not done; send more messages")
 
 
 def has_spilled(status: dict[str, Any] | None, topic: str) -> bool:

@@ -355,7 +355,7 @@ class OwnStand:
     def _figures(self, figure: re.Pattern[str]) -> list[float]:
         # From the topic's own broker: others do not know it.
         text = self._admin.text_of_owner(self._own.topic, "/metrics/")
-        mine = f'topic="{self._own.topic}'
+        mine = f'topic="{self._own.topic}"'
         return [float(value) for labels, value in figure.findall(text or "") if mine in labels]
 
 

@@ -326,11 +326,13 @@ def status_of(daemon: Daemon) -> dict[str, Any] | None:
     return found
 
 
-def wait_for_broker(daemon: Daemon, pause: Callable[[float], None]) -> None:
+def wait_for_broker(
+    daemon: Daemon, pause: Callable[[float], None], monotonic_s: Callable[[], float] = time.monotonic
+) -> None:
     """Return when a broker is connected to the daemon. Raises ``UserError``."""
-    waited_s = 0.0
+    deadline_s = monotonic_s() + _USABLE_TIMEOUT_S
     with httpx.Client(base_url=daemon.url, timeout=2.0, trust_env=False) as client:
-        while waited_s < _USABLE_TIMEOUT_S:
+        while monotonic_s() < deadline_s:
             try:
                 answer = client.get("/status")
                 if answer.is_success and answer.json()["brokers"]:
@@ -338,7 +340,6 @@ def wait_for_broker(daemon: Daemon, pause: Callable[[float], None]) -> None:
             except (httpx.HTTPError, ValueError, KeyError):
                 pass
             pause(_POLL_S)
-            waited_s += _POLL_S
     raise UserError(
         f"no broker was connected to the daemon within {_USABLE_TIMEOUT_S:.0f} s; see {daemon.log_path}"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from tests.support.untouched_stand import TOPIC, Unkillable, Untouched, scene_of
 from tidegate.plugin.drill.fault import FaultError, State
-from tidegate.plugin.drill.faults.stored import DiskFillsUp, has_spilled
+from tidegate.plugin.drill.faults.stored import DiskFillsUp, PreviousFormat, has_spilled
 from tidegate.plugin.drill.plan import FAR_MS
 
 
@@ -70,6 +71,26 @@ def test_a_daemon_that_dies_of_a_full_disk_or_does_not_notice_room_fails(tmp_pat
         DiskFillsUp().undo(scene)
     with pytest.raises(FaultError, match="there is room: it does not answer"):
         DiskFillsUp().undo(scene_of(Untouched(tmp_path), tmp_path))
+
+
+class Slow(Untouched):
+    """A daemon that takes two seconds for each status, and has spilled nothing. ``now_s``: its clock."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.now_s = 0.0
+
+    def status(self) -> dict[str, Any] | None:
+        self.now_s += 2.0
+        return None
+
+
+def test_a_wait_counts_the_time_that_a_slow_daemon_takes_to_answer(tmp_path: Path) -> None:
+    stand = Slow(tmp_path)
+    scene = replace(scene_of(stand, tmp_path), monotonic_s=lambda: stand.now_s)
+    with pytest.raises(FaultError, match="spilled nothing yet"):
+        PreviousFormat().do(scene)
+    assert stand.now_s < 70.0
 
 
 def test_only_slices_of_the_round_count_as_spilled() -> None:

@@ -232,7 +232,10 @@ def test_a_topic_that_was_unloaded_and_not_moved_is_said_so(
 class _Metrics(BaseHTTPRequestHandler):
     """A broker with the topic, or another one."""
 
-    knows = f'pulsar_delayed_tidegate_reconnects{{topic="{TOPIC}",subscription="drill-1"}} 3\n'
+    knows = (
+        f'pulsar_delayed_tidegate_reconnects{{topic="{TOPIC}",subscription="drill-1"}} 3\n'
+        f'pulsar_delayed_tidegate_reconnects{{topic="{TOPIC}-2",subscription="drill-1"}} 9\n'
+    )
 
     def do_GET(self) -> None:
         self.send_response(200)
