@@ -5,7 +5,7 @@ Invariant: in flight is a subset of held. A timeline puts positions in flight, a
 
 from __future__ import annotations
 
-from tidegate.index.entries.entry import Entries
+from tidegate.index.entries.entry import FEW, Entries
 from tidegate.index.state.moved import Moved
 from tidegate.index.state.position_batch import PositionBatch
 from tidegate.index.state.positions import PositionSet
@@ -30,20 +30,21 @@ class Holding:
         self.departed = 0
         self.handed_out = 0
 
-    def hand_out(self, entries: Entries) -> tuple[Entries, PositionSet, Entries]:
+    def hand_out(self, entries: Entries) -> tuple[Entries, PositionSet | None, Entries]:
         """Put popped entries in flight.
 
-        Returns the held entries, their positions (not to be changed), and the entries to hand out: those that
-        were not in flight before.
+        Returns the held entries, their positions (not to be changed; None for few), and the entries to hand
+        out: those that were not in flight before.
         """
-        batch = PositionBatch(entries)
+        batch = _batch(entries)
         held = self.held.contains(batch)
         if not held.all():
             entries = entries.take(held)
-            batch = PositionBatch(entries)
+            batch = _batch(entries)
         fresh = self.in_flight.add_new(batch, _NONE)
         self.handed_out += int(fresh.sum())
-        return entries, PositionSet.of_batch(batch), entries if fresh.all() else entries.take(fresh)
+        positions = PositionSet.of_batch(batch) if isinstance(batch, PositionBatch) else None
+        return entries, positions, entries if fresh.all() else entries.take(fresh)
 
     def mark_in_flight(self, positions: PositionSet) -> None:
         """Put positions in flight that the broker already has in flight."""
@@ -61,3 +62,8 @@ class Holding:
         O(containers).
         """
         return self.handed_out - len(self.in_flight)
+
+
+def _batch(entries: Entries) -> Entries | PositionBatch:
+    """The entries, for several look-ups: bitmaps are worth their making from some entries on."""
+    return PositionBatch(entries) if len(entries) > FEW else entries

@@ -206,6 +206,9 @@ class PositionSet:
 
     def contains(self, entries: Entries | PositionBatch) -> BoolArray:
         """A bool array as long as `entries`: True where the position is in the set."""
+        if isinstance(entries, Entries) and len(entries) <= FEW:
+            positions = zip(entries.ledger_id.tolist(), entries.entry_id.tolist(), strict=True)
+            return np.array([position in self for position in positions], dtype=np.bool_)
         batch = PositionBatch.of(entries)
         mask = np.zeros(batch.count, dtype=np.bool_)
         for part in batch.parts:

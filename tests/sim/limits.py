@@ -11,11 +11,11 @@ from types import ModuleType
 
 from tests.sim.config import Config
 from tidegate.index.blocks import persist
-from tidegate.index.entries import distinct, entry
+from tidegate.index.entries import distinct, entry, sort
 from tidegate.index.format import packing
 from tidegate.index.journal import journal
 from tidegate.index.log import ledger_writer, object_home, writer
-from tidegate.index.state import position_batch, positions, roaring
+from tidegate.index.state import holding, position_batch, positions, roaring
 from tidegate.index.subscription import replay
 from tidegate.index.timeline import exhausted, in_flight, merge, staging
 from tidegate.plugin.daemon import handing_out, ingestion, outgoing, small_adds, streams
@@ -24,6 +24,8 @@ from tidegate.plugin.daemon.index_logs import restorer, stream_log
 _SMALL: dict[tuple[ModuleType, str], int] = {
     (distinct, "FEW"): 1,
     (entry, "FEW"): 1,
+    (sort, "FEW"): 1,
+    (holding, "FEW"): 1,
     (packing, "FEW"): 1,
     (positions, "FEW"): 1,
     (packing, "_PCODEC_ENTRIES_MIN"): 2,
