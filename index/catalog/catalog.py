@@ -52,7 +52,7 @@ class Catalog:
         self.chains = Chains(store, self.journal, self._is_here)
         self.ahead = LoadingAhead(clock, options.prefetch_ms, self._is_here)
         self._context: Context[DelayIndex] = Context(
-            store, clock, options, self.journal, self.ahead.next_load_changed, self._crowding_changed
+            store, clock, options, self.journal, self.ahead.next_load_changed
         )
         self._next_subscription_id = 1
         self.background = Background(
@@ -61,6 +61,7 @@ class Catalog:
             executor,
             lambda index: self._delete_stored(index.own_journal.subscription_id),
         )
+        self._context.crowding_changed = self.background.crowding_changed
         self._closed = False
 
     @classmethod
@@ -93,7 +94,7 @@ class Catalog:
                 catalog.ahead.park(index)
             else:
                 catalog.ahead.next_load_changed(index)
-            catalog._crowding_changed(index)
+            catalog.background.crowding_changed(index)
         catalog._next_subscription_id = recovery.finish()
         catalog._context.corrupt_records += recovery.damage.count
         catalog.chains.doubt_damaged(catalog)
@@ -189,7 +190,7 @@ class Catalog:
         self.journal.identify(index.own_journal, batch)
         self._indexes[index.name] = index
         self.ahead.next_load_changed(index)
-        self._crowding_changed(index)
+        self.background.crowding_changed(index)
 
     def abandon(self, index: DelayIndex) -> None:
         """Reject an index that has `landed`; the caller must still abandon its id."""
@@ -357,9 +358,6 @@ class Catalog:
     def _is_here(self, index: DelayIndex) -> bool:
         """False for an index removed, replaced, or not adopted yet."""
         return self._indexes.get(index.name) is index
-
-    def _crowding_changed(self, index: DelayIndex) -> None:
-        self.background.crowding_changed(index)
 
     def _require_open(self) -> None:
         if self._closed:

@@ -34,7 +34,7 @@ class Context(Generic[IndexT]):
     options: IndexOptions
     journal: Journal
     next_load_changed: Callable[[IndexT], None]
-    crowding_changed: Callable[[IndexT], None]
+    crowding_changed: Callable[[IndexT], None] = lambda _: None
     corrupt_block: Callable[[IndexT], None] = lambda _: None
     wanting: dict[IndexT, None] = field(default_factory=dict)
     unheld: dict[IndexT, None] = field(default_factory=dict)
