@@ -42,7 +42,14 @@ class Parts(Generic[IndexT]):
         notices: Notices[IndexT],
     ) -> None:
         self._positions = positions
-        self.timeline = Timeline(positions, context.options, context.clock, self._load_block, notices)
+        self.timeline = Timeline(
+            positions,
+            context.options,
+            context.clock,
+            self._load_block,
+            next_load_changed=notices.next_load_changed,
+            want_persist=notices.want_persist,
+        )
         leftovers = Leftovers()
         self.absent = AbsentBlocks(self.timeline, leftovers)
         self.blocks = BlockReader(

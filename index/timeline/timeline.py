@@ -19,16 +19,15 @@ merge such runs once a slice has `merge_runs` of them.
 
 Invariants (walked by `check`): every held position is in staging, in frozen staging, or in a block of an
 unfinished slice, unless a block is corrupt and its audit is still to come; everything in the heap belongs to
-one of them; the listener knows of each change of `next_load_ms`. A second copy of an entry, left over from
-before an UNACK, equals the first, unless a broker with levels has rounded it anew: then the position comes
-out once, at the earlier time, which is not before the message's own.
+one of them; `next_load_changed` was called at each change of `next_load_ms`. A second copy of an entry, left
+over from before an UNACK, equals the first, unless a broker with levels has rounded it anew: then the
+position comes out once, at the earlier time, which is not before the message's own.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from tidegate.index.clock import Clock
 from tidegate.index.entries.checks import require
@@ -59,28 +58,28 @@ Exchanged = Mapping[SliceId, tuple[list[int], list[BlockDescriptor]]]
 """Exchanged blocks by slice: ids of those removed, descriptors of those added."""
 
 
-class Listener(Protocol):
-    """Hears of a timeline's changes."""
-
-    def next_load_changed(self) -> None:
-        """`next_load_ms` has changed."""
-        ...
-
-    def want_persist(self) -> None:
-        """Finished slices are worth a persist for their own sake."""
-        ...
-
-
 class Timeline:
-    """Heap, staging and slices of one subscription. Of the state it knows the `Holding`."""
+    """Heap, staging and slices of one subscription. Of the state it knows the `Holding`.
+
+    next_load_changed: called when `next_load_ms` changes. want_persist: called when finished slices are worth
+    a persist for their own sake.
+    """
 
     def __init__(
-        self, holding: Holding, options: IndexOptions, clock: Clock, load: Load, listener: Listener
+        self,
+        holding: Holding,
+        options: IndexOptions,
+        clock: Clock,
+        load: Load,
+        *,
+        next_load_changed: Callable[[], None],
+        want_persist: Callable[[], None],
     ) -> None:
         self._holding = holding
         self._options = options
         self._load = load
-        self._listener = listener
+        self._next_load_changed = next_load_changed
+        self._want_persist = want_persist
         self._told_load_key: EntryKey | None = None
         self._heap = RunHeap()
         self._staging = self._new_staging()
@@ -247,14 +246,14 @@ class Timeline:
         for each in self._exhausted.take_finished(held, departed):
             self._finish(each)
         if self._finished.entries and self.worth_dropping:
-            self._listener.want_persist()
+            self._want_persist()
         self._tell_next_load()
 
     def _tell_next_load(self) -> None:
         key = self._heap.first_stored_key()
         if key != self._told_load_key:
             self._told_load_key = key
-            self._listener.next_load_changed()
+            self._next_load_changed()
 
     def finish_dead_slices(self) -> None:
         """Finish slices without a block that can hold a held ledger, whenever they are due."""

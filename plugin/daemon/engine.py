@@ -199,6 +199,7 @@ class DaemonEngine:
             ingestion,
             messages,
             loop,
+            storage_failing=lambda: self.storage_failing,
             committer=committer,
             log=log,
         )

@@ -10,7 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tidegate.index import DelayIndex, StorageError, SubscriptionName
 from tidegate.plugin.api.api import Api, Request, Response
@@ -54,42 +54,38 @@ _KNOWN = (
 UNANSWERED_MAX = 16  # of one connection: a read brings thousands of requests, an answer may have megabytes
 
 
-class Asked(report.Daemon, Protocol):
-    """The engine's part in the queries."""
-
-    @property
-    def storage_failing(self) -> bool:
-        """True while nothing can be made durable."""
-        ...
-
-
 class Queries:
-    """The requests of control clients, and the answers under way."""
+    """The requests of control clients, and the answers under way.
+
+    storage_failing: true while nothing can be made durable.
+    """
 
     def __init__(
         self,
-        asked: Asked,
+        daemon: report.Daemon,
         ingestion: Ingestion,
         messages: MessageQueries,
         loop: asyncio.AbstractEventLoop,
         *,
+        storage_failing: Callable[[], bool],
         committer: Committer,
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
-        self._asked = asked
+        self._daemon = daemon
+        self._storage_failing = storage_failing
         self._searching = asyncio.Lock()
         self._ingestion = ingestion
         self._messages = messages
         self._committer = committer
         self._loop = loop
         self._log = log
-        self._seldom = Seldom(asked.clock.monotonic_ns)
+        self._seldom = Seldom(daemon.clock.monotonic_ns)
         self.api = Api(
             messages.answer,
-            asked.clock.now_ms,
+            daemon.clock.now_ms,
             status={
-                "held": lately(lambda: report.status(asked, report.SUBSCRIPTIONS_MAX)).get,
-                "due": lately(lambda: report.status(asked, report.PAGE_SUBSCRIPTIONS, by_due=True)).get,
+                "held": lately(lambda: report.status(daemon, report.SUBSCRIPTIONS_MAX)).get,
+                "due": lately(lambda: report.status(daemon, report.PAGE_SUBSCRIPTIONS, by_due=True)).get,
             },
             status_among=self._status_among,
             page=_page,
@@ -99,7 +95,7 @@ class Queries:
         self._telling: dict[asyncio.Task[None], Link] = {}
         self._unanswered: Counter[Link] = Counter()
         self._room: dict[Link, asyncio.Event] = {}
-        self.recorder = Recorder(asked.clock)
+        self.recorder = Recorder(daemon.clock)
 
     def stop(self) -> None:
         """Answer nothing more."""
@@ -271,9 +267,9 @@ class Queries:
         topic, subscription = name_of(request, optional=True)
         among = None
         if (topic, subscription) != (STAR, STAR):
-            among = matching(self._asked.catalog, topic, subscription)
+            among = matching(self._daemon.catalog, topic, subscription)
         yield await report.status(
-            self._asked, min(limit, report.SUBSCRIPTIONS_MAX), by_due=sort == "due", among=among
+            self._daemon, min(limit, report.SUBSCRIPTIONS_MAX), by_due=sort == "due", among=among
         )
 
     async def _status_among(self, sort: str, text: str) -> bytes:
@@ -282,19 +278,19 @@ class Queries:
         """
         wanted = text.casefold()
         async with self._searching:
-            indexes = self._asked.catalog
+            indexes = self._daemon.catalog
             among = [one async for one in in_turns(indexes) if wanted in _told(one.name).casefold()]
             return await report.status(
-                self._asked, report.PAGE_SUBSCRIPTIONS, by_due=sort == "due", among=among
+                self._daemon, report.PAGE_SUBSCRIPTIONS, by_due=sort == "due", among=among
             )
 
     def _width(self, connection: Link, query: dict[str, object], reply: Tell) -> None:
         request = width.WidthRequest.of(query)
-        indexes = width.find(self._asked.catalog, request.subscription)
+        indexes = width.find(self._daemon.catalog, request.subscription)
         if not request.changes:
             self._answer(connection, _widths(request, indexes), reply)
             return
-        if self._asked.storage_failing:
+        if self._storage_failing():
             raise UserError("the store is failing, nothing can be made durable: try again later")
         token = width.apply(request, indexes)
         self._log.info("slice width set", asked=request._asdict(), subscriptions=len(indexes))
