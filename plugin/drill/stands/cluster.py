@@ -17,15 +17,9 @@ from typing import Any
 from tidegate.plugin.drill.fault import FaultError, Need, Part, State
 from tidegate.plugin.drill.stands.admin import StandAdmin
 from tidegate.plugin.drill.stands.attached import AttachedHomes
+from tidegate.plugin.drill.stands.daemons import DAEMON_SETTINGS, status_of, wait_for_broker
 from tidegate.plugin.drill.stands.local_part import LocalPart, Together
-from tidegate.plugin.drill.stands.standalone import (
-    DAEMON_SETTINGS,
-    NO_NEWER,
-    counted_reads,
-    home_for,
-    status_of,
-    wait_for_broker,
-)
+from tidegate.plugin.drill.stands.standalone import NO_NEWER, counted_reads, home_for
 from tidegate.plugin.drill.stands.trackers import broker_conf, is_ours
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.local.cluster import LocalCluster, Node

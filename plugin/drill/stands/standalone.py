@@ -13,28 +13,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import httpx
-
 from tidegate.plugin.drill.fault import FaultError, Need, Part
 from tidegate.plugin.drill.stands.admin import StandAdmin
 from tidegate.plugin.drill.stands.clock import ClockError, SetClock, build_clock
+from tidegate.plugin.drill.stands.daemons import DAEMON_SETTINGS, status_of, wait_for_broker
 from tidegate.plugin.drill.stands.local_part import LocalPart
 from tidegate.plugin.drill.stands.small_disk import SmallDisk, SmallDiskError
 from tidegate.plugin.drill.stands.trackers import broker_conf, is_ours
-from tidegate.plugin.errors import UserError
 from tidegate.plugin.local.broker import Broker
 from tidegate.plugin.local.counters import entries_read, telemetry_options
 from tidegate.plugin.local.daemon import Daemon
 from tidegate.plugin.local.guard import Guard
 from tidegate.plugin.local.process import free_ports
 
-_USABLE_TIMEOUT_S = 180.0
 _STOP_TIMEOUT_S = 10.0
-_POLL_S = 0.02
 _READ_AHEAD = "pulsar_delayed_tidegate_read_ahead_entries"
 _DISK_BYTES = 128 * 2**20
-# So small that a few thousand messages pass through several slices, on disk and in memory.
-DAEMON_SETTINGS = {"slice_width_ms": "5000", "staging_bytes": "65536", "heartbeat_ms": "1000"}
 
 NO_NEWER = {Need.NEWER: "run: tidegate setup --pulsar 5.0.1, or give --newer-pulsar-home"}
 """Why the need is not met."""
@@ -314,32 +308,3 @@ def counted_reads(run: str, counters_port: int, admin_url: str, topic: str) -> d
     counts = {run: entries_read(counters_port, topic.rpartition("/")[2])}
     ahead = StandAdmin(lambda: admin_url).gauge(_READ_AHEAD, topic)
     return counts if ahead is None else counts | {f"{run}, ahead": ahead}
-
-
-def status_of(daemon: Daemon) -> dict[str, Any] | None:
-    """The daemon's own status; None if it does not answer."""
-    try:
-        answer = httpx.get(f"{daemon.url}/status", timeout=2.0, trust_env=False)
-        found: dict[str, Any] | None = answer.json() if answer.is_success else None
-    except (httpx.HTTPError, ValueError):
-        return None
-    return found
-
-
-def wait_for_broker(
-    daemon: Daemon, pause: Callable[[float], None], monotonic_s: Callable[[], float] = time.monotonic
-) -> None:
-    """Return when a broker is connected to the daemon. Raises ``UserError``."""
-    deadline_s = monotonic_s() + _USABLE_TIMEOUT_S
-    with httpx.Client(base_url=daemon.url, timeout=2.0, trust_env=False) as client:
-        while monotonic_s() < deadline_s:
-            try:
-                answer = client.get("/status")
-                if answer.is_success and answer.json()["brokers"]:
-                    return
-            except (httpx.HTTPError, ValueError, KeyError):
-                pass
-            pause(_POLL_S)
-    raise UserError(
-        f"no broker was connected to the daemon within {_USABLE_TIMEOUT_S:.0f} s; see {daemon.log_path}"
-    )

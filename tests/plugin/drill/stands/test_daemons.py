@@ -1,4 +1,4 @@
-"""The waits of a standalone stand."""
+"""Looks at the daemons of stands."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from tidegate.plugin.drill.stands.standalone import wait_for_broker
+from tidegate.plugin.drill.stands.daemons import wait_for_broker
 from tidegate.plugin.errors import UserError
 from tidegate.plugin.local.daemon import Daemon
 
