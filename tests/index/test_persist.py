@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -70,6 +72,17 @@ def test_entries_count_as_staged_until_a_persist_has_written_them() -> None:
     job.run()
     index.upkeep.finish_persist()
     assert index.stats().staged == 10
+
+
+def test_a_block_takes_the_memory_that_the_page_on_sizing_names() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "sizing.md").read_text(encoding="utf-8")
+    named = re.search(r"\+ ([0-9]+) bytes × blocks", page)
+    assert named is not None
+    catalog, index = opened(MemoryStore())
+    index.add(spread(500, 5_000))
+    catalog.persist(NAME)
+    blocks_bytes = index.timeline.memory_bytes() - index.timeline.entries_in_memory * ENTRY_BYTES
+    assert blocks_bytes == int(named[1]) * index.stats().blocks > 0
 
 
 def test_short_delays_stay_staged_and_survive() -> None:

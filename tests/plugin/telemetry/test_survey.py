@@ -24,6 +24,7 @@ from tidegate.plugin.daemon.gauges import gauges
 from tidegate.plugin.daemon.report import with_subscriptions
 from tidegate.plugin.telemetry import lately, survey
 from tidegate.plugin.telemetry.survey import Surveyor, in_turns
+from tidegate.plugin.wire.frames import LENGTH_MAX
 
 COUNT = 60
 
@@ -157,6 +158,24 @@ async def test_what_was_forgotten_since_it_was_counted_is_not_said_to_be_left_ou
     )
     assert len(answer["subscriptions"]) == COUNT - 11
     assert answer["subscriptions_omitted"] == 10
+
+
+@pytest.mark.parametrize(("longer_bytes", "omitted"), [(0, 0), (1, 1)])
+async def test_a_status_with_a_long_head_has_room_for_fewer_subscriptions(
+    catalog: Catalog, longer_bytes: int, omitted: int
+) -> None:
+    """All but 64 KiB of a frame: 192 KiB of it for the head."""
+    head_bytes, room_bytes = 192 * 1_024, LENGTH_MAX - 256 * 1_024
+    around_bytes, count = len('{"a":""}'), 64
+    answer = {"a": "h" * (head_bytes + longer_bytes - around_bytes + 1)}  # but for the last brace
+    part = "s" * (room_bytes // count - around_bytes - 1)
+    indexes = [catalog.get(name(0))] * count
+
+    whole = await with_subscriptions(answer, indexes, lambda _: {"a": part}, count)
+
+    told = json.loads(whole)
+    assert (len(told["subscriptions"]), told["subscriptions_omitted"]) == (count - omitted, omitted)
+    assert len(whole) < LENGTH_MAX - 64 * 1_024 + 50
 
 
 @pytest.mark.usefixtures("short_turns")
