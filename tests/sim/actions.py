@@ -28,7 +28,7 @@ ACTIONS: dict[str, Action] = {}
 _EVERYDAY = frozenset(
     (
         *("wait", "publish", "roll_over", "acknowledge", "acknowledge_late", "negative_acknowledge"),
-        *("permits", "pace", "at_log_request"),
+        *("permits", "pace", "at_log_request", "look"),
     )
 )
 """No disturbance: messages must be in time nevertheless."""
@@ -441,6 +441,12 @@ def width(world: World, daemon: int, width_ms: int) -> None:
 
 
 # ---- operators and rebuilds
+
+
+@action
+def look(world: World, subscription: int = 0, limit: int = 1_000, key: str = "") -> None:
+    """List a subscription's messages in pages, perhaps those with a key, and read each daemon's status."""
+    world.look(subscription, limit, key)
 
 
 @action

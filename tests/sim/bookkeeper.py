@@ -21,6 +21,11 @@ Position = tuple[int, int]
 NO_DELAY = -1
 
 
+def key_of(position: Position) -> str:
+    """A message's key."""
+    return "even" if position[1] % 2 == 0 else "odd"
+
+
 @dataclass(frozen=True, slots=True)
 class CursorRecord:
     """A cursor's persisted state: `acknowledged` above mark-delete, up to the limit of ranges.

@@ -23,7 +23,7 @@ from tests.sim.log_home import LogBookies, LogHome
 from tests.sim.override_ledgers import Entry, OverrideLedger
 from tests.sim.overrides import Pointed, ledgers_of
 from tests.sim.seal import NO_SEAL, Owner
-from tests.sim.shim import Identity, ShimOptions, Stream, Tracker
+from tests.sim.shim import FIRST_WAIT_MS, RULES_WAIT_MS, Identity, ShimOptions, Stream, Tracker
 from tests.sim.stored_deletions import Kept, StoredDeletions
 from tests.sim.wire import ClientEnd, Wire, WireOptions
 from tidegate.plugin.wire.payload_reader import CLAIMS_MAX
@@ -48,7 +48,9 @@ _UNDONE_WITHIN_NS = 3 * NS_PER_S  # a reset refused beside a write of ours
 
 @dataclass(frozen=True)
 class BrokerOptions:
-    """A history's choices about a broker."""
+    """A history's choices about a broker. `rules_ns`: how long the metadata store takes to tell a namespace's
+    rules.
+    """
 
     shim: ShimOptions
     cursor: CursorOptions
@@ -57,6 +59,7 @@ class BrokerOptions:
     log_home: str = ""
     patience: Patience = field(default_factory=Patience)
     reset_clears: bool = False
+    rules_ns: int = 0
 
 
 class Broker:
@@ -223,11 +226,22 @@ class Broker:
                 del self.watched[tracker]
             elif slow or tracker.busy:
                 tracker.watch()
+                self._require_decided(tracker)
         if self.link is not None:
             self.link.forget_closed()
         if self.watched:
             busy = any(tracker.busy for tracker in self.watched)
             self._watch_within(self._poll_ns if busy else NS_PER_S)
+
+    @staticmethod
+    def _require_decided(tracker: Tracker) -> None:
+        """Raise Violation if a first owner waits for its daemon beyond a second, or for an absent one."""
+        claim = tracker.claim
+        if tracker.decided or tracker.finished or not (claim.owned and claim.owner.epoch == 1):
+            return
+        wait_ms = FIRST_WAIT_MS if tracker.host.reaches_daemon() else 0
+        if tracker.may_be_opened and tracker.askable_for_ms >= wait_ms:
+            raise Violation(f"{tracker.identity.subscription} is new, and its messages wait for a daemon")
 
     def after(self, delay_ns: int, call: Callable[..., None], *args: object) -> Event:
         """Call in this life of the process."""
@@ -278,6 +292,8 @@ class ServedSubscription:
             lambda ledger_id: broker.daemon.promises.log_began(subscription.name, ledger_id),
             options.log_home,
         )
+        self._rules_asked_ms = 0
+        self._knows_rules = False
         self._wake: Event | None = None
         self._wake_ms: int | None = None
         self._go_by_what_is_loaded()
@@ -409,6 +425,7 @@ class ServedSubscription:
         self._look()
         first = Owner(broker.kernel.random.randbytes(16), 0)
         identity = Identity(TOPIC, self.subscription.name, self.owner() or first)
+        self._ask_for_rules()
         tracker = Tracker(self, broker.options.shim, identity)
         tracker.make_claim()
         self._note_known()
@@ -418,6 +435,27 @@ class ServedSubscription:
         # The link has its own thread.
         broker.after(0, self._link.register, tracker)
         return tracker
+
+    # ---- the namespace's rules: the shim's `PolicyProperties`
+
+    def _ask_for_rules(self) -> None:
+        self._rules_asked_ms = self.uptime_ms()
+        if self.broker.options.rules_ns:
+            self.broker.after(self.broker.options.rules_ns, self._on_rules)
+        else:
+            self._knows_rules = True
+
+    def _on_rules(self) -> None:
+        self._knows_rules = True
+        if self.tracker is not None:
+            self.tracker.on_rules()
+
+    def _require_rules(self, position: Position) -> None:
+        """A message is sent. Raises Violation if it is delayed, and its rules are still awaited."""
+        if self._knows_rules or self.broker.bookkeeper.log.deliver_at_ms[position] == NO_DELAY:
+            return
+        if self.uptime_ms() - self._rules_asked_ms < RULES_WAIT_MS:
+            raise Violation(f"{position} of {self.subscription.name} leaves before the rules are known")
 
     # ---- the daemon's knowledge
 
@@ -458,6 +496,7 @@ class ServedSubscription:
 
     def _judge_time(self, position: Position) -> None:
         """A message is sent. Raises Violation if none of the times that may hold for it has come."""
+        self._require_rules(position)
         changed, now_ms = self.subscription.changed, self.broker.clock.now_ms()
         first_ms = min(changed.times_of(position, self.broker.bookkeeper.log.deliver_at_ms[position]))
         if now_ms >= first_ms:
@@ -503,7 +542,7 @@ class ServedSubscription:
     def _require_in_time(self, position: Position, what: str) -> None:
         log, kernel = self.broker.bookkeeper.log, self.broker.kernel
         tracker, deliver_at_ms = self.tracker, self.due_ms(position)
-        if tracker is None or not tracker.decided or tracker.stream is not Stream.OPEN or tracker.closing:
+        if tracker is None or tracker.closing or self._waits_for_daemon(tracker, position):
             return
         if tracker.is_paused or self.subscription.pace.may_be_paused:
             return
@@ -524,6 +563,11 @@ class ServedSubscription:
                 f"late: {position} of {self.subscription.name} {what}, and nothing has kept it for "
                 f"{(now_ns - since_ns) // NS_PER_MS} ms; {allowed_ns // NS_PER_MS} are allowed"
             )
+
+    @staticmethod
+    def _waits_for_daemon(tracker: Tracker, position: Position) -> bool:
+        """True if the message may have to wait for the daemon. One near at the broker needs none."""
+        return not tracker.decided or (tracker.stream is not Stream.OPEN and position not in tracker.near)
 
     # ---- shim.Host
 
@@ -618,7 +662,11 @@ class ServedSubscription:
             obligations.decided(position, cursor.resets, owner=cursor, at_ns=self.broker.kernel.now_ns)
 
     def delete_and_store(self, positions: list[Position], seal: int, done: Callable[[Kept], None]) -> None:
-        self.deletions.store(positions, seal, done)
+        def stored(kept: Kept) -> None:
+            self.subscription.changed.no_room += kept is Kept.NO_ROOM
+            done(kept)
+
+        self.deletions.store(positions, seal, stored)
 
     def _delete_cancelled(self, positions: list[Position]) -> bool:
         self._require_not_owed(positions)
@@ -669,6 +717,12 @@ class ServedSubscription:
 
     def has_consumers(self) -> bool:
         return bool(self.dispatcher.consumers)
+
+    def reaches_daemon(self) -> bool:
+        return self._link is not None and self._link.reaches_daemon
+
+    def knows_rules(self) -> bool:
+        return self._knows_rules
 
     def consumers(self) -> Sequence[object]:
         return tuple(self.dispatcher.consumers)

@@ -52,6 +52,7 @@ class Changed:
         self._obligations = obligations
         self._moved: dict[Position, _Moved] = {}
         self.changed_ns = 0
+        self.no_room = 0  # how often a broker had no room for a cancellation
         self.answers: dict[str, int] = {}
 
     # ---- moves

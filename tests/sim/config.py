@@ -34,6 +34,7 @@ class Config:
     early_tracker_us: how long after a consumer has come to a new owner the shim has a tracker made, at most;
         -1: not before a delayed message is read.
     reset_clears: Pulsar has the tracker forget everything before it resets the cursor (apache/pulsar#26420).
+    rules_ms: how long a new tracker's namespace takes to tell its rules.
     """
 
     shared_daemon: bool = False
@@ -60,6 +61,7 @@ class Config:
     network_us: int = 1_000
     early_tracker_us: int = -1
     reset_clears: bool = False
+    rules_ms: int = 0
     # index logs
     index_log: bool = False
     log_objects: bool = False
@@ -141,6 +143,7 @@ class Config:
             (URL if self.log_objects else BOOKKEEPER) if self.index_log else "",
             self.patience(),
             self.reset_clears,
+            self.rules_ms * _US_PER_MS * _NS_PER_US,
         )
 
     def patience(self) -> Patience:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from tests.sim.clocks import MachineClock
@@ -18,12 +17,14 @@ from tests.sim.kernel import NS_PER_MS, Kernel, Killed, Process, Violation
 from tests.sim.loop import NotYet, VirtualExecutor, VirtualLoop
 from tests.sim.objects import SimHomes, SimObjects
 from tests.sim.promises import Promises
+from tests.sim.settings import settings_of
 from tests.sim.store import Disk, SimStore, Trouble
 from tests.sim.wire import ClientEnd, Wire, WireOptions
 from tidegate.index import ENTRY_BYTES
 from tidegate.index.catalog.catalog import Catalog
 from tidegate.index.errors import DamagedDirectoryError, TidegateIndexError
 from tidegate.index.format import keys
+from tidegate.index.format.envelope import FORMAT_VERSION
 from tidegate.index.format.keys import SliceId
 from tidegate.index.log.log_options import LogOptions
 from tidegate.index.log.pointer import NO_LEDGER
@@ -39,7 +40,6 @@ from tidegate.plugin.daemon.index_logs.index_logs import IndexLogs
 from tidegate.plugin.daemon.index_logs.log_failures import LogFailures
 from tidegate.plugin.daemon.index_logs.restorer import Restored
 from tidegate.plugin.daemon.index_logs.stream_log import StreamLog
-from tidegate.plugin.daemon.settings import Settings
 from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.telemetry.health import Health
 from tidegate.plugin.telemetry.metrics import Metrics
@@ -61,9 +61,11 @@ UNREACHED = "blocks of an index cannot be reached"
 ANOTHER_HISTORY = tuple(reason.said for reason in Break)
 # The broker's settings have changed since the log was written, or its bookies have been away for long.
 MAY_BE_UNREACHED = re.compile(r"which is not where this broker keeps its own|^not within ", re.ASCII)
+DUE_UNREAD = "due entries cannot be read"
 ABSENT = re.compile(r"there is no ledger ([0-9]+)", re.ASCII)
 CORRUPT = re.compile(r"entry [0-9]+|ledger [0-9]+ ends|its snapshot", re.ASCII)
 LEDGER = re.compile(r"ledger ([0-9]+)", re.ASCII)
+_HEADER_BYTES = 8
 _RETRY_STOP_NS = NS_PER_MS
 _OVER_BUDGET_NS = 3_000 * NS_PER_MS
 _START_AGAIN_NS = 1_000 * NS_PER_MS
@@ -90,10 +92,12 @@ class _Log:
         kernel: Kernel,
         on_bug: Callable[[str], None],
         on_log: Callable[[str, SubscriptionName, str], None],
+        on_unready: Callable[[], None],
     ) -> None:
         self._kernel = kernel
         self._on_bug = on_bug
         self._on_log = on_log
+        self._on_unready = on_unready
 
     def _say(self, text: str, **values: object) -> None:
         if self._kernel.trace is not None:
@@ -104,6 +108,8 @@ class _Log:
             name = SubscriptionName(str(values["topic"]), str(values["subscription"]))
             why = values.get("reason", values.get("error", values.get("damage", "")))
             self._on_log(text, name, str(why))
+        elif text.startswith(DUE_UNREAD):
+            self._on_unready()
 
     debug = info = warning = error = _say
 
@@ -173,12 +179,6 @@ class _Logs(IndexLogs):
         super()._end_id(subscription_id)
 
 
-def settings_of(changed: dict[str, Any]) -> Settings:
-    """The daemon's settings. Unchecked: the simulation uses smaller budgets than a person may set."""
-    paths = {"data": Path("simulated"), "socket": Path("simulated.sock")}
-    return Settings(**{**paths, "audit_bytes": 0, **changed})
-
-
 class Life:
     """One life of the daemon's process."""
 
@@ -195,6 +195,7 @@ class Life:
         self.persisting = VirtualExecutor(kernel, self.process, options.job_delay_ns)
         self.committing = VirtualExecutor(kernel, self.process, options.job_delay_ns)
         self.logging = VirtualExecutor(kernel, self.process, options.job_delay_ns)
+        self.loop.others = VirtualExecutor(kernel, self.process, options.job_delay_ns)
         self.logs: _Logs | None = None
         self._cut: set[SubscriptionName] = set()
         self._given_up: set[StreamLog] = set()
@@ -221,9 +222,13 @@ class Life:
         host.check_stored()
         host.check_blocks()
         settings = settings_of(host.options.settings)
-        log = cast("Logger", _Log(host.kernel, lambda text: host.on_bug(Violation(text)), self._on_log))
+        log = cast(
+            "Logger",
+            _Log(host.kernel, lambda text: host.on_bug(Violation(text)), self._on_log, self._on_unready),
+        )
         self.metrics = Metrics(lambda: "simulated")
         failures = _Failures(host.clock, self.metrics, log)
+        self.health = Health()
         self.logs = _Logs(
             self.catalog,
             self.store,
@@ -250,7 +255,7 @@ class Life:
             commit_executor=self.committing,
             settings=settings,
             metrics=self.metrics,
-            health=Health(),
+            health=self.health,
             log=log,
             product=lambda: "simulated",
             daemon_id=host.kernel.random.getrandbits(64),
@@ -269,6 +274,14 @@ class Life:
             raise Violation(f"{host.name} does not start: {error!r}")
         host.kernel.kill(self.process)
         host.kernel.after(_START_AGAIN_NS, None, host.start)
+
+    def _on_unready(self) -> None:
+        """The daemon has just logged that it cannot read due entries."""
+        self._host.kernel.after(0, self.process, self._require_unready)
+
+    def _require_unready(self) -> None:
+        if not any(reason.startswith("due entries of ") for reason in self.health.reasons()):
+            raise Violation(f"{self._host.name} is ready, and cannot read due entries")
 
     # ---- index logs
 
@@ -599,11 +612,14 @@ class DaemonHost:
         return self.life.catalog.journal.appended_token != self.durable_token
 
     def check_stored(self) -> None:
-        """Require that everything stored has a subscription: when the daemon has begun, or is at rest. Raises
-        Violation.
+        """Require that everything stored has a subscription, and that the record of the format is readable:
+        when the daemon has begun, or is at rest. Raises Violation.
         """
         if self.disk.damaged:
             return
+        record = self.disk.get(keys.FORMAT_KEY)
+        if record is not None and record[_HEADER_BYTES:] != FORMAT_VERSION.to_bytes(4, "little"):
+            raise Violation(f"{self.name} has a record of its format that nobody can read: {record.hex()}")
         known = {index.own_journal.subscription_id for index in self.indexes()}
         kinds = (keys.IDENTITY, *keys.SUBSCRIPTION_KINDS)
         found = {

@@ -20,15 +20,18 @@ FAULTS = (
     *("crash", "move", "consumer", "seek", "wire", "clock", "disk", "damage", "freeze", "power", "width"),
     *("home", "subscription", "rebuild", "log", "reads", "objects", "settings", "clear", "backup", "persist"),
     *("answers", "behind", "forward", "undone", "pause", "change", "unheard", "absent", "loss", "append"),
+    *("first", "look", "landing", "repair"),
 )
 _LATER = ("backup", "answers")  # drawn apart, so that older seeds keep their kinds
 # Put into a drawn history, so that older seeds keep their steps.
 _PUT_IN = (
     *("persist", "behind", "forward", "undone", "pause", "change", "unheard", "absent", "loss"),
-    "append",
+    *("append", "first", "look", "landing", "repair"),
 )
 _PUT_IN_SHARE = 0.33  # of the histories, unless there is no other kind
-_OF_LOGS = {"behind", "append"}
+_OF_LOGS = {"behind", "append", "landing", "repair"}
+_LEAST = ("persist_age_ms", "retry_ms", "journal_budget_bytes", "quarantine_bytes")
+_LEAST_SHARE = 0.1
 _LOSS_SHARE = 0.1  # it excuses much
 _NEAR_MS = 10_000
 _KINDS = (1, 2, 2, 3, 3, 4, 11)  # of a history; with more at once each of them is seldom met
@@ -100,6 +103,24 @@ class _Generator:
             and self.config.index_log
             and (not wanted or self._append.random() < _PUT_IN_SHARE)
         )
+        self._first = random.Random(f"first owners of {seed}")  # noqa: S311 a simulation
+        self.has_first_owners = "first" in faults and (not wanted or self._first.random() < _PUT_IN_SHARE)
+        self._landing = random.Random(f"landings of {seed}")  # noqa: S311 a simulation
+        self.ends_landings = (
+            "landing" in faults
+            and (self.config.index_log and not self.config.shared_daemon)
+            and (not wanted or self._landing.random() < _PUT_IN_SHARE)
+        )
+        if self.ends_landings and "log_piece_bytes" not in settings:
+            self.config = replace(self.config, log_piece_bytes=50)
+        self._repair = random.Random(f"repairs of {seed}")  # noqa: S311 a simulation
+        self.repairs = (
+            "repair" in faults
+            and self.config.index_log
+            and (not wanted or self._repair.random() < _LOSS_SHARE)
+        )
+        self._looks = random.Random(f"looks of {seed}")  # noqa: S311 a simulation
+        self.looks = "look" in faults and (not wanted or self._looks.random() < _PUT_IN_SHARE)
         self._third = random.Random(f"third subscription of {seed}")  # noqa: S311 a simulation
 
     def history(self) -> History:
@@ -139,6 +160,18 @@ class _Generator:
         if self.loses_data:
             at = self._loss.randint(0, len(steps))
             steps[at:at] = self._lost_data()
+        if self.has_first_owners:
+            at = self._first.randint(0, len(steps))
+            steps[at:at] = self._first_owner()
+        if self.ends_landings:
+            at = self._landing.randint(0, len(steps))
+            steps[at:at] = self._ended_landing()
+        if self.repairs:
+            steps += self._damaged_block()  # it excuses much
+        if self.looks:
+            for _ in range(self._looks.randint(1, 4)):
+                at = self._looks.randint(0, len(steps))
+                steps[at:at] = [self._look()]
         if self.fails_appends:
             steps += self._failing_appends()  # its owner stays
         return History(self.config, tuple(steps), self.seed)
@@ -275,6 +308,100 @@ class _Generator:
             after_ms = luck.choice((0, 20, for_ms // 4))
             steps.append((after_ms, ("publish", {"delays_ms": [luck.randint(1_000, 20_000)]})))
             steps.append((after_ms, ("acknowledge", {"client": luck.randrange(6), **told})))
+        return [Step(after_ms, do, args, luck.getrandbits(32)) for after_ms, (do, args) in steps]
+
+    def _ended_landing(self) -> list[Step]:
+        """A daemon ends while it reads another's log and has written a part of it; it goes on, or the topic
+        moves away again.
+        """
+        luck = self._landing
+        to = luck.randrange(2)
+        delays = [luck.randint(5_000, 40_000) for _ in range(luck.randint(10, 40))]
+        ends = {"daemon": to, "down_ms": luck.choice((0, 50, 1_000))}
+        then = luck.choice(("kill_daemon", "stop_daemon"))
+        trap: dict[str, Any] = {
+            "op": "READ",
+            "request": luck.choice((2, 2, 3, 4)),
+            "then": {"do": then, **ends},
+        }
+        end: Fault = luck.choice(
+            (("at_log_request", trap), *[("kill_at_write", {"write": luck.randint(2, 5), **ends})] * 2)
+        )
+        steps: list[tuple[int, Fault]] = [
+            (0, ("unload", {"to": 1 - to})),
+            (luck.randint(500, 1_500), ("publish", {"delays_ms": delays})),
+            (luck.randint(500, 2_000), ("publish", {"delays_ms": delays[:5]})),
+            (luck.randint(500, 3_000), end),
+            (0, ("unload", {"to": to})),
+            (luck.randint(500, 3_000), ("unload", {"to": luck.choice((to, 1 - to))})),
+        ]
+        return [Step(after_ms, do, args, luck.getrandbits(32)) for after_ms, (do, args) in steps]
+
+    def _damaged_block(self) -> list[Step]:
+        """A block that an index log has is damaged before its messages are due."""
+        luck = self._repair
+        delays = [luck.randint(4_000, 9_000) for _ in range(luck.randint(20, 40))]
+        steps: list[tuple[int, Fault]] = [
+            (0, ("unload", {"to": luck.randrange(2)})),
+            (luck.randint(500, 1_500), ("publish", {"delays_ms": delays})),
+            (luck.randint(1_500, 3_500), ("damage", {"machine": 0, "kinds": "B"})),
+            (0, ("damage", {"machine": 1, "kinds": "B"})),
+            (luck.choice((0, 8_000)), ("wait", {})),
+        ]
+        return [Step(after_ms, do, args, luck.getrandbits(32)) for after_ms, (do, args) in steps]
+
+    def _look(self) -> Step:
+        """Somebody lists a subscription's messages, and reads the status, in any state."""
+        luck = self._looks
+        args = {
+            "subscription": luck.randrange(self.config.subscriptions),
+            "limit": luck.choice((1, 3, 10, 1_000)),
+            "key": luck.choice(("", "", "even")),
+        }
+        return Step(luck.choice((0, 20, 500)), "look", args, luck.getrandbits(32))
+
+    def _first_owner(self) -> list[Step]:
+        """A subscription is made anew while daemons are away or silent, perhaps with its former index. Its
+        first owner decides without them; they come back, and something happens while they are told.
+        """
+        luck = self._first
+        away_ms = luck.choice((200, 1_500, 3_000, 7_000, 7_000))
+        subscription = luck.randrange(self.config.subscriptions)
+        delays = [luck.randint(0, luck.choice((300, 3_000, 10_000))) for _ in range(luck.randint(3, 20))]
+        number, down_ms = luck.randrange(2), luck.choice((0, 50, 1_000))
+        kill = luck.random() < 0.5
+        away: tuple[Fault, Fault] = (
+            ("kill_daemon", {"daemon": 0, "down_ms": away_ms}),
+            ("kill_daemon", {"daemon": 1, "down_ms": away_ms}),
+        )
+        told = {
+            "client": luck.randrange(6),
+            "skip": luck.choice((0, 1, 2)),
+            "count": luck.choice((1, 3, 100)),
+        }
+        amid: tuple[Fault, ...] = (
+            ("acknowledge", told),
+            ("acknowledge", told),
+            ("kill_broker", {"broker": number, "down_ms": down_ms}),
+            ("kill_both", {"broker": number, "down_ms": down_ms}),
+            ("kill_daemon", {"daemon": number, "down_ms": down_ms}),
+            ("unload", {"to": number}),
+            ("seek", {"to": luck.choice((0, 500, 1_000)), "subscription": subscription}),
+            ("rebuild", {"subscription": subscription, "share": 100, "let_go": 0}),
+            ("cut", {"broker": number}),
+        )
+        steps: list[tuple[int, Fault]] = [
+            (luck.choice((0, 300)), ("publish", {"delays_ms": delays})),
+            *((luck.choice((0, 500)), each) for each in (away if kill else self._frozen(away_ms))),
+            (
+                luck.choice((0, 20)),
+                ("unsubscribe", {"subscription": subscription, "to": luck.choice((0, 500, 1_000))}),
+            ),
+            (luck.choice((0, 200, 5_500)), ("publish", {"delays_ms": delays})),
+            (luck.randint(0, away_ms), luck.choice(amid)),
+            (luck.choice((0, 100, away_ms)), luck.choice(amid)),
+            (luck.choice((0, 1_000, 3_000)), ("wait", {})),
+        ]
         return [Step(after_ms, do, args, luck.getrandbits(32)) for after_ms, (do, args) in steps]
 
     def _forward_move(self) -> list[Step]:
@@ -554,6 +681,10 @@ class _Generator:
         """Later additions to the drawing: by luck of their own, so that a seed stays the same history."""
         luck = random.Random(f"more of {self.seed}")  # noqa: S311 a simulation
         often_ms = self._persists.choice((200, 2_000))
+        least = random.Random(f"least of {self.seed}")  # noqa: S311 a simulation
+        if least.random() < _LEAST_SHARE:
+            changed: dict[str, Any] = {least.choice(_LEAST): 0}
+            config = replace(config, **changed)
         return replace(
             config,
             credit_max=luck.choice((1, 7, 1_000_000, 1_000_000)),
@@ -568,6 +699,7 @@ class _Generator:
             claims_max=luck.choice((2, 5, 64, 64)),
             log_tail_snapshots=luck.choice((0, 2)),
             reset_clears=luck.choice((False, True)),
+            rules_ms=luck.choice((0, 0, 0, 20, 1_000, 8_000)),
             persist_age_ms=often_ms if self.fails_persists else config.persist_age_ms,
         )
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from tests.sim.bookkeeper import key_of
 from tests.sim.clocks import MachineClock
 from tests.sim.kernel import NS_PER_MS, START_MS, Event, Kernel, Process, Violation
 from tests.sim.outbox import Change
 from tests.sim.promises import Promises, StreamWatch
 from tests.sim.shim import Stream, Tracker
 from tests.sim.wire import ClientEnd, Wire
+from tidegate.index.state.positions import PositionSet
 from tidegate.plugin.errors import ErrorCode
 from tidegate.plugin.wire.codec import decode, encode
 from tidegate.plugin.wire.frames import VERSION_MAX, VERSION_MIN, FrameDecoder
@@ -36,6 +38,8 @@ from tidegate.plugin.wire.messages import (
     Move,
     Open,
     Pace,
+    Peek,
+    Peeked,
     Ping,
     Pong,
     Reschedule,
@@ -53,6 +57,8 @@ _DRAIN_NS = NS_PER_MS
 _GREETING_MS = 5_000
 _TICK_MS = 100
 _RESTART_MS = 1_000
+_UNREAD_SHARE = 0.05
+_MESSAGE_BYTES = 100
 _KEEP_FINISHED_MS = 60_000
 _EXPECTED_ERRORS = {ErrorCode.STALE_EPOCH, ErrorCode.STORAGE}
 _EXPECTED_ENDS = {ErrorCode.STALE_EPOCH, ErrorCode.SHUTTING_DOWN}
@@ -172,6 +178,11 @@ class Link:
 
     # ---- the connection
 
+    @property
+    def reaches_daemon(self) -> bool:
+        """True while the daemon has greeted and is connected."""
+        return self.session is not None and self.session.is_greeted
+
     def _try_connect(self) -> None:
         if self.session is not None:
             return
@@ -267,6 +278,10 @@ class Session:
     @property
     def wire(self) -> Wire | None:
         return self._wire
+
+    @property
+    def is_greeted(self) -> bool:
+        return self._welcome is not None
 
     def begin(self, wire: Wire) -> None:
         """The connection is made: greet."""
@@ -395,6 +410,10 @@ class Session:
             if tracker is not None:
                 tracker.on_pace(message, lambda answer: self._send(answer, stream_id, seq))
             return
+        if isinstance(message, Peek):
+            if tracker is not None:
+                self._send(self._peeked(tracker, message), stream_id, seq)
+            return
         if isinstance(message, Cancel | Reschedule):
             self._on_wish(tracker, watch, message, stream_id, seq)
             return
@@ -451,6 +470,14 @@ class Session:
         else:
             watch.asked_to_move(asked.entries)
             tracker.on_reschedule(asked, answer)
+
+    def _peeked(self, tracker: Tracker, asked: Peek) -> Peeked:
+        """Look into the messages; some of them cannot be read now."""
+        there = [each for each in asked.positions if tracker.host.exists(each)]
+        luck = self._kernel.numbers
+        unread = {each for each in there if luck.random() < _UNREAD_SHARE}
+        matching = {each for each in there if key_of(each) == asked.sought.value} - unread
+        return Peeked(PositionSet.of(matching), PositionSet.of(unread), _MESSAGE_BYTES * len(there))
 
     def _on_log_request(
         self, tracker: Tracker | None, watch: StreamWatch, request: LogRequest, stream_id: int, seq: int

@@ -88,6 +88,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._tasks: set[asyncio.Task[Any]] = set()
         self._failed: deque[tuple[int, asyncio.Future[Any]]] = deque()
         self._told: list[BaseException] = []
+        self.others: VirtualExecutor | None = None  # for work that names no executor
 
     def time(self) -> float:
         return self._clock.monotonic_ns() / NS_PER_S
@@ -173,6 +174,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
+        executor = executor or self.others
         if not isinstance(executor, VirtualExecutor):
             # A real thread is as fast as it likes, and reaches things without a model here.
             raise BrokenSimulation(f"work for {executor!r}, which is beside the simulation")

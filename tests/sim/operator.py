@@ -63,8 +63,7 @@ class Asker(ABC):
     def _on_message(self, message: Message, seq: int) -> None:
         match message:
             case Welcome():
-                name = {"topic": self._topic, "subscription": self.subscription.name}
-                self._send(Query(json_body({**name, **self._request()})), 1)
+                self._ask()
             case Ping():
                 self._send(Pong(), seq)
             case Reply():
@@ -74,6 +73,10 @@ class Asker(ABC):
                 self._end()
             case _:
                 self._end()  # the daemon shuts down
+
+    def _ask(self) -> None:
+        name = {"topic": self._topic, "subscription": self.subscription.name}
+        self._send(Query(json_body({**name, **self._request()})), 1)
 
     def _end(self) -> None:
         self.over = True
@@ -120,11 +123,13 @@ class Changer(Asker):
     ) -> None:
         super().__init__(kernel, topic, subscription)
         self._on_done = on_done
+        self._had_no_room = 0
         self.request = request
 
     def begin(self, wire: Wire) -> None:
         """From now on it is not known what holds."""
         self.subscription.changed.asked(self.request, self._kernel.now_ns)
+        self._had_no_room = self.subscription.changed.no_room
         super().begin(wire)
 
     def _request(self) -> dict[str, Any]:
@@ -140,15 +145,18 @@ class Changer(Asker):
             return  # perhaps after a part was done
         outcomes = dict.fromkeys(self.request.positions, "done")
         for outcome, ids in answer["ids"].items():
-            outcomes.update((_position(each), outcome) for each in ids)
+            outcomes.update((position_of(each), outcome) for each in ids)
         counts = Counter(outcomes.values())
         told = {name: answer[name] for name in OUTCOMES if answer[name]}
         if counts != told:
             raise Violation(f"the daemon names {dict(counts)}, and counts {told}")
+        if "no_room" in answer and self.subscription.changed.no_room == self._had_no_room:
+            raise Violation(f"the daemon says that a broker has no room, and none said so: {answer}")
         self.subscription.changed.answered(self.request, outcomes, self._kernel.now_ns)
         self._on_done([position for position, outcome in outcomes.items() if outcome == "done"])
 
 
-def _position(message_id: str) -> Position:
+def position_of(message_id: str) -> Position:
+    """The position in a message id of the product's."""
     ledger_id, entry_id = message_id.split(":")[:2]
     return int(ledger_id), int(entry_id)

@@ -335,3 +335,24 @@ def loss_of_former_history() -> Iterator[None]:
     """The listener ignores claims, too: effects on messages are detected."""
     with claims_not_compared(), replaced(Belief, "_empty_if_of_another_history", lambda self, request: None):
         yield
+
+
+@contextmanager
+def first_owners_wait_for_any_daemon() -> Iterator[None]:
+    """dd74860a: the first owner of a subscription waited for an absent daemon as any other one does."""
+    with replaced(Claim, "is_first", False):
+        yield
+
+
+@contextmanager
+def every_owner_is_the_first() -> Iterator[None]:
+    """Each owner decides without a daemon that may know acknowledgements."""
+    with replaced(Claim, "is_first", property(lambda self: self.owned)):
+        yield
+
+
+@contextmanager
+def rules_not_awaited() -> Iterator[None]:
+    """dd74860a: first messages left by their own times, before their namespace's rules were known."""
+    with replaced(ShimTracker, "is_ruled", True):
+        yield

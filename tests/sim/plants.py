@@ -21,6 +21,8 @@ from tests.sim.planted_broker import (
     credit_after_close,
     daemon_alone_is_told,
     epoch_of_the_clock,
+    every_owner_is_the_first,
+    first_owners_wait_for_any_daemon,
     former_seal_not_told,
     former_time_holds,
     given_back_in_eighths,
@@ -34,6 +36,7 @@ from tests.sim.planted_broker import (
     pause_not_stored,
     read_leaves_while_paused,
     resets_taken_for_moves,
+    rules_not_awaited,
     sealed_before_the_look,
 )
 from tests.sim.planted_daemon import (
@@ -426,6 +429,29 @@ PLANTS = (
         cancelled_too_late,
         "is cancelled though a consumer has it",
         ("change",),
+    ),
+    Plant(
+        "a first owner waits for an absent daemon",
+        first_owners_wait_for_any_daemon,
+        "is new, and its messages wait for a daemon",
+        ("first",),
+        {"daemon_wait_ms": 10_000, "rules_ms": 0},
+        commit="dd74860a",
+    ),
+    Plant(
+        "every owner decides as the first one",
+        every_owner_is_the_first,
+        "comes again though the daemon knew",
+        ("unheard",),
+        _UNHEARD,
+    ),
+    Plant(
+        "messages leave before their namespace's rules are known",
+        rules_not_awaited,
+        "before the rules are known",
+        ("consumer",),
+        {"rules_ms": 1_000},
+        commit="dd74860a",
     ),
     Plant(
         "a skip is taken for a reset",

@@ -17,12 +17,13 @@ from tests.sim.config import Config
 from tests.sim.history import History
 from tests.sim.kernel import NS_PER_MS, BrokenSimulation, Violation
 from tests.sim.limits import limited
+from tests.sim.monitors import monitored
 from tests.sim.obligations import Cause
 from tests.sim.world import World
 from tidegate.index.catalog import background
 from tidegate.index.log import landing, records, snapshot
 from tidegate.plugin.daemon import held_news, session
-from tidegate.plugin.telemetry import survey
+from tidegate.plugin.telemetry import lately, survey
 from tidegate.plugin.wire import position_pieces
 
 
@@ -56,10 +57,11 @@ def _simulated(config: Config) -> Iterator[None]:
     """
     logger = logging.getLogger("tidegate")
     level, turn_s, split = logger.level, survey.TURN_S, position_pieces.split_positions
+    good_for_s = lately.GOOD_FOR_MAX_S
     interleaved_entries = background._INTERLEAVED_ENTRIES_MIN
     pieces = [(module, module.PIECE_BYTES) for module in (records, snapshot, landing)]
     logger.setLevel(logging.CRITICAL + 1)
-    survey.TURN_S = math.inf
+    survey.TURN_S, lately.GOOD_FOR_MAX_S = math.inf, 0.0
     for module in (session, held_news):
         setattr(module, "split_positions", partial(split, cut_bytes=config.set_cut_bytes))  # noqa: B010 mypy
     background._INTERLEAVED_ENTRIES_MIN = config.interleaved_entries
@@ -76,7 +78,7 @@ def _simulated(config: Config) -> Iterator[None]:
         background._INTERLEAVED_ENTRIES_MIN = interleaved_entries
         for module in (session, held_news):
             setattr(module, "split_positions", split)  # noqa: B010 mypy
-        survey.TURN_S = turn_s
+        survey.TURN_S, lately.GOOD_FOR_MAX_S = turn_s, good_for_s
         logger.setLevel(level)
 
 
@@ -87,10 +89,11 @@ def play(history: History, trace: Callable[[str], None] | None = None) -> Outcom
         world = World(history.config, history.seed)
         world.kernel.trace = trace
         try:
-            for step in history.steps:
-                world.kernel.run_until(world.kernel.now_ns + step.after_ms * NS_PER_MS)
-                perform(world, step)
-            world.finish()
+            with monitored(world):
+                for step in history.steps:
+                    world.kernel.run_until(world.kernel.now_ns + step.after_ms * NS_PER_MS)
+                    perform(world, step)
+                world.finish()
         except (Violation, BrokenSimulation, Exception) as error:
             outcome.failure = f"{type(error).__name__}: {error}"
             outcome.place = _place(error)

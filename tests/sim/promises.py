@@ -291,6 +291,14 @@ class Promises:
             or any(isinstance(each, Clear) for each, _ in found.told)
         )
 
+    def surely_waiting(self, name: str) -> tuple[object, dict[Position, int]]:
+        """The positions that the daemon surely holds and has not handed out, with their times; and the stream
+        that knows it, None without one.
+        """
+        found = self._subscriptions.get(name)
+        newest = None if found is None else found.newest
+        return (None, {}) if newest is None or newest.over else (newest, dict(newest._known))
+
     # ---- cancelled and moved messages
 
     def times_asked(self, name: str) -> dict[Position, set[int]]:

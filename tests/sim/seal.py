@@ -173,6 +173,11 @@ class Claim:
         self._refusals = 0
         self._again_ms = 0
 
+    @property
+    def is_first(self) -> bool:
+        """True if this is the subscription's first owner: nobody has told a daemon of it before."""
+        return self.owned and self.owner.epoch == 1
+
     def follows(self, former: Claim) -> bool:
         """True if the subscription had no owner between that claim and this one."""
         known, then = self._known, former.owner

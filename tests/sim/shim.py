@@ -44,6 +44,8 @@ Position = tuple[int, int]
 
 _ANSWER_WAIT_MS = 1_000
 _RESTORE_WAIT_MS = 5_000
+RULES_WAIT_MS = 5_000
+FIRST_WAIT_MS = 1_000
 _MARK_DELETE_INTERVAL_MS = 1_000
 _RETRY_MS = 1_000
 _CLOSE_POLL_MS = 2_000
@@ -102,6 +104,8 @@ class Host(SealHost, ClaimHost, OverrideHost, Protocol):
     def is_outstanding(self, position: Position) -> bool: ...
     def redeliveries(self) -> int: ...
     def has_consumers(self) -> bool: ...
+    def reaches_daemon(self) -> bool: ...
+    def knows_rules(self) -> bool: ...
     def delete(self, positions: list[Position], seal: int, done: Callable[[bool], None]) -> None: ...
     def read_more(self) -> None: ...
     def wake_at(self, at_ms: int) -> None: ...
@@ -154,12 +158,14 @@ class Tracker:
         self._near_heap: list[tuple[int, Position]] = []
         self.stream = Stream.UNOPENED
         self.decided = False
-        self.decided_alone = False
+        self.decided_alone = False  # with a daemon that may know acknowledgements
+        self.given_unheard: set[Position] = set()  # before its first word
         self.held_once = False
         self.finished = False
         self.closing = False
         self._reopen = False
         self._created_ms = host.uptime_ms()
+        self._askable_ms = self._created_ms  # since when claim and rules let the daemon be asked
         self._answer_wait_ms = _RESTORE_WAIT_MS if host.log().pointer else _ANSWER_WAIT_MS
         self._retry_open_ms: int | None = None
         self._close_deadline_ms = 0
@@ -195,6 +201,7 @@ class Tracker:
             self.claim.make(self._on_claimed)
 
     def _on_claimed(self) -> None:
+        self._askable_ms = self.host.uptime_ms()
         self.override_log.read()
         self.host.frames_waiting()
 
@@ -299,6 +306,8 @@ class Tracker:
         self._given.add(position)
 
     def _hand_out(self, position: Position) -> None:
+        if self.decided_alone and not self.held_once:
+            self.given_unheard.add(position)
         self._leave_near(position)
         self._find(position)
         self.handed_out.add(position)
@@ -378,9 +387,28 @@ class Tracker:
         return self._paused
 
     def _awaits_answer(self) -> bool:
-        waited_ms = self.host.uptime_ms() - self._created_ms
-        asking = self.stream is Stream.OPENING or not self.claim.owned
-        return not self.decided and asking and waited_ms < self._answer_wait_ms
+        asking = self.stream is Stream.OPENING or not self.claim.owned or not self.may_be_opened
+        return not self.decided and asking and self._age_ms < self._answer_wait_ms
+
+    @property
+    def _age_ms(self) -> int:
+        return self.host.uptime_ms() - self._created_ms
+
+    @property
+    def is_ruled(self) -> bool:
+        """True if the namespace's rules are known, or were waited for long enough: messages have their own
+        times.
+        """
+        return self.host.knows_rules() or self._age_ms >= RULES_WAIT_MS
+
+    @property
+    def may_be_opened(self) -> bool:
+        """True if nothing but the claim must come before the daemon is asked."""
+        return self.override_log.ready and self.is_ruled
+
+    def on_rules(self) -> None:
+        """The rules are known."""
+        self.host.frames_waiting()
 
     def _on_consumers_replaced(self) -> None:
         """Pulsar has forgotten its hand-outs, and has rewound."""
@@ -446,7 +474,7 @@ class Tracker:
         """The OPEN to send now, or None."""
         early = self._retry_open_ms is not None and self.host.uptime_ms() < self._retry_open_ms
         over = self.finished and self.outbox.is_empty
-        unread = not self.override_log.ready and not self.finished
+        unread = not self.may_be_opened and not self.finished
         if self.stream is not Stream.UNOPENED or early or over or unread or not self.claim.owned:
             return None
         self.stream = Stream.OPENING
@@ -537,6 +565,7 @@ class Tracker:
     def _decide(self, held: set[Position]) -> None:
         """Decide about messages read before the daemon's held ones were known."""
         self.decided = True
+        self.host.unsettle()
         undecided, self.undecided = self.undecided, {}
         now_ms = self.host.now_ms()
         for position, deliver_at_ms in undecided.items():
@@ -680,6 +709,7 @@ class Tracker:
     def on_disconnected(self) -> None:
         """Gate known entries that are not durable here until the daemon is back."""
         self._unopened()
+        self.host.unsettle()
         if self.decided:
             away = self.handed_out | self.settling | self.overrides.moving.keys()
             for position, deliver_at_ms in self.outbox.gate_here():
@@ -755,9 +785,8 @@ class Tracker:
             self._mark_sent_ms = now_ms
             self._report_mark_delete()
         read = self._paused or self._may_ask()
-        alone = self.override_log.ready and now_ms - self._created_ms >= self.options.daemon_wait_ms
-        if not self.decided and alone:
-            self.decided_alone = True
+        if self._waits_in_vain(now_ms):
+            self.decided_alone = not self.claim.is_first
             self._decide(set())
             read = True
         if self._awaiting and not self._awaits_answer():
@@ -770,6 +799,26 @@ class Tracker:
         if self.host.cursor_closed() or (self.closing and now_ms >= self._close_deadline_ms):
             self.finish()
         self._signal()
+
+    def _waits_in_vain(self, now_ms: int) -> bool:
+        """True if the messages read so far are to be gated here, without a daemon. A first owner hardly
+        waits: no daemon knows an acknowledgement that its cursor lacks.
+        """
+        if self.decided:
+            return False
+        if not self.claim.owned or not self.is_ruled:
+            self._askable_ms = now_ms
+        if not self.may_be_opened:
+            return False
+        if not self.claim.is_first:
+            return self._age_ms >= self.options.daemon_wait_ms
+        wait_ms = FIRST_WAIT_MS if self.host.reaches_daemon() else 0
+        return self.askable_for_ms >= min(self.options.daemon_wait_ms, wait_ms)
+
+    @property
+    def askable_for_ms(self) -> int:
+        """For how long claim and rules have let the daemon be asked."""
+        return self.host.uptime_ms() - self._askable_ms
 
     def _report_acknowledged(self) -> None:
         then = self.seal.generation

@@ -16,6 +16,7 @@ from tests.sim.changed import Request
 from tests.sim.client import Client
 from tests.sim.clocks import MachineClock
 from tests.sim.config import Config
+from tests.sim.counts import check_counts
 from tests.sim.daemon import DaemonHost
 from tests.sim.dispatcher import Dispatcher
 from tests.sim.kernel import NS_PER_MS, NS_PER_S, START_MS, Event, Kernel, Process, Violation
@@ -25,6 +26,7 @@ from tests.sim.objects import SimObjects
 from tests.sim.obligations import Cause, Obligations
 from tests.sim.operator import Changer, Operator
 from tests.sim.promises import Promises
+from tests.sim.readers import Lister, StatusReader
 from tests.sim.rebuild import Rebuild
 from tests.sim.store import Disk, Trouble
 from tests.sim.upkeep import UpkeepWatch
@@ -214,6 +216,16 @@ class World:
         wire = daemon.connect(changer, changer.process, self.config.broker_options().wire)
         if wire is not None:
             changer.begin(wire)
+
+    def look(self, subscription: int, limit: int, key: str) -> None:
+        """See `actions.look`."""
+        wanted = self.subscriptions[subscription % len(self.subscriptions)]
+        for daemon in self.daemons:
+            lister = Lister(self.kernel, TOPIC, wanted, daemon.promises, limit, key)
+            for asker in (lister, StatusReader(self.kernel, TOPIC, wanted)):
+                wire = daemon.connect(asker, asker.process, self.config.broker_options().wire)
+                if wire is not None:
+                    asker.begin(wire)
 
     def _some_waiting(self, subscription: Subscription, share: int, count: int) -> list[Position]:
         """Delayed messages, rather those that have not come: from so many thousandths of them on."""
@@ -406,7 +418,7 @@ class World:
             return Cause.MOVED  # from a zombie
         last = subscription.obligations.fates[position].acknowledged[-1]
         tag = getattr(last.owner, "tag", None)
-        if served.tracker is not None and served.tracker.decided_alone:
+        if served.tracker is not None and position in served.tracker.given_unheard:
             return Cause.DECIDED_ALONE
         if tag is None or served.cursor.tag is None or tag[0] != served.cursor.tag[0]:
             return Cause.MOVED
@@ -420,6 +432,9 @@ class World:
     def check(self) -> None:
         """The cheap part of the checks, after a step."""
         self._check_budgets()
+        for daemon in self.daemons:
+            for index in daemon.indexes():
+                check_counts(index)
         if self.kernel.chance(_CHECK_SHARE):
             self._check_indexes()
 
