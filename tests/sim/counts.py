@@ -17,10 +17,10 @@ def check_counts(index: DelayIndex) -> None:
     if timeline.staged_or_frozen != staged:
         raise Violation(f"{index.name} counts {timeline.staged_or_frozen} staged entries, and has {staged}")
     for positions in (index.state.held, index.state.acknowledged, index.state.in_flight):
-        _check_shared(positions)
+        check_shared(positions)
 
 
-def _check_shared(positions: PositionSet) -> None:
+def check_shared(positions: PositionSet) -> None:
     """What a set shares with its snapshots it has: else it copies what nobody else has."""
     gone = positions._shared - positions._pages.keys()
     if gone:

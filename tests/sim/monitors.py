@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.sim.bookkeeper import NO_DELAY
+from tests.sim.counts import check_shared
 from tests.sim.daemon import Life
 from tests.sim.kernel import Violation
 from tests.sim.world import World
@@ -18,6 +19,7 @@ from tidegate.index.blocks.pacing import Interleaved
 from tidegate.index.blocks.width import WidthEvidence, choose
 from tidegate.index.catalog import background
 from tidegate.index.names import SubscriptionName
+from tidegate.index.state.positions import PositionSet
 from tidegate.index.subscription.context import Notices
 from tidegate.index.subscription.delay_index import DelayIndex
 from tidegate.plugin.daemon.index_logs import restorer
@@ -87,8 +89,15 @@ def monitored(world: World) -> Iterator[None]:
         elif has_copy:
             raise Violation(f"{index.name} goes on without a block that its log has")
 
+    clear = PositionSet.clear
+
+    def clear_truly(positions: PositionSet) -> None:
+        clear(positions)
+        check_shared(positions)
+
     watching: tuple[tuple[Any, str, Any], ...] = (
         (Notices, "corrupt_block", tell_truly),
+        (PositionSet, "clear", clear_truly),
         (restorer, "Turns", _Turns),
         (background, "Interleaved", _Interleaved),
         (persist, "choose", choose_truly),

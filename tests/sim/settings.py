@@ -24,8 +24,10 @@ def settings_of(changed: Mapping[str, Any]) -> Settings:
     wanted = Settings(**{**_PATHS, "audit_bytes": 0, **changed})
     told = {name: value for name, value in vars(wanted).items() if name in {*_PATHS, *changed}}
     said = {name: value for name, value in told.items() if _may_be_said(name, str(value))}
-    environment = {f"{PREFIX}{name}".upper(): str(said[name]) for name in sorted(said)[::2]}
-    flags = {"audit_bytes": 0} | {name: said[name] for name in sorted(said)[1::2]}
+    # A word of the environment says more than a flag's value.
+    in_environment = [name for name, value in said.items() if isinstance(value, bool) or len(name) % 2]
+    environment = {f"{PREFIX}{name}".upper(): str(said[name]) for name in in_environment}
+    flags = {"audit_bytes": 0} | {name: said[name] for name in said.keys() - set(in_environment)}
     with patch.dict(os.environ, environment, clear=True):
         read = load_settings(flags)
     found = replace(read, **{name: told[name] for name in told.keys() - said.keys()})
