@@ -21,7 +21,7 @@ def check_counts(index: DelayIndex) -> None:
 
 
 def check_shared(positions: PositionSet) -> None:
-    """What a set shares with its snapshots it has: else it copies what nobody else has."""
+    """A set has all pages that it shares with its snapshots: else it copies its own ones in vain."""
     gone = positions._shared - positions._pages.keys()
     if gone:
         raise Violation(f"a set of positions shares pages that it does not have: {sorted(gone)}")

@@ -64,7 +64,7 @@ class _Interleaved(Interleaved):
         finally:
             self._merge = merge
         if not merged and self._pace.allowance_ns and self.error is None:
-            raise Violation("a compaction with time for it is not gone on with")
+            raise Violation("a compaction does not continue, though it has time")
 
 
 @contextmanager
@@ -83,7 +83,7 @@ def monitored(world: World) -> Iterator[None]:
         has_copy = logged and life is not None and _has_copy(life, index)
         tell(notices, logged)
         if life is None or (life, index.name) in repaired:
-            return  # a repair so soon after another one is left out
+            return  # the next repair is omitted so soon after it
         if index.damaged:
             repaired.add((life, index.name))
         elif has_copy:
