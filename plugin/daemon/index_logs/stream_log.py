@@ -30,7 +30,7 @@ NS_PER_SECOND = 1_000_000_000
 def retry_pause_s(failures: int) -> float:
     """The pause after so many failures in a row, at least one: twice the one before, up to a maximum."""
     doublings = min(failures - 1, RETRY_DOUBLINGS_MAX)  # a home may be away for days: no number may overflow
-    return min(RETRY_FIRST_S * 2**doublings, RETRY_MAX_S)
+    return min(RETRY_FIRST_S * (1 << doublings), RETRY_MAX_S)
 
 
 class LogState(NamedTuple):

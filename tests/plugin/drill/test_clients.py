@@ -27,7 +27,6 @@ class Opened:
 
 def test_a_client_that_opens_amid_the_end_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pulsar, "Client", Opened)
-    monkeypatch.setattr(clients, "reach", lambda _: made.close())  # from another thread, in a drill
     made = Clients(
         lambda: "pulsar://127.0.0.1:1",
         "topic",
@@ -37,6 +36,7 @@ def test_a_client_that_opens_amid_the_end_is_closed(tmp_path: Path, monkeypatch:
         log_path=tmp_path / "client.log",
         now_us=lambda: 0,
     )
+    monkeypatch.setattr(clients, "reach", lambda _: made.close())  # from another thread, in a drill
     with pytest.raises(ClientError, match="ending"):
         made.connect()
     assert Opened.count == 0
