@@ -660,7 +660,9 @@ class StreamWatch:
         """For this stream the index came from a log with this content."""
         local = self.expected, self.doubted
         self.expected, self.doubted = belief.copy(), belief.copy()
-        self.expected.outlast(local[0], self._request, certain=True)
+        # Damage may have taken what a later owner had told this daemon.
+        is_whole = not self._promises.disk.damaged
+        self.expected.outlast(local[0], self._request, certain=is_whole)
         self.doubted.outlast(local[1], self._request, certain=False)
 
     def may_come_after(self, other: StreamWatch) -> None:
