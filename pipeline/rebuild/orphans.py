@@ -107,7 +107,7 @@ class ObjectLedgers:
 class BookieLedgers:
     """The ledgers in BookKeeper, from the HTTP server of any bookie (``httpServerEnabled``).
 
-    The bookie answers a list with 500 if a ledger is deleted meanwhile: the list is asked for again.
+    A bookie answers a list with 500 if a ledger is deleted meanwhile: what is read is asked for again.
     """
 
     def __init__(self, url: str, sleep: Callable[[float], None] = time.sleep) -> None:

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tidegate.index.entries.entry import Entries, EntryKey
-from tidegate.index.entries.sort import SortedEntries, merge_runs, sort_entries
+from tidegate.index.entries.sort import MERGE, SortedEntries, merge_runs, sort_entries
 from tidegate.index.errors import InvalidEntriesError
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -31,6 +31,9 @@ def test_sorting_is_by_due_time_then_position(rows: list[EntryKey]) -> None:
     assert list(ordered) == sorted(rows)
     assert ordered.is_sorted()
     assert list(sort_entries(Entries.of(rows), unique=True)) == sorted(set(rows))
+    # Few are not sorted by keys; of a persist, all are.
+    assert list(SortedEntries.of([Entries.of(rows)]).entries()) == sorted(rows)
+    assert list(SortedEntries.of([Entries.of(rows)], unique=True).entries()) == sorted(set(rows))
 
 
 @given(runs=st.lists(rows, max_size=5))
@@ -39,6 +42,7 @@ def test_runs_merge_into_what_a_sort_gives(runs: list[list[EntryKey]]) -> None:
     joined = [row for run in runs for row in sorted(run)]
     assert list(merge_runs(Entries.of(joined))) == sorted(joined)
     assert list(merge_runs(Entries.of(joined), unique=True)) == sorted(set(joined))
+    assert list(SortedEntries.of([Entries.of(joined)], kind=MERGE).entries()) == sorted(joined)
 
 
 def test_unsorted_entries_are_told_apart() -> None:

@@ -660,7 +660,8 @@ class StreamWatch:
         """For this stream the index came from a log with this content."""
         local = self.expected, self.doubted
         self.expected, self.doubted = belief.copy(), belief.copy()
-        # Damage may have taken what a later owner had told this daemon.
+        # Damage may have taken a later owner's word that a message is held, told to this daemon alone. The
+        # log has it acknowledged, as a consumer did; a message lost so would fail the end's check `lost`.
         is_whole = not self._promises.disk.damaged
         self.expected.outlast(local[0], self._request, certain=is_whole)
         self.doubted.outlast(local[1], self._request, certain=False)

@@ -29,12 +29,10 @@ class StepClock:
     def do(self, scene: Scene) -> str:
         """Step it."""
         self._set(scene, self.ahead_s, forward=self.ahead_s > 0)
-        seen_s = scene.poll(
-            lambda: _near(scene.stand.clock_ahead_s(self.name), self.ahead_s), _SEEN_TIMEOUT_S
-        )
-        if seen_s is None:
+        seen = scene.poll(lambda: _near(scene.stand.clock_ahead_s(self.name), self.ahead_s), _SEEN_TIMEOUT_S)
+        if seen is None:
             raise FaultError(f"the {self.name} does not show the other time: the fault was not done")
-        return f"the {self.name} shows a time {seen_s:+.1f} s from this machine's"
+        return f"the {self.name} shows a time {seen[0]:+.1f} s from this machine's"
 
     def undo(self, scene: Scene) -> None:
         """Step it back."""
@@ -54,6 +52,6 @@ class StepClock:
             scene.event("clock", ahead_us=round(ahead_s * 1e6))
 
 
-def _near(seen_s: float | None, wanted_s: float) -> float | None:
-    """The lead if it is near the wanted one."""
-    return seen_s if seen_s is not None and abs(seen_s - wanted_s) < _NEAR_S else None
+def _near(seen_s: float | None, wanted_s: float) -> tuple[float] | None:
+    """The lead if it is near the wanted one; in a tuple, as none is a lead, too."""
+    return (seen_s,) if seen_s is not None and abs(seen_s - wanted_s) < _NEAR_S else None

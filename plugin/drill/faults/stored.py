@@ -159,10 +159,15 @@ class DiskFillsUp:
         """Make room, and check that the daemon becomes ready."""
         scene.stand.fill_disk(full=False)
         scene.bring_back("daemon")
-        if not scene.poll(lambda: _not_ready(scene.stand.status()) == [], _NOTICE_TIMEOUT_S):
+        last: list[str] = []
+
+        def is_ready() -> bool:
             reasons = _not_ready(scene.stand.status())
-            told = "it does not answer" if reasons is None else "; ".join(reasons)
-            raise FaultError(f"the daemon is not ready again although there is room: {told}")
+            last[:] = ["it does not answer"] if reasons is None else reasons
+            return not last
+
+        if not scene.poll(is_ready, _NOTICE_TIMEOUT_S):
+            raise FaultError(f"the daemon is not ready again although there is room: {'; '.join(last)}")
 
 
 @dataclass(frozen=True)
